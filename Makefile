@@ -1,0 +1,53 @@
+# One virtual environment, made the first time it is needed and brought up to date when the
+# dependencies change. `demo` needs the package alone; the other targets add the `dev` extra.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n 2 -q
+BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
+
+# TensorFlow's start-up notices hide what a command has to say.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint check bench clean
+
+help: ## Show the targets
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
+	  | awk -F'|' '{ printf "  make %-7s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score it: runs/demo
+	@$(BIN)/recsys-attn demo
+
+test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
+	KERAS_BACKEND=tensorflow $(PYTEST)
+	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
+
+lint: $(VENV)/.dev ## Check the style and the formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check: lint ## Lint and check the types
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev ## Run every benchmark; the tables go to the screen
+	@$(if $(BENCHMARKS),,echo "There are no benchmarks yet (benchmarks/*.py).")
+	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean: ## Remove the environment and every cache; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.package: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed. Name one: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "Installing recsys-attn into $(VENV) (once; a few minutes, most of them TensorFlow)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.package
+	@echo "Adding the development tools to $(VENV) (once)"
+	@$(PIP_INSTALL) -e ".[dev]"
+	@touch $@

@@ -1,0 +1,216 @@
+"""The `recsys-attn` command. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import signal
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from rich.console import Console
+
+from pipelines.errors import PipelineError
+from pipelines.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from pipelines.steps import Steps
+
+CONSOLE = Console(highlight=False)
+ERRORS = Console(stderr=True, highlight=False)
+_SERVING = ("serve", "request")  # the serving package brings these; it does not need this one
+
+
+class Commands(click.Group):
+    """Adds serving's commands, and the nearest name to the error of an unknown one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands, *_SERVING]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _SERVING:
+            from serving import cli as serving_cli
+
+            return getattr(serving_cli, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if args[0] not in self.list_commands(ctx) and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="recsys-attn")
+def main() -> None:
+    """Attention for recommenders, from Parquet to a gRPC score.
+
+    Each step reads a folder and writes a folder; `run` does all of them. A step whose inputs
+    have not changed is skipped.
+    """
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
+
+
+def _step_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        (
+            click.argument("experiment", type=click.Path(path_type=Path)),
+            click.option(
+                "--run-dir",
+                type=click.Path(path_type=Path),
+                help="Folder of the run.  [default: runs/<name of the experiment>]",
+            ),
+            click.option(
+                "--set",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Another value for a key of the file, such as training.epochs=3. Repeatable.",
+            ),
+            click.option("--force", is_flag=True, help="Run although nothing has changed."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _add_step(name: str, method: str, text: str) -> None:
+    def command(
+        experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    ) -> None:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            getattr(steps, method)()
+
+    command.__doc__ = text
+    main.command(name)(_step_options(command))
+
+
+_add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
+_add_step("ingest", "ingest", "Read the source files; write train, valid and test as Parquet.")
+_add_step("fit", "fit", "Fit vocabularies and other feature transforms on the train split.")
+_add_step("train", "train", "Train the model; keep the weights of its best epoch.")
+_add_step("evaluate", "evaluate", "Score a split; write predictions, metrics and report.html.")
+_add_step("report", "report", "Write report.html again from the last evaluation.")
+_add_step("export", "export", "Write a SavedModel that takes raw values, after a parity check.")
+
+
+@main.command()
+@_step_options
+@click.option(
+    "--input",
+    "source",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Parquet file, or a folder of them, with the features' columns.",
+)
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Parquet file to write: the same rows with <task>_score columns.",
+)
+def score(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    source: Path,
+    target: Path,
+) -> None:
+    """Score a Parquet file with the trained model."""
+    with opened(experiment, run_dir, overrides, force) as steps:
+        rows = steps.score(source, target)
+        CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  [dim]{target}[/dim]")
+
+
+@main.command()
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Folder of the run.",
+)
+@click.option("--rows", type=click.IntRange(min=10_000), help="Rows to simulate.")
+def demo(run_dir: Path, rows: int | None) -> None:
+    """The whole way on simulated data: train, report, export, serve, score over gRPC."""
+    overrides = () if rows is None else (f"data.simulate.rows={rows}",)
+    with opened(Path(__file__).with_name("demo.toml"), run_dir, overrides, force=False) as steps:
+        from pipelines.demo import show
+
+        show(steps)
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def compare(runs: tuple[Path, ...]) -> None:
+    """Print the metrics of several run folders side by side."""
+    from pipelines.report.compare import print_comparison
+
+    with reported():
+        print_comparison(CONSOLE, list(runs))
+
+
+@contextlib.contextmanager
+def opened(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+) -> Iterator[Steps]:
+    """The steps of a checked experiment, with its run folder locked."""
+    with reported():
+        import_tensorflow()
+        from pipelines.artifacts import locked
+        from pipelines.config import load_experiment
+        from pipelines.steps import Steps
+
+        values = dict(_override(text) for text in overrides)
+        checked = load_experiment(experiment, values)
+        folder = run_dir or Path("runs") / checked.name
+        with locked(folder):
+            yield Steps.of(checked, folder, CONSOLE, force)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Turns the errors that a user can mend into one sentence and an exit code."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except PipelineError as error:
+        ERRORS.print(f"[bold red]Error:[/bold red] {_escape(str(error))}", soft_wrap=True)
+        raise SystemExit(1) from None
+    except OSError as error:
+        ERRORS.print(f"[bold red]Error:[/bold red] {_escape(str(error))}", soft_wrap=True)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        ERRORS.print(
+            "[bold]Interrupted.[/bold] Finished steps are kept; the same command goes on from "
+            "there."
+        )
+        raise SystemExit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise PipelineError(f"--set: expected KEY=VALUE. Received: {text!r}.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value  # a bare word is a string
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")

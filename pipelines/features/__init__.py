@@ -1,0 +1,6 @@
+"""Feature transforms: fitted in mergeable parts, the same numbers in training and in serving."""
+
+from pipelines.features.fit import fit
+from pipelines.features.fitted import FittedFeatures
+
+__all__ = ["FittedFeatures", "fit"]

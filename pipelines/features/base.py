@@ -1,0 +1,59 @@
+"""What a feature transform is: fitted in mergeable parts, applied outside and inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+MISSING_INT = np.iinfo("int64").min  # a tensor has no null: what stands for it in int64 inputs
+GraphFunction = Callable[[Any], Any]
+
+
+class Fitter(Protocol):
+    """Fits a transform: `finish(merge(fit_batch(a), fit_batch(b)))`, in any order of batches."""
+
+    def fit_batch(self, values: pa.Array) -> Any:
+        """The state of one batch of values."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """The state of both batches together."""
+
+    def finish(self, state: Any) -> Transform:
+        """The transform that the whole data's state asks for."""
+
+
+class Transform(Protocol):
+    """A fitted transform. `apply` and the function of `graph` give the same numbers."""
+
+    def apply(self, values: pa.Array) -> np.ndarray:
+        """Raw values to ids (int32; 0 where missing) or numbers (float32; NaN where missing)."""
+
+    def graph(self) -> GraphFunction:
+        """A function of a raw tensor, for inside an exported graph; it holds its lookup tables."""
+
+    def state(self) -> dict[str, Any]:
+        """Plain data for JSON, with a pyarrow array under `"values"` where there is one."""
+
+
+def is_missing(values: pa.Array) -> np.ndarray:
+    """Where a value is null, an empty string or the integer that stands for null."""
+    missing = pc.is_null(values)
+    if pa.types.is_string(values.type):
+        missing = pc.or_(missing, pc.fill_null(pc.equal(values, ""), False))
+    elif pa.types.is_int64(values.type):
+        missing = pc.or_(missing, pc.fill_null(pc.equal(values, MISSING_INT), False))
+    return missing.to_numpy(zero_copy_only=False)
+
+
+def is_missing_tensor(values: tf.Tensor) -> tf.Tensor:
+    """`is_missing` for a raw tensor, where NaN and infinite numbers count as missing too."""
+    if values.dtype == tf.string:
+        return tf.equal(values, "")
+    if values.dtype.is_floating:
+        return tf.logical_not(tf.math.is_finite(values))
+    return tf.equal(values, tf.constant(MISSING_INT, values.dtype))

@@ -1,0 +1,72 @@
+"""Fits every transform of a schema in one streaming pass over Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.features.base import Fitter
+from pipelines.features.fitted import FittedFeatures, raw_column
+from pipelines.features.hashing import HashFitter
+from pipelines.features.lists import flatten_list
+from pipelines.features.numeric import NumericFitter
+from pipelines.features.quantile import QuantileFitter
+from pipelines.features.vocabulary import VocabularyFitter
+from recsys_attn.schema import Feature, Hash, Numeric, Quantile, Schema, is_listed
+
+States = dict[str, Any]
+
+
+def fitter(feature: Feature) -> Fitter:
+    """The fitter of a feature's transform."""
+    if isinstance(feature, Numeric):
+        return NumericFitter(feature.transform)
+    if isinstance(feature.transform, Hash):
+        return HashFitter(feature.transform.buckets)
+    if isinstance(feature.transform, Quantile):
+        return QuantileFitter(feature.transform.buckets)
+    return VocabularyFitter(feature.transform.min_count, feature.transform.max_size)
+
+
+def owners(schema: Schema) -> list[Feature]:
+    """The features whose columns are fitted; a sequence that shares a table is not."""
+    return [f for f in schema.features if schema.table_owner(f.name) == f.name]
+
+
+def fit_batch(schema: Schema, table: pa.Table) -> States:
+    """The fitting states of one batch of rows, by feature name."""
+    return {f.name: fitter(f).fit_batch(_values(f, table)) for f in owners(schema)}
+
+
+def merge(schema: Schema, first: States, second: States) -> States:
+    """The fitting states of both parts of the data together."""
+    return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
+
+
+def finish(schema: Schema, states: States) -> FittedFeatures:
+    """Transforms and table sizes from the states of the whole data."""
+    transforms = {f.name: fitter(f).finish(states[f.name]) for f in owners(schema)}
+    sizes = {n: t.size for n, t in transforms.items() if hasattr(t, "size")}
+    return FittedFeatures(schema.with_sizes(sizes), transforms)
+
+
+def fit(
+    schema: Schema, batches: Iterable[pa.Table], progress: Callable[[int], None] | None = None
+) -> FittedFeatures:
+    """Fits all transforms; `progress` is told the number of rows of each batch."""
+    states: States | None = None
+    for table in batches:
+        batch = fit_batch(schema, table)
+        states = batch if states is None else merge(schema, states, batch)
+        if progress is not None:
+            progress(table.num_rows)
+    if states is None:
+        raise ValueError("`batches` must hold at least one batch of rows. Received: none")
+    return finish(schema, states)
+
+
+def _values(feature: Feature, table: pa.Table) -> pa.Array:
+    column = raw_column(table, feature.name, feature.dtype, is_listed(feature))
+    return flatten_list(column)[0] if is_listed(feature) else column

@@ -1,0 +1,125 @@
+"""All fitted transforms of a schema: raw columns in, a model's inputs out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.artifacts import read_json, write_json
+from pipelines.errors import PipelineError
+from pipelines.features.base import Transform
+from pipelines.features.hashing import HashTransform
+from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
+from pipelines.features.numeric import NumericTransform
+from pipelines.features.quantile import QuantileTransform
+from pipelines.features.vocabulary import VocabularyTransform
+from recsys_attn.schema import Schema, Sequence, Side, is_listed
+
+_ARROW = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+
+
+@dataclass(frozen=True)
+class FittedFeatures:
+    """A schema whose table sizes are known, and the transform of every table's owner."""
+
+    schema: Schema
+    transforms: Mapping[str, Transform]
+
+    def transform_of(self, name: str) -> Transform:
+        """The transform of a feature: its own, or that of the feature whose table it shares."""
+        return self.transforms[self.schema.table_owner(name)]
+
+    def apply(self, table: pa.Table, side: Side) -> dict[str, np.ndarray]:
+        """Model inputs of one side's features, one row per row of `table`."""
+        inputs: dict[str, np.ndarray] = {}
+        for feature in self.schema.features:
+            if feature.side != side or isinstance(feature, Sequence):
+                continue
+            transform = self.transforms[feature.name]
+            if is_listed(feature):
+                values, offsets = flatten_list(raw_column(table, feature.name, feature.dtype, True))
+                (ids,), offsets = drop_missing([transform.apply(values)], offsets)
+                inputs[feature.name] = pad_last(ids, offsets, feature.max_length)
+            else:
+                inputs[feature.name] = transform.apply(
+                    raw_column(table, feature.name, feature.dtype)
+                )
+        if side == "context":
+            for sequences in self.schema.histories.values():
+                inputs.update(self._history(table, sequences))
+        return inputs
+
+    def _history(self, table: pa.Table, sequences: tuple[Sequence, ...]) -> dict[str, np.ndarray]:
+        flat = [flatten_list(raw_column(table, s.name, s.dtype, True)) for s in sequences]
+        check_aligned([s.name for s in sequences], [offsets for _, offsets in flat])
+        ids = [
+            self.transform_of(sequence.name).apply(values)
+            for sequence, (values, _) in zip(sequences, flat, strict=True)
+        ]
+        ids, offsets = drop_missing(ids, flat[0][1])
+        return {
+            sequence.name: pad_last(part, offsets, sequence.max_length)
+            for sequence, part in zip(sequences, ids, strict=True)
+        }
+
+    def without(self, names: tuple[str, ...]) -> FittedFeatures:
+        """The same transforms for a schema that leaves features out."""
+        kept = tuple(f for f in self.schema.features if f.name not in names)
+        return FittedFeatures(Schema(kept, self.schema.tasks), self.transforms)
+
+    def save(self, folder: Path) -> None:
+        """Writes `features.json` and a Parquet file per vocabulary."""
+        states: dict[str, Any] = {}
+        for name, transform in self.transforms.items():
+            state = transform.state()
+            if "values" in state:
+                file = f"vocabulary_{len(states)}.parquet"
+                pq.write_table(pa.table({"value": state.pop("values")}), folder / file)
+                state["file"] = file
+            states[name] = state
+        write_json(
+            folder / "features.json", {"schema": self.schema.to_dict(), "transforms": states}
+        )
+
+    @classmethod
+    def load(cls, folder: Path) -> FittedFeatures:
+        """What `save` wrote."""
+        saved = read_json(folder / "features.json")
+        transforms = {name: _load(state, folder) for name, state in saved["transforms"].items()}
+        return cls(Schema.from_dict(saved["schema"]), transforms)
+
+
+def _load(state: dict[str, Any], folder: Path) -> Transform:
+    kind = state["kind"]
+    if kind == "vocabulary":
+        return VocabularyTransform(pq.read_table(folder / state["file"])["value"].combine_chunks())
+    if kind == "hash":
+        return HashTransform(state["buckets"])
+    if kind == "quantile":
+        return QuantileTransform(np.array(state["boundaries"]))
+    return NumericTransform(tuple(state["steps"]), state["mean"], state["deviation"])
+
+
+def arrow_type(dtype: str, listed: bool = False) -> pa.DataType:
+    """The Arrow type of a raw value, or of a list of them."""
+    return pa.list_(_ARROW[dtype]) if listed else _ARROW[dtype]
+
+
+def raw_column(table: pa.Table, name: str, dtype: str, listed: bool = False) -> pa.Array:
+    """One column as a single array of the feature's raw type."""
+    kind = arrow_type(dtype, listed)
+    column = table[name]
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"Column {name!r}: expected values of type {kind}. Received: {column.type}, which "
+            f"does not convert ({error})."
+        ) from None

@@ -1,0 +1,73 @@
+"""The fitted transforms as a TensorFlow graph: raw tensors in, a model's inputs out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+import tensorflow as tf
+
+from pipelines.features.fitted import FittedFeatures
+from recsys_attn.schema import PADDING_ID, Feature, Numeric, Sequence, is_listed
+
+
+class FeatureGraph(tf.Module):
+    """Applies fitted transforms to raw tensors, exactly as `FittedFeatures.apply` does to columns.
+
+    Missing values are the empty string, NaN (or infinity) and the smallest int64. Lists are
+    padded on the right with the missing value, to any length.
+    """
+
+    def __init__(self, fitted: FittedFeatures) -> None:
+        super().__init__()
+        self.schema = fitted.schema
+        used = {fitted.schema.table_owner(f.name) for f in fitted.schema.features}
+        self.functions = {name: fitted.transforms[name].graph() for name in sorted(used)}
+
+    def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Raw tensors by feature name: `(B,)`, `(B, T)`, lists with one more axis."""
+        inputs = {}
+        for feature in self.schema.features:
+            if isinstance(feature, Sequence):
+                continue
+            values = self._transform(feature, raw)
+            if is_listed(feature):
+                (values,) = keep_last([values], feature.max_length)
+            inputs[feature.name] = values
+        for sequences in self.schema.histories.values():
+            ids = [self._transform(sequence, raw) for sequence in sequences]
+            for sequence, kept in zip(
+                sequences, keep_last(ids, sequences[0].max_length), strict=True
+            ):
+                inputs[sequence.name] = kept
+        return inputs
+
+    def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])
+
+
+def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
+    """Drops events in which all are missing, keeps the last `length`, pads on the right."""
+    leading = tf.shape(ids[0])[:-1]
+    rows = tf.reduce_prod(leading)
+    longest = reduce(tf.maximum, [tf.shape(part)[-1] for part in ids])
+    flat = []
+    for part in ids:  # a client may send one of the aligned sequences shorter, or empty
+        padding = [[0, 0], [0, longest - tf.shape(part)[-1]]]
+        part = tf.reshape(part, tf.stack([rows, tf.shape(part)[-1]]))
+        flat.append(tf.pad(part, padding, constant_values=PADDING_ID))
+    kept = reduce(tf.logical_or, [tf.not_equal(part, PADDING_ID) for part in flat])
+    padded = []
+    for part in flat:
+        ragged = tf.ragged.boolean_mask(part, kept)[:, -length:]
+        dense = ragged.to_tensor(PADDING_ID, shape=[None, length])
+        dense = tf.reshape(dense, tf.concat([leading, [length]], 0))
+        padded.append(tf.ensure_shape(dense, [*ids[0].shape[:-1], length]))
+    return padded
+
+
+def raw_dtype(feature: Feature) -> tf.DType:
+    """TensorFlow's type of a feature's raw value."""
+    if isinstance(feature, Numeric):
+        return tf.float32
+    return {"string": tf.string, "int64": tf.int64, "float32": tf.float32}[feature.dtype]

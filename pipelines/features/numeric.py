@@ -1,0 +1,101 @@
+"""Numbers: log1p and standardising, in the order that the schema names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and sum of squared deviations; merged by Chan's formula."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def merged(self, other: Moments) -> Moments:
+        count = self.count + other.count
+        if not count:
+            return self
+        delta = other.mean - self.mean
+        mean = self.mean + delta * other.count / count
+        squares = self.squares + other.squares + delta**2 * self.count * other.count / count
+        return Moments(count, mean, squares)
+
+
+@dataclass(frozen=True)
+class NumericTransform:
+    """Applies `steps`: `log1p` is sign(x) log(1 + |x|), `standardise` is (x - mean) / deviation."""
+
+    steps: tuple[str, ...]
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def apply(self, values: pa.Array) -> np.ndarray:
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype("float32")
+        for step in self.steps:
+            numbers = _log1p(numbers) if step == "log1p" else self._standardise(numbers)
+        numbers = np.array(numbers, "float32")
+        numbers[is_missing(values)] = np.nan
+        return numbers
+
+    def graph(self) -> GraphFunction:
+        def function(values: tf.Tensor) -> tf.Tensor:
+            missing = is_missing_tensor(values)
+            numbers = tf.where(missing, 0.0, values)
+            for step in self.steps:
+                if step == "log1p":
+                    numbers = tf.sign(numbers) * tf.math.log1p(tf.abs(numbers))
+                else:
+                    numbers = self._standardise(numbers)
+            return tf.where(missing, np.float32(np.nan), numbers)
+
+        return function
+
+    def _standardise(self, numbers: Any) -> Any:
+        return (numbers - np.float32(self.mean)) * np.float32(1.0 / self.deviation)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "kind": "numeric",
+            "steps": list(self.steps),
+            "mean": self.mean,
+            "deviation": self.deviation,
+        }
+
+
+@dataclass(frozen=True)
+class NumericFitter:
+    """Mean and deviation of the numbers as they are when `standardise` sees them."""
+
+    steps: tuple[str, ...]
+
+    def fit_batch(self, values: pa.Array) -> Moments:
+        numbers = values.drop_null().to_numpy(zero_copy_only=False).astype("float64")
+        for step in self.steps:
+            if step == "standardise":
+                break
+            numbers = _log1p(numbers)
+        if not len(numbers):
+            return Moments()
+        mean = float(numbers.mean())
+        return Moments(len(numbers), mean, float(np.square(numbers - mean).sum()))
+
+    def merge(self, first: Moments, second: Moments) -> Moments:
+        return first.merged(second)
+
+    def finish(self, state: Moments) -> NumericTransform:
+        deviation = (state.squares / state.count) ** 0.5 if state.count else 0.0
+        # A column of one value has no deviation: it becomes zeros, not infinities.
+        return NumericTransform(self.steps, state.mean, deviation if deviation > 0 else 1.0)
+
+
+def _log1p(numbers: np.ndarray) -> np.ndarray:
+    return np.sign(numbers) * np.log1p(np.abs(numbers))

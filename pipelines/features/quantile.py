@@ -1,0 +1,73 @@
+"""Quantile buckets: a number becomes the index of its bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import datasketches
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+from recsys_attn.schema import PADDING_ID, RESERVED_IDS
+
+_COMPRESSION = 2000  # t-digest's k: an error of rank of 0.1 % on a million log-normal values
+
+
+class QuantileTransform:
+    """Ids are 2 + the number of boundaries at or below the value."""
+
+    def __init__(self, boundaries: np.ndarray) -> None:
+        self.boundaries = np.asarray(boundaries, "float32")
+
+    @property
+    def size(self) -> int:
+        return RESERVED_IDS + len(self.boundaries) + 1
+
+    def apply(self, values: pa.Array) -> np.ndarray:
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        ids = np.searchsorted(self.boundaries, numbers, side="right").astype("int32")
+        ids += RESERVED_IDS
+        ids[is_missing(values)] = PADDING_ID
+        return ids
+
+    def graph(self) -> GraphFunction:
+        boundaries = tf.constant(self.boundaries)
+
+        def function(values: tf.Tensor) -> tf.Tensor:
+            missing = is_missing_tensor(values)
+            flat = tf.reshape(tf.where(missing, 0.0, values), [-1])
+            ids = tf.searchsorted(boundaries, flat, side="right") + RESERVED_IDS
+            return tf.where(missing, PADDING_ID, tf.reshape(ids, tf.shape(values)))
+
+        return function
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "quantile", "boundaries": self.boundaries.tolist()}
+
+
+@dataclass(frozen=True)
+class QuantileFitter:
+    """Sketches the distribution with a t-digest, which is mergeable and deterministic."""
+
+    buckets: int
+
+    def fit_batch(self, values: pa.Array) -> Any:
+        digest = datasketches.tdigest_double(_COMPRESSION)
+        numbers = values.drop_null().to_numpy(zero_copy_only=False).astype("float64")
+        if len(numbers):
+            digest.update(numbers)
+        return digest
+
+    def merge(self, first: Any, second: Any) -> Any:
+        first.merge(second)
+        return first
+
+    def finish(self, state: Any) -> QuantileTransform:
+        if state.is_empty():
+            return QuantileTransform(np.empty(0))
+        shares = np.arange(1, self.buckets) / self.buckets
+        boundaries = np.array([state.get_quantile(share) for share in shares], "float32")
+        return QuantileTransform(np.unique(boundaries))

@@ -1,0 +1,196 @@
+"""Tables held against the schema: columns, types, labels and numbers, one clear error each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from recsys_attn.schema import Feature, Schema, is_listed
+
+_TYPES = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+
+
+def check_table(
+    table: pa.Table, schema: Schema, where: str, labels: bool = True, first_row: int = 0
+) -> pa.Table:
+    """The table with the schema's columns in their exact types.
+
+    Integers widen to int64, whole floats become int64, any number becomes float32, and
+    labels become int8; nothing is rounded, cut or guessed.
+
+    Args:
+        table: Rows with one column per feature, and per label where `labels`.
+        schema: What the columns must be.
+        where: The file, for the error.
+        labels: Whether label and mask columns must be there.
+        first_row: Number of the table's first row in its file, for the error.
+
+    Raises:
+        PipelineError: A column is missing or of another type, a number is NaN or infinite, or
+            a label is neither 0, 1 nor null.
+    """
+    for feature in schema.features:
+        column = _column(table, feature.name, f"feature, {describe_type(feature)}", where)
+        checked = _cast_feature(column, feature, where, first_row)
+        table = _replace(table, feature.name, checked)
+    for name in _unique(task.label_column for task in schema.tasks) if labels else ():
+        column = _column(table, name, "label, 0 or 1 or null", where)
+        table = _replace(table, name, _cast_label(column, name, where, first_row))
+    for name in _unique(task.mask for task in schema.tasks) if labels else ():
+        column = _column(table, name, "mask, bool", where)
+        if not pa.types.is_boolean(column.type):
+            raise _type_error(where, name, "bool", column.type, "")
+    return table
+
+
+def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
+    """Raises the error of a missing column, with the nearest name that is there."""
+    names = list(names)
+    if name in names:
+        return
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise PipelineError(
+        f"{where}: the column {name!r} ({role}) is missing.{hint} Columns: {', '.join(names)}."
+    )
+
+
+def describe_type(feature: Feature) -> str:
+    """The Arrow type of a feature's column, in words."""
+    return f"list<{feature.dtype}>" if is_listed(feature) else feature.dtype
+
+
+def _column(table: pa.Table, name: str, role: str, where: str) -> pa.ChunkedArray:
+    require_column(table.column_names, name, role, where)
+    return table[name]
+
+
+def _unique(names: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _replace(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    if column is table[name]:
+        return table
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _cast_feature(
+    column: pa.ChunkedArray, feature: Feature, where: str, first_row: int
+) -> pa.ChunkedArray:
+    expected = describe_type(feature)
+    if not is_listed(feature):
+        return _cast(column, feature.dtype, feature.name, expected, where, first_row)
+    if pa.types.is_null(column.type):
+        return column.cast(pa.list_(_TYPES[feature.dtype]))
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise _type_error(where, feature.name, expected, column.type, "")
+    if column.type == pa.list_(_TYPES[feature.dtype]) and feature.dtype != "float32":
+        return column
+    chunks = [
+        _cast_list(chunk, feature.dtype, feature.name, expected, where) for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, type=pa.list_(_TYPES[feature.dtype]))
+
+
+def _cast_list(chunk: pa.Array, dtype: str, name: str, expected: str, where: str) -> pa.Array:
+    chunk = pa.concat_arrays([chunk])  # drops a slice's offset, which `values` would ignore
+    values = pa.chunked_array([chunk.flatten()])
+    flat = _cast(values, dtype, name, expected, where, None).combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(chunk), 0)
+    offsets = pa.concat_arrays(
+        [pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast("int32")]
+    )
+    return pa.ListArray.from_arrays(offsets, flat, mask=pc.is_null(chunk))
+
+
+def _cast(
+    column: pa.ChunkedArray,
+    dtype: str,
+    name: str,
+    expected: str,
+    where: str,
+    first_row: int | None,
+) -> pa.ChunkedArray:
+    """One column, or the flat values of a list column (then without row numbers)."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if kind == _TYPES[dtype] and dtype != "float32":
+        return column
+    if pa.types.is_floating(kind):
+        _check_finite(column, name, where, first_row)
+    try:
+        if dtype == "string" and (pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+            return column.cast(pa.string())
+        if dtype == "int64" and (_is_number(kind) or pa.types.is_null(kind)):
+            return column.cast(pa.int64())
+        if dtype == "float32" and (_is_number(kind) or pa.types.is_null(kind)):
+            number = column.cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
+            _check_finite(number, name, where, first_row)
+            return number
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"{where}: column {name!r}: expected {expected}, received {kind} with a value that "
+            f"does not fit: {error}."
+        ) from error
+    raise _type_error(where, name, expected, kind, _dtype_hint(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _dtype_hint(kind: pa.DataType) -> str:
+    fits = {
+        "string": pa.types.is_string(kind) or pa.types.is_large_string(kind),
+        "int64": pa.types.is_integer(kind),
+        "float32": pa.types.is_floating(kind),
+    }
+    return "".join(
+        f' Declare it with dtype = "{name}", or change the file.'
+        for name, fit in fits.items()
+        if fit
+    )
+
+
+def _type_error(
+    where: str, name: str, expected: str, kind: pa.DataType, hint: str
+) -> PipelineError:
+    return PipelineError(f"{where}: column {name!r}: expected {expected}, received {kind}.{hint}")
+
+
+def _check_finite(column: pa.ChunkedArray, name: str, where: str, first_row: int | None) -> None:
+    bad = pc.invert(pc.fill_null(pc.is_finite(column), True))
+    index = pc.index(bad, True).as_py()
+    if index < 0:
+        return
+    row = "" if first_row is None else f" in row {first_row + index}"
+    raise PipelineError(
+        f"{where}: column {name!r}: expected finite numbers, received {column[index].as_py()}"
+        f"{row}; store null where a value is missing."
+    )
+
+
+def _cast_label(column: pa.ChunkedArray, name: str, where: str, first_row: int) -> pa.ChunkedArray:
+    kind = column.type
+    if not (_is_number(kind) or pa.types.is_null(kind)):
+        raise _type_error(where, name, "a label of 0, 1 or null", kind, "")
+    values = column.cast(pa.float64(), safe=False)
+    valid = pc.fill_null(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0)), True)
+    index = pc.index(valid, False).as_py()
+    if index >= 0:
+        raise PipelineError(
+            f"{where}: column {name!r}: expected a label of 0, 1 or null (unknown), received "
+            f"{column[index].as_py()} in row {first_row + index}."
+        )
+    return values.cast(pa.int8())

@@ -1,0 +1,102 @@
+"""Histories from timestamps: what the same user did strictly earlier, never later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.checks import require_column
+from pipelines.ingest.options import HistoryOptions
+from pipelines.ingest.source import CHUNK_ROWS
+
+
+def add_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> pa.Table:
+    """The table with one list column per history.
+
+    Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
+    oldest first (rows of one time in the table's order), the last `max_length` of them.
+    """
+    return pa.concat_tables(Histories(table, histories, where).chunks(0, table.num_rows))
+
+
+class Histories:
+    """A table and its histories, given out in chunks, since the lists are far larger."""
+
+    def __init__(self, table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
+        self._table = table
+        self._made = [(history.name, _History(table, history, where)) for history in histories]
+
+    def chunks(self, first: int, last: int) -> Iterator[pa.Table]:
+        """Rows `first` to `last` with their list columns."""
+        for start in range(first, max(last, first + 1), CHUNK_ROWS):
+            stop = min(start + CHUNK_ROWS, last)
+            chunk = self._table.slice(start, stop - start)
+            for name, history in self._made:
+                chunk = chunk.append_column(name, history.lists(start, stop))
+            yield chunk
+
+
+class _History:
+    """Events sorted by (key, time) and, per row, the range of them that it may see."""
+
+    def __init__(self, table: pa.Table, options: HistoryOptions, where: str) -> None:
+        _check(table, options, where)
+        key = _ranks(table[options.by])
+        time = _ranks(table[options.time])
+        moment = key * (time.max(initial=0) + 1) + time  # orders by key, then by time
+        is_event = _events(table, options) & table[options.by].is_valid().to_numpy()
+        events = np.flatnonzero(is_event)
+        events = events[np.argsort(moment[events], kind="stable")]
+        self._values = table[options.of].combine_chunks().take(pa.array(events))
+        self._end = np.searchsorted(moment[events], moment, side="left")
+        own_first = np.searchsorted(key[events], key, side="left")
+        # A row without a key has no past: its key's range of events is empty.
+        self._start = np.maximum(own_first, self._end - options.max_length)
+
+    def lists(self, first: int, last: int) -> pa.Array:
+        start, length = self._start[first:last], (self._end - self._start)[first:last]
+        offsets = np.concatenate(([0], np.cumsum(length)))
+        index = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], length)
+        values = self._values.take(pa.array(index))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _ranks(column: pa.ChunkedArray) -> np.ndarray:
+    """Dense ranks: equal values equal numbers, greater values greater numbers."""
+    values = column.combine_chunks()
+    unique = values.unique()
+    order = pc.array_sort_indices(unique)
+    rank = np.empty(len(unique), np.int64)
+    rank[order.to_numpy()] = np.arange(len(unique))
+    codes = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    return rank[codes]
+
+
+def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
+    if options.where is None:
+        return np.ones(table.num_rows, bool)
+    is_one = pc.fill_null(pc.equal(table[options.where].cast(pa.float64()), 1.0), False)
+    return is_one.to_numpy()
+
+
+def _check(table: pa.Table, options: HistoryOptions, where: str) -> None:
+    roles = {"of": options.of, "by": options.by, "time": options.time, "where": options.where}
+    for role, name in roles.items():
+        if name is not None:
+            key = f"data.histories {options.name!r}: {role}"
+            require_column(table.column_names, name, key, where)
+    if options.name in table.column_names:
+        raise PipelineError(
+            f"{where}: the history {options.name!r} would replace a column of that name; "
+            "give data.histories another `name`."
+        )
+    missing = table[options.time].null_count
+    if missing:
+        raise PipelineError(
+            f"{where}: column {options.time!r} orders the history {options.name!r} and must "
+            f"have no nulls. Received {missing} nulls."
+        )

@@ -1,0 +1,62 @@
+"""Rows of one request stay together: its runs of rows, and chunks of whole requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.checks import require_column
+from pipelines.ingest.hashing import hash_column
+
+
+def run_starts(column: pa.ChunkedArray) -> np.ndarray:
+    """Index of each request's first row; equal values in a row are one request."""
+    if len(column) == 0:
+        return np.zeros(0, np.int64)
+    values = column.combine_chunks()
+    change = pc.not_equal(values[1:], values[:-1])
+    changed = np.flatnonzero(pc.fill_null(change, True).to_numpy(zero_copy_only=False))
+    return np.concatenate(([0], changed + 1))
+
+
+def whole_requests(tables: Iterator[pa.Table], request: str, where: str) -> Iterator[pa.Table]:
+    """The same rows in tables that end where a request ends."""
+    held: list[pa.Table] = []  # the last request so far; the next table may go on with it
+    for table in tables:
+        require_column(table.column_names, request, "data.request", where)
+        table = pa.concat_tables([*held, table])
+        starts = run_starts(table[request])
+        if not len(starts):
+            continue
+        if starts[-1] > 0:
+            yield table.slice(0, starts[-1])
+        held = [table.slice(starts[-1])]
+    yield from held
+
+
+class RequestLog:
+    """Remembers the requests seen (eight bytes each) and refuses one that comes back."""
+
+    def __init__(self, request: str) -> None:
+        self._request = request
+        self._hashes: list[np.ndarray] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Notes the requests of a table of whole requests."""
+        column = table[self._request]
+        self._hashes.append(hash_column(column.take(run_starts(column)), 0))
+
+    def check(self, where: str) -> None:
+        """Raises where the rows of one request lie in two places."""
+        hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
+        again = len(hashes) - len(np.unique(hashes))
+        if again:
+            raise PipelineError(
+                f"{where}: the rows of a request must follow each other in one file, but "
+                f"{again} runs of equal {self._request!r} (data.request) repeat an earlier "
+                "request; sort the file by that column, or name another one."
+            )

@@ -1,0 +1,31 @@
+"""The simulated marketplace as a source of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipelines.ingest.options import DataOptions, SimulateOptions
+from pipelines.ingest.simulate.marketplace import REQUESTS_PER_CHUNK, SECONDS, START, Marketplace
+from pipelines.ingest.source import ALL, Columns, File, Source
+
+
+def read(options: DataOptions, seed: int) -> Source:
+    """Any number of requests, made chunk by chunk; the first ones do not depend on the number."""
+    size = options.simulate or SimulateOptions()
+    requests = size.rows // size.candidates
+
+    def chunks(columns: Columns) -> Iterator[pa.Table]:
+        marketplace = Marketplace(size, seed)
+        for chunk in range(-(-requests // REQUESTS_PER_CHUNK)):
+            left = requests - chunk * REQUESTS_PER_CHUNK
+            yield marketplace.chunk(chunk).slice(0, left * size.candidates)
+
+    return Source(
+        {ALL: [File("simulate", chunks)]},
+        request="request_id",
+        user="user_id",
+        time="timestamp",
+        time_quantile=lambda share: START + SECONDS * round(share * requests),
+    )

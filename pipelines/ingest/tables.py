@@ -1,0 +1,115 @@
+"""Any CSV or Parquet that follows a schema: one file, several, or folders of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.checks import describe_type
+from pipelines.ingest.delimited import delimited_file
+from pipelines.ingest.options import DataOptions
+from pipelines.ingest.source import ALL, CHUNK_ROWS, Columns, File, Source
+from pipelines.ingest.writer import SPLITS
+from recsys_attn.schema import Schema
+
+LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
+
+
+def read_parquet(options: DataOptions) -> Source:
+    """Parquet files."""
+    parts = _parts(options.paths(), (".parquet",), parquet_file)
+    return Source(parts, checks_requests=True)
+
+
+def read_csv(options: DataOptions, schema: Schema | None) -> Source:
+    """CSV files with a header; a list's values are separated by `|`."""
+
+    def file(path: Path) -> File:
+        return _csv_file(path, schema)
+
+    parts = _parts(options.paths(), (".csv", ".csv.gz"), file)
+    return Source(parts, checks_requests=True)
+
+
+def parquet_file(path: Path) -> File:
+    """One Parquet file, read as a stream."""
+
+    def read(columns: Columns) -> Iterator[pa.Table]:
+        try:
+            with pq.ParquetFile(path) as file:
+                names = [n for n in file.schema_arrow.names if columns is None or n in columns]
+                for batch in file.iter_batches(CHUNK_ROWS, columns=names):
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError(
+                f"{path}: is not a complete Parquet file ({error}); write or copy it again."
+            ) from error
+
+    return File(str(path), read)
+
+
+def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    """The file itself, or the files of these suffixes in the folder, sorted by name."""
+    if path.is_file():
+        return [path]
+    found = sorted(
+        file
+        for file in path.rglob("*")
+        if file.name.endswith(tuple(suffixes)) and not file.name.startswith((".", "_"))
+    )
+    if not found:
+        raise PipelineError(f"{path}: expected files *{' or *'.join(suffixes)}, found none.")
+    return found
+
+
+def _parts(
+    paths: Sequence[Path], suffixes: Sequence[str], file: Callable[[Path], File]
+) -> dict[str, list[File]]:
+    """Files by split where one folder has a folder `train`, else all of them."""
+    if len(paths) == 1 and (paths[0] / "train").is_dir():
+        folders = {split: paths[0] / split for split in SPLITS if (paths[0] / split).is_dir()}
+    else:
+        return {ALL: [file(found) for path in paths for found in data_files(path, suffixes)]}
+    return {
+        split: [file(found) for found in data_files(folder, suffixes)]
+        for split, folder in folders.items()
+    }
+
+
+def _csv_file(path: Path, schema: Schema | None) -> File:
+    arrow = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float64()}
+    types: dict[str, pa.DataType] = {}
+    lists: dict[str, pa.DataType] = {}
+    for feature in schema.features if schema else ():
+        if describe_type(feature).startswith("list"):
+            lists[feature.name] = arrow[feature.dtype]
+            types[feature.name] = pa.string()
+        else:
+            types[feature.name] = arrow[feature.dtype]
+    for task in schema.tasks if schema else ():
+        types[task.label_column] = pa.float64()
+
+    def finish(table: pa.Table) -> pa.Table:
+        for name in lists.keys() & set(table.column_names):
+            values = _split_list(table[name], lists[name], name, path)
+            table = table.set_column(table.column_names.index(name), name, values)
+        return table
+
+    return delimited_file(path, types=types, finish=finish)
+
+
+def _split_list(
+    cells: pa.ChunkedArray, kind: pa.DataType, name: str, path: Path
+) -> pa.ChunkedArray:
+    try:
+        return pc.split_pattern(cells, LIST_SEPARATOR).cast(pa.list_(kind))
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"{path}: column {name!r}: expected {kind} values separated by "
+            f"{LIST_SEPARATOR!r}: {error}."
+        ) from error

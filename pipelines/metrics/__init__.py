@@ -1,0 +1,29 @@
+"""Offline metrics: exact, in float64, over whole arrays.
+
+Labels are 0 or 1; scores are numbers of which a higher one means "more likely 1".
+A metric that its data does not define is nan with an `UndefinedMetricWarning`;
+in the dictionary of `task_metrics` it is None.
+"""
+
+from pipelines.metrics.checks import UndefinedMetricWarning
+from pipelines.metrics.probability import (
+    CalibrationCurve,
+    calibration,
+    calibration_curve,
+    logloss,
+)
+from pipelines.metrics.ranking import RocCurve, auc, gauc, roc_curve
+from pipelines.metrics.task import task_metrics
+
+__all__ = [
+    "CalibrationCurve",
+    "RocCurve",
+    "UndefinedMetricWarning",
+    "auc",
+    "calibration",
+    "calibration_curve",
+    "gauc",
+    "logloss",
+    "roc_curve",
+    "task_metrics",
+]

@@ -1,0 +1,84 @@
+"""What a metric accepts, and what it says where its data does not define it."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+class UndefinedMetricWarning(UserWarning):
+    """The data does not define the metric; its value is nan."""
+
+
+def check_pairs(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, NDArray[Any]]:
+    labels, scores = np.asarray(labels, dtype=np.float64), np.asarray(scores)
+    if labels.ndim != 1:
+        raise ValueError(f"`labels` must be one-dimensional. Received: shape={labels.shape}")
+    check_shape("scores", scores, labels)
+    wrong = labels[(labels != 0) & (labels != 1)]
+    if wrong.size:
+        raise ValueError(
+            "`labels` must be 0 or 1; leave out rows whose label is unknown. "
+            f"Received: {wrong[0]} and {wrong.size - 1} more"
+        )
+    if scores.dtype.kind not in "biuf":
+        raise ValueError(f"`scores` must be numbers. Received: dtype={scores.dtype}")
+    if np.isnan(scores).any():
+        raise ValueError(
+            f"`scores` must be numbers. Received: {np.isnan(scores).sum()} nan of {scores.size}"
+        )
+    return labels, scores
+
+
+def check_probabilities(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
+    labels, scores = check_pairs(labels, scores)
+    if scores.size and not (scores.min() >= 0 and scores.max() <= 1):
+        raise ValueError(
+            "`scores` must be probabilities in [0, 1]; apply the sigmoid to logits. "
+            f"Received: numbers from {scores.min()} to {scores.max()}"
+        )
+    return labels, scores.astype(np.float64)
+
+
+def check_weights(weights: ArrayLike | None, labels: Floats) -> Floats | None:
+    if weights is None:
+        return None
+    weights = check_shape("weights", np.asarray(weights, dtype=np.float64), labels)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError("`weights` must be finite and not negative. Received: one that is not")
+    return weights
+
+
+def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:
+    """Numbers the groups 0, 1, 2, ... in their sorted order."""
+    groups = check_shape("groups", np.asarray(groups), labels)
+    try:
+        values, codes = np.unique(groups, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            "`groups` must hold values of one kind and none missing; "
+            f"give rows without a group a value of their own. Received: {error}"
+        ) from error
+    if (values != values).any():
+        raise ValueError(
+            "`groups` must not be missing; give rows without a group a value of their own. "
+            "Received: nan"
+        )
+    return codes
+
+
+def check_shape(name: str, array: NDArray[Any], labels: Floats) -> NDArray[Any]:
+    if array.shape != labels.shape:
+        raise ValueError(
+            f"`{name}` must have one value per label. "
+            f"Received: {name}.shape={array.shape} and labels.shape={labels.shape}"
+        )
+    return array
+
+
+def undefined(metric: str, reason: str) -> float:
+    warnings.warn(f"{metric} is not defined: {reason}.", UndefinedMetricWarning, stacklevel=3)
+    return np.nan

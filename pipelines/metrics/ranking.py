@@ -1,0 +1,134 @@
+"""Metrics that only see the order of the scores: AUC, GAUC, the ROC curve."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines.metrics.checks import Floats, check_pairs, check_weights, group_codes, undefined
+
+
+class RocCurve(NamedTuple):
+    """Rates at falling thresholds, from (0, 0) to (1, 1)."""
+
+    false_positive_rate: Floats
+    true_positive_rate: Floats
+
+
+def auc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """Area under the ROC curve, exact; equal scores count as half a won pair.
+
+    `auc = P(score of a positive > score of a negative) + P(equal) / 2`
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A finite or infinite number per row, shape (rows,).
+        weights: Non-negative weight per row, shape (rows,); 1 where None.
+
+    Returns:
+        A number in [0, 1]; nan with a warning unless both classes have weight.
+
+    Raises:
+        ValueError: Shapes differ, a label is neither 0 nor 1, or a score is nan.
+
+    Example:
+        >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+        0.75
+    """
+    labels, scores = check_pairs(labels, scores)
+    positive, negative = _tie_blocks(labels, (scores,), check_weights(weights, labels))[1:]
+    pairs = positive.sum() * negative.sum()
+    if not pairs:
+        return undefined("AUC", "only one class is present in `labels`")
+    below = np.cumsum(negative) - negative
+    return float(positive @ (below + negative / 2) / pairs)
+
+
+def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float, int]:
+    """AUC within each group, averaged with the groups' numbers of rows as weights.
+
+    `gauc = sum_g rows_g * auc_g / sum_g rows_g` over the groups that hold both classes.
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A number per row, shape (rows,).
+        groups: The group (user, request) of each row, shape (rows,), without missing
+            values. Integers are the fastest.
+
+    Returns:
+        The value (nan with a warning where no group holds both classes) and the number
+        of groups that counted.
+
+    Raises:
+        ValueError: As for `auc`; or a group is missing.
+
+    Source: Zhou et al., Deep Interest Network, https://arxiv.org/abs/1706.06978.
+
+    Example:
+        >>> gauc([0, 1, 0, 1, 1], [0.1, 0.2, 0.9, 0.3, 0.5], ["a", "a", "b", "b", "c"])
+        (0.5, 2)
+    """
+    labels, scores = check_pairs(labels, scores)
+    codes = group_codes(groups, labels)
+    (_, block_codes), positive, negative = _tie_blocks(labels, (scores, codes))
+    firsts = _starts(block_codes)
+    below = np.cumsum(negative) - negative
+    below -= below[firsts][block_codes]  # codes are 0..groups-1, each of them present
+    won = _sums(positive * (below + negative / 2), firsts)
+    positives, negatives = _sums(positive, firsts), _sums(negative, firsts)
+    counted = (positives > 0) & (negatives > 0)
+    if not counted.any():
+        return undefined("GAUC", "no group holds both classes"), 0
+    won, positives, negatives = won[counted], positives[counted], negatives[counted]
+    value = np.average(won / (positives * negatives), weights=positives + negatives)
+    return float(value), int(counted.sum())
+
+
+def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCurve:
+    """The ROC curve, thinned to at most `points` of its own corners for plotting.
+
+    The corners are spread evenly along the curve's length; the first and last are kept.
+
+    Example:
+        >>> roc_curve([0, 1, 1], [0.1, 0.3, 0.9]).true_positive_rate
+        array([0. , 0.5, 1. , 1. ])
+    """
+    if points < 2:
+        raise ValueError(f"`points` must be at least 2. Received: points={points}")
+    labels, scores = check_pairs(labels, scores)
+    positive, negative = _tie_blocks(labels, (scores,))[1:]
+    if not (positive.any() and negative.any()):
+        nan = np.array([undefined("ROC curve", "only one class is present in `labels`")])
+        return RocCurve(nan, nan)
+    hits, alarms = (np.append(0.0, np.cumsum(c[::-1]) / c.sum()) for c in (positive, negative))
+    length = hits + alarms
+    kept = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], points)))
+    return RocCurve(alarms[kept], hits[kept])
+
+
+def _tie_blocks(
+    labels: Floats, keys: tuple[NDArray[Any], ...], weights: Floats | None = None
+) -> tuple[list[NDArray[Any]], Floats, Floats]:
+    """Sorts the rows by the keys (the last one first) and sums the rows that have all keys equal.
+
+    Returns the keys of the blocks in rising order, and their weights of positives and negatives.
+    """
+    order = np.lexsort(keys) if len(keys) > 1 else np.argsort(keys[0])
+    keys = tuple(key[order] for key in keys)
+    labels = labels[order]
+    weights = np.ones_like(labels) if weights is None else weights[order]
+    starts = _starts(*keys)
+    positive = _sums(labels * weights, starts)
+    negative = _sums((1 - labels) * weights, starts)
+    return [key[starts] for key in keys], positive, negative
+
+
+def _starts(*keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Where a run of rows with equal keys begins."""
+    new = np.ones(keys[0].size, dtype=bool)
+    new[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return np.flatnonzero(new)
+
+
+def _sums(values: Floats, starts: NDArray[np.intp]) -> Floats:
+    return np.add.reduceat(values, starts) if starts.size else np.zeros(0)

@@ -1,0 +1,51 @@
+"""Progress for a person: a bar with rows per second while it runs, one line when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich import progress
+from rich.console import Console
+
+
+class Progress:
+    """One bar at a time; on a terminal it moves, elsewhere only the finished lines are printed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bar: progress.Progress | None = None
+
+    def start(self, label: str, total: int | None) -> Callable[[int], None]:
+        """Shows a bar and returns what is to be called with the rows done since the last call."""
+        self.stop()
+        bar = progress.Progress(
+            progress.TextColumn("  {task.description}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            _RowsPerSecond(),
+            progress.TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        task = bar.add_task(label, total=total)
+        bar.start()
+        self._bar = bar
+        return lambda rows: bar.advance(task, rows)
+
+    def finish(self, line: str) -> None:
+        """Takes the bar away and prints a line in its place."""
+        self.stop()
+        self.console.print(f"  {line}", highlight=False)
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class _RowsPerSecond(progress.ProgressColumn):
+    def render(self, task: progress.Task) -> str:
+        speed = task.finished_speed or task.speed
+        return "" if speed is None else f"{speed:,.0f} rows/s"

@@ -1,0 +1,84 @@
+"""The offline report: one HTML file that needs nothing but itself."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pipelines.report import plots
+from pipelines.report.evaluation import Evaluation
+from pipelines.report.numbers import below, count, decimal, percent, ratio
+
+HINTS = {
+    "ROC curve": "Share of positives found against share of negatives let through.",
+    "Calibration": "Bins of rising score; the bars are 95% intervals, on the line is perfect.",
+    "Scores by label": "The less the two overlap, the higher the AUC.",
+    "Training": "After each epoch, on the validation rows; the ring marks the best.",
+}
+
+
+def write_report(evaluation_dir: Path, out_file: Path) -> None:
+    """Writes the report of an evaluation folder as one self-contained HTML file.
+
+    The same folder gives the same file, byte for byte.
+
+    Args:
+        evaluation_dir: Folder with metrics.json and predictions.parquet.
+        out_file: The file to write; its folder is made, an earlier file is replaced.
+
+    Raises:
+        PipelineError: A file of the folder is missing, damaged, or belongs to another.
+    """
+    evaluation = Evaluation.read(Path(evaluation_dir))
+    metrics = evaluation.metrics
+    template = _environment().get_template("template.html")
+    page = template.render(
+        metrics=metrics,
+        colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
+        hints=HINTS,
+        pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+    )
+    out_file = Path(out_file)
+    out_file.parent.mkdir(parents=True, exist_ok=True)
+    part = out_file.with_name(f".{out_file.name}.part")
+    try:
+        part.write_text(page, encoding="utf-8")
+        os.replace(part, out_file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(below=below, ratio=ratio)
+    environment.filters.update(count=count, decimal=decimal, percent=percent)
+    return environment
+
+
+def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:
+    """Title and SVG of every picture that the task's data allows."""
+    metrics = evaluation.metrics["tasks"][task]
+    rows = evaluation.task_rows(task)
+    epochs = _epochs_of(task, evaluation.metrics["training"])
+    pictures = {}
+    if metrics["auc"] is not None:
+        pictures["ROC curve"] = plots.roc(rows, metrics)
+    if rows.labels.size:
+        pictures["Calibration"] = plots.calibration(rows)
+        pictures["Scores by label"] = plots.distribution(rows)
+    if epochs:
+        pictures["Training"] = plots.training(task, epochs)
+    return pictures
+
+
+def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    keys = (f"val_{task}_auc", f"val_{task}_logloss")
+    return [epoch for epoch in training if any(epoch.get(key) is not None for key in keys)]

@@ -1,0 +1,229 @@
+"""The report's pictures, each an SVG for the middle of an HTML page.
+
+One colour means one thing in all of them: the model, the ceiling, a baseline,
+rows with label 0, rows with label 1. Text stays text: it takes the page's font.
+"""
+
+import functools
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from pipelines.metrics import calibration_curve, roc_curve
+from pipelines.report.evaluation import TaskRows
+from pipelines.report.numbers import decimal, percent
+
+Floats = NDArray[np.float64]
+P = ParamSpec("P")
+
+MODEL, CEILING, BASELINE = "#1668a8", "#2c8a57", "#868b94"
+LABEL_0, LABEL_1 = "#6d5f9c", "#cf5c26"
+INK, SOFT, FAINT = "#3a3f47", "#6f7680", "#c9ccd1"
+BASELINE_DASHES: Sequence[Any] = ((0, (1, 1)), (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5)), "solid")
+LABEL_LENGTH = 22
+SIZE = (4.6, 3.7)  # inches; about half of the page's width, or all of a phone's
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "recsys-attn",  # the same ids every time
+    "text.parse_math": False,  # a name may hold a dollar sign
+    "font.size": 9.5,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.labelcolor": "linecolor",
+}
+SCORE_TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999])
+
+
+def _picture(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
+    """Gives `draw` a figure in the report's style and returns what it drew as SVG."""
+
+    @functools.wraps(draw)
+    def picture(*args: P.args, **kwargs: P.kwargs) -> str:
+        with matplotlib.style.context(["default", STYLE]):
+            figure = Figure(figsize=SIZE, layout="constrained")
+            draw(figure, *args, **kwargs)
+            return _svg(figure)
+
+    return picture
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    with warnings.catch_warnings():
+        # The browser has the glyphs that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        figure.savefig(buffer, format="svg", transparent=True)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].replace("xlink:href", "href")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' id="[a-z]\w*_\d+"', "", svg)  # groups; the page holds several pictures
+    return re.sub(r'<svg .*?(viewBox="[^"]*").*?>', r"<svg \1>", svg, count=1, flags=re.DOTALL)
+
+
+@_picture
+def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
+    """The ROC curves of the model, of the ceiling and of the baselines."""
+    axes = figure.add_subplot(xlim=(0, 1), ylim=(0, 1))
+    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8)
+    curves: list[tuple[float, str, Floats, dict[str, Any]]] = []
+    for i, (name, scores) in enumerate(rows.baselines.items()):
+        dashes = BASELINE_DASHES[i % len(BASELINE_DASHES)]
+        style = {"color": BASELINE, "linestyle": dashes}
+        curves.append((metrics["baselines"][name]["auc"], name, scores, style))
+    if rows.ceiling is not None and metrics["ceiling"]:
+        style = {"color": CEILING, "linestyle": (0, (3, 1.5))}
+        curves.append((metrics["ceiling"]["auc"], "ceiling", rows.ceiling, style))
+    model = {"color": MODEL, "linewidth": 2.0}
+    curves.append((metrics["auc"], "model", rows.scores, model))
+    lines = []
+    for value, name, scores, style in curves:
+        (line,) = axes.plot(*roc_curve(rows.labels, scores), clip_on=False, **style)
+        lines.append((value, f"{decimal(value)}  {_short(name)}", line))
+    lines.sort(key=lambda entry: -entry[0])
+    axes.legend(
+        [line for _, _, line in lines],
+        [label for _, label, _ in lines],
+        loc="lower right",
+        title="AUC",
+        alignment="left",
+    )
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("true positive rate")
+
+
+@_picture
+def calibration(figure: Figure, rows: TaskRows) -> None:
+    """Observed against predicted rate per quantile bin of the scores, with 95% intervals."""
+    predicted, observed, counts = calibration_curve(rows.labels, rows.scores)
+    low, high = _wilson(observed, counts)
+    axes = figure.add_subplot()
+    end = max(predicted.max(), high.max(), 1e-6) * 1.06
+    start = 0.0
+    locator: Callable[[], Locator] = functools.partial(MaxNLocator, 6)
+    if predicted.min() > 0 and observed.min() > 0 and predicted.max() > 20 * predicted.min():
+        start = min(predicted.min(), low.min()) / 1.3  # else the low bins share one spot
+        axes.set(xscale="log", yscale="log")
+        locator = functools.partial(LogLocator, subs=(1, 2, 5))
+    axes.set(xlim=(start, end), ylim=(start, end))
+    axes.plot([start, end], [start, end], color=FAINT, linewidth=0.8)
+    axes.vlines(predicted, low, high, color=MODEL, linewidth=1.2, alpha=0.55)
+    sizes = 32 * counts / counts.max()
+    axes.scatter(predicted, observed, sizes, color=MODEL, linewidths=0, clip_on=False, zorder=3)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(locator())
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(lambda value, _: percent(value))
+    axes.text(0.03, 0.97, "predicted too low", transform=axes.transAxes, va="top", color=SOFT)
+    axes.text(0.97, 0.03, "predicted too high", transform=axes.transAxes, ha="right", color=SOFT)
+    axes.set_xlabel(f"predicted rate, {_bins(counts)}")
+    axes.set_ylabel("observed rate")
+
+
+@_picture
+def distribution(figure: Figure, rows: TaskRows) -> None:
+    """Where the scores of either label lie; the axis is spaced by log-odds."""
+    axes = figure.add_subplot()
+    logits = _logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
+    start, end = np.quantile(logits, [1e-4, 1 - 1e-4]) + np.array([-0.3, 0.3])
+    edges, top = np.linspace(start, end, 50), 0.0
+    for label, color, side in ((0, LABEL_0, "left"), (1, LABEL_1, "right")):
+        mine = np.clip(logits[rows.labels == label], start, end)
+        name = f"label {label}\n{mine.size:,} rows"
+        place = 0.02 if side == "left" else 0.98
+        axes.text(place, 0.98, name, transform=axes.transAxes, color=color, ha=side, va="top")
+        if mine.size:
+            heights = np.histogram(mine, edges)[0] / mine.size
+            top = max(top, heights.max())
+            axes.stairs(heights, edges, fill=True, color=color, alpha=0.18)
+            axes.stairs(heights, edges, color=color, linewidth=1.4)
+    ticks = _score_ticks(start, end)
+    axes.set_xticks(_logit(ticks), [percent(tick) for tick in ticks])
+    axes.set(xlim=(start, end), xlabel="score", ylabel="share of the label's rows")
+    axes.set_ylim(0, 1.18 * top)  # room for the names of the labels
+    axes.yaxis.set_major_formatter(lambda value, _: percent(value))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+
+
+@_picture
+def training(figure: Figure, task: str, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """AUC and logloss on the validation rows after each epoch, one above the other."""
+    x = np.array([epoch["epoch"] for epoch in epochs])
+    curves = {
+        metric: np.array([epoch.get(f"val_{task}_{metric}") for epoch in epochs], dtype=float)
+        for metric in ("auc", "logloss")
+    }
+    curves = {metric: values for metric, values in curves.items() if np.isfinite(values).any()}
+    panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
+    for axes, (metric, values) in zip(panels, curves.items(), strict=True):
+        axes.set_ylabel(f"validation\n{'AUC' if metric == 'auc' else metric}")
+        axes.plot(x, values, "o-", color=MODEL, markersize=3.5, clip_on=False)
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.margins(y=0.3)
+        at = np.nanargmax(values) if metric == "auc" else np.nanargmin(values)
+        _mark_best(axes, x[at], values[at], above=metric == "auc")
+    panels[-1].set(xlabel="epoch", xlim=(x.min() - 0.5, x.max() + 0.5))
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:
+    axes.plot(x, value, "o", markersize=8, color=MODEL, fillstyle="none", clip_on=False)
+    offset, anchor = ((0, 8), "bottom") if above else ((0, -8), "top")
+    axes.annotate(
+        decimal(value),
+        (x, value),
+        offset,
+        textcoords="offset points",
+        ha="center",
+        va=anchor,
+        color=MODEL,
+        annotation_clip=False,
+    )
+
+
+def _wilson(share: Floats, counts: NDArray[np.int64], z: float = 1.96) -> tuple[Floats, Floats]:
+    """Wilson's interval of a share, which stays in [0, 1] at few and at extreme counts."""
+    middle = (share + z**2 / (2 * counts)) / (1 + z**2 / counts)
+    half = z * np.sqrt(share * (1 - share) / counts + z**2 / (4 * counts**2)) / (1 + z**2 / counts)
+    return middle - half, middle + half
+
+
+def _bins(counts: NDArray[np.int64]) -> str:
+    few, many = f"{counts.min():,}", f"{counts.max():,}"
+    bins = "1 bin" if counts.size == 1 else f"{counts.size} bins"
+    return f"{bins} of {many} rows" if few == many else f"{bins} of {few} to {many} rows"
+
+
+def _score_ticks(start: float, end: float) -> Floats:
+    """Scores to write below an axis of log-odds: powers of ten, or even steps in a narrow range."""
+    lowest, highest = 1 / (1 + np.exp([-start, -end]))
+    for ticks in (SCORE_TICKS, np.array(MaxNLocator(5).tick_values(lowest, highest))):
+        inside = ticks[(ticks > lowest) & (ticks < highest)]
+        if inside.size >= 3:
+            break
+    return inside
+
+
+def _logit(share: Floats) -> Floats:
+    return np.log(share) - np.log1p(-share)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…"

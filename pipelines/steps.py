@@ -1,0 +1,239 @@
+"""The steps of an experiment, bound to its run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+from rich.console import Console
+
+from pipelines import evaluate as evaluation
+from pipelines import train as training
+from pipelines.artifacts import hash_files, read_json
+from pipelines.config import Experiment
+from pipelines.data import SPLITS, DataSplit
+from pipelines.errors import PipelineError
+from pipelines.export import export
+from pipelines.features import FittedFeatures, fit
+from pipelines.ingest import ingest
+from pipelines.progress import Progress
+from pipelines.report import print_metrics, write_report
+from pipelines.run import Run
+from pipelines.score import score
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import Numeric
+
+REPORT = "report.html"
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Each method is one step of `recsys-attn`."""
+
+    experiment: Experiment
+    run: Run
+    console: Console
+
+    @classmethod
+    def of(cls, experiment: Experiment, folder: Path, console: Console, force: bool) -> Steps:
+        """The steps of an experiment in a run folder."""
+        run = Run(folder, settings_by_step(experiment), experiment.seed, console, force)
+        return cls(experiment, run, console)
+
+    def everything(self) -> None:
+        """All steps in their order."""
+        self.ingest()
+        self.fit()
+        self.train()
+        self.evaluate()
+        self.export()
+
+    def ingest(self) -> None:
+        """Source files to the data folder."""
+        options = self.experiment.data
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            advance = progress.start("reading", None)
+            done = [0]
+
+            def total_so_far(rows: int) -> None:
+                advance(rows - done[0])
+                done[0] = rows
+
+            try:
+                summary = ingest(
+                    options, self.experiment.schema_, self.experiment.seed, folder, total_so_far
+                )
+            finally:
+                progress.stop()
+            files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
+            rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
+            progress.finish(f"rows: {rows}")
+            return {**summary, "data_hash": hash_files(files)}
+
+        self.run.execute("ingest", build, sources=_source_stamps(self.experiment))
+
+    def fit(self) -> None:
+        """Feature transforms from the train split."""
+        schema = self.experiment.schema_
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            train = DataSplit(self.run.path("ingest") / "train")
+            columns = [feature.name for feature in schema.features]
+            try:
+                advance = progress.start("fitting", train.rows)
+                fitted = fit(schema, train.batches(columns), advance)
+            finally:
+                progress.stop()
+            fitted.save(folder)
+            sizes = {f.name: f.size for f in fitted.schema.features if not isinstance(f, Numeric)}
+            return {"rows": train.rows, "table_rows": sizes}
+
+        self.run.execute("fit", build)
+
+    def train(self) -> None:
+        """The model with its best weights."""
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            progress = Progress(self.console)
+            try:
+                model, history = training.train(
+                    self.experiment,
+                    self.run.path("ingest"),
+                    self._request,
+                    FittedFeatures.load(self.run.path("fit")),
+                    self.run.folder / "tensorboard",
+                    progress,
+                )
+            finally:
+                progress.stop()
+            model.save(folder / training.MODEL_FILE)
+            weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
+            progress.finish(f"{model.name}: {weights:,} weights")
+            return {"model": model.name, "weights": weights, "training": history}
+
+        self.run.execute("train", build)
+
+    def evaluate(self) -> None:
+        """Predictions, metrics and the report."""
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
+            fitted, model = self.load()
+            split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            predictions, summary = evaluation.evaluate(
+                self.experiment, split, self._request, fitted, model, Progress(self.console)
+            )
+            metrics = {
+                "name": self.experiment.name,
+                "model": manifest["model"],
+                **summary,
+                "seed": self.experiment.seed,
+                "config_hash": manifest["config_hash"],
+                "data_hash": data["data_hash"],
+                "versions": manifest["versions"],
+                "training": manifest["training"],
+            }
+            evaluation.save_evaluation(folder, predictions, metrics)
+            return {"rows": summary["rows"]}
+
+        self.run.execute("evaluate", build)
+        self.report()
+
+    def report(self) -> None:
+        """The HTML report, and the same numbers on the screen."""
+        self.run.manifest("evaluate")
+        folder = self.run.path("evaluate")
+        target = self.run.folder / REPORT
+        write_report(folder, target)
+        print_metrics(self.console, read_json(folder / evaluation.METRICS))
+        self.console.print(f"[bold]report[/bold]: {target}", highlight=False)
+
+    @property
+    def export_folder(self) -> Path:
+        """The folder of the export's versions, which a server is started on."""
+        return self.run.path("export") / (self.experiment.export.name or self.experiment.name)
+
+    def export(self) -> None:
+        """A new version of the SavedModel, unless the newest is of the same model."""
+        base = self.export_folder
+        newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
+        version = newest if newest and self.run.is_current("export", base / str(newest)) else 0
+        version = version or newest + 1
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            fitted, model = self.load()
+            test = DataSplit(self.run.path("ingest") / "test")
+            summary = export(
+                folder,
+                base.name,
+                version,
+                model,
+                fitted,
+                self._request,
+                test,
+                self.experiment.export,
+            )
+            parity = summary["parity"]
+            Progress(self.console).finish(
+                f"parity on {parity['rows']} rows: largest difference "
+                f"{parity['max_abs_difference']:.1e}"
+            )
+            return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
+
+        self.run.execute("export", build, target=base / str(version))
+
+    def score(self, source: Path, target: Path) -> int:
+        """Batch scores of any Parquet file with the schema's columns."""
+        fitted, model = self.load()
+        return score(source, target, fitted, model, self._request, Progress(self.console))
+
+    def load(self) -> tuple[FittedFeatures, RankingModel]:
+        """The trained model and its transforms."""
+        self.run.manifest("train")
+        fitted = FittedFeatures.load(self.run.path("fit")).without(self.experiment.model.exclude)
+        path = self.run.path("train") / training.MODEL_FILE
+        try:
+            model = keras.saving.load_model(path, compile=False)
+        except (OSError, ValueError, KeyError) as error:
+            raise PipelineError(
+                f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
+            ) from None
+        return fitted, model
+
+    @property
+    def _request(self) -> str | None:
+        return self.run.manifest("ingest").get("request")
+
+
+def settings_by_step(experiment: Experiment) -> dict[str, Any]:
+    """What of the configuration decides each step's result."""
+    values = experiment.model_dump(mode="json")
+    read = [
+        {k: f[k] for k in ("kind", "name", "dtype", "multivalued") if k in f}
+        for f in values["features"]
+    ]
+    return {
+        "ingest": [values["data"], read, values["tasks"]],
+        "fit": values["features"],
+        "train": [values["model"], values["training"], values["tasks"]],
+        "evaluate": values["evaluation"],
+        "export": values["export"],
+    }
+
+
+def _source_stamps(experiment: Experiment) -> dict[str, str]:
+    """Size and time of change of the source's files: a change makes ingest run again."""
+    files = [
+        file
+        for path in experiment.data.paths()
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+        if file.is_file()
+    ]
+    stats = [(file, file.stat()) for file in files]
+    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

@@ -1,0 +1,71 @@
+"""The two layouts of per-head tensors, and what follows from their shapes."""
+
+from __future__ import annotations
+
+from keras import ops
+
+from recsys_attn.tensors import Shape, Tensor
+
+
+def swap_heads(x: Tensor) -> Tensor:
+    """(B, T, N, H) -> (B, N, T, H), and back."""
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def per_head(x: Tensor, kernel: Tensor) -> Tensor:
+    """Each head times its own matrix: (B, T, N, H), (N, H, U) -> (B, N, T, U)."""
+    return ops.einsum("btnh,nhu->bntu", x, kernel)
+
+
+def batched_matmul(first: Tensor, second: Tensor) -> Tensor:
+    """(B, N, X, Y), (B, N, Y, Z) -> (B, N, X, Z), where one of the two batches may be 1.
+
+    The batch is repeated here and not left to `matmul`: TensorFlow 2.21 on a CPU corrupts its
+    memory when it broadcasts tensors of rank 4 (tensorflow/tensorflow#123109).
+    """
+    if first.shape[0] == 1 != second.shape[0]:
+        first = ops.broadcast_to(first, (*ops.shape(second)[:1], *ops.shape(first)[1:]))
+    elif second.shape[0] == 1 != first.shape[0]:
+        second = ops.broadcast_to(second, (*ops.shape(first)[:1], *ops.shape(second)[1:]))
+    return ops.matmul(first, second)
+
+
+def broadcast_batch(first: int | None, second: int | None) -> int | None:
+    """Static batch size of the product of two tensors, one of which may have a batch of 1."""
+    if first == 1:
+        return second
+    if second == 1 or first == second:
+        return first
+    return None if first is None or second is None else max(first, second)
+
+
+def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:
+    """(B, T, N, H), (B, S, N, H) -> (B, N, T, S)."""
+    batch = broadcast_batch(query_shape[0], key_shape[0])
+    return (batch, query_shape[2], query_shape[1], key_shape[1])
+
+
+def head_sizes(query_shape: Shape, key_shape: Shape) -> tuple[int, int, int]:
+    """N, H of the query and H of the key."""
+    if len(query_shape) != 4 or len(key_shape) != 4 or query_shape[2] != key_shape[2]:
+        raise ValueError(
+            "`query` and `key` must have shapes (B, T, N, H) and (B, S, N, H) with the same N. "
+            f"Received: query.shape={tuple(query_shape)}, key.shape={tuple(key_shape)}"
+        )
+    heads, query_size, key_size = query_shape[2], query_shape[3], key_shape[3]
+    if heads is None or query_size is None or key_size is None:
+        raise ValueError(
+            "The number of heads N and the head size H must be known when the layer is built. "
+            f"Received: query.shape={tuple(query_shape)}, key.shape={tuple(key_shape)}"
+        )
+    return heads, query_size, key_size
+
+
+def require_equal_sizes(query_size: int, key_size: int, score: str) -> int:
+    """H, for a score that compares queries and keys channel by channel."""
+    if query_size != key_size:
+        raise ValueError(
+            f"{score} compares vectors of one size; use the score 'general' or 'additive' for "
+            f"two. Received: query size {query_size}, key size {key_size}"
+        )
+    return query_size

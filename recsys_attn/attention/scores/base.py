@@ -1,0 +1,29 @@
+"""What every score has in common."""
+
+from __future__ import annotations
+
+import keras
+
+from recsys_attn.attention.layout import logits_shape
+from recsys_attn.tensors import Shape, Tensor
+
+
+class Score(keras.layers.Layer):
+    """How similar each query is to each key, one number a head.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H). One of the two batches may be 1.
+        allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count.
+            Logits of such pairs are returned all the same, and are the weighting's to drop;
+            a score that keeps statistics leaves them out.
+
+    Returns:
+        Logits (B, N, T, S).
+    """
+
+    def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must implement `call`")
+
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
+        return logits_shape(query_shape, key_shape)

@@ -1,0 +1,44 @@
+"""Weights that are the logits."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Identity")
+class Identity(keras.layers.Layer):
+    """`weights = logits`, and 0 where not allowed.
+
+    The weights of a query need not sum to one, so that their sum can tell how strong an interest
+    is: a history with twice the events of a kind weighs twice as much.
+
+    Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
+    arXiv 1706.06978.
+
+    Call arguments:
+        logits: (..., S).
+        allowed: Booleans that broadcast to the logits, False for pairs that do not count.
+
+    Returns:
+        Weights of the shape of the logits.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.attention.weightings import Identity
+    >>> weights = Identity()(np.array([[0.5, 2.0, 5.0]]), np.array([[True, True, False]]))
+    >>> np.asarray(weights).tolist()
+    [[0.5, 2.0, 0.0]]
+    """
+
+    def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
+        return logits if allowed is None else logits * ops.cast(allowed, logits.dtype)
+
+    def compute_output_shape(self, logits_shape: Shape) -> Shape:
+        return logits_shape
+
+    def get_config(self) -> Config:
+        return super().get_config()  # Keras' own refuses a dtype policy that is an object

@@ -1,0 +1,49 @@
+"""Weights that sum to one."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.tensors import Config, Shape, Tensor
+
+# Far below any logit, and far enough from overflow for a bias to be added.
+_NEVER = float(np.finfo("float32").min / 2)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Softmax")
+class Softmax(keras.layers.Layer):
+    """`weights = softmax(logits)` over the keys that are allowed, computed in float32.
+
+    A query that may attend nothing gets zeros.
+
+    Call arguments:
+        logits: (..., S).
+        allowed: Booleans that broadcast to the logits, False for pairs that do not count.
+
+    Returns:
+        Weights of the shape of the logits.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.attention.weightings import Softmax
+    >>> weights = Softmax()(np.array([[0.0, 0.0, 5.0]]), np.array([[True, True, False]]))
+    >>> np.asarray(weights).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+
+    def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
+        logits = ops.cast(logits, "float32")
+        if allowed is None:
+            return ops.cast(ops.softmax(logits), self.compute_dtype)
+        weights = ops.softmax(ops.where(allowed, logits, _NEVER))
+        # Where nothing is allowed every weight is 1/S at this point.
+        return ops.cast(weights * ops.cast(allowed, "float32"), self.compute_dtype)
+
+    def compute_output_shape(self, logits_shape: Shape) -> Shape:
+        return logits_shape
+
+    def get_config(self) -> Config:
+        return super().get_config()  # Keras' own refuses a dtype policy that is an object

@@ -1,0 +1,84 @@
+"""The multilayer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from recsys_attn.blocks import activations
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Mlp(keras.layers.Layer):
+    """`x = dropout(activation(W x + b))`, layer after layer, on the last axis.
+
+    Args:
+        units: Sizes of the layers; none hands the inputs on.
+        activation: `"dice"` or any Keras activation, after every layer.
+        dropout: Share of the activations that is dropped in training.
+
+    Call arguments:
+        inputs: (..., D).
+        where: Booleans that broadcast to the inputs without their last axis, False for padding,
+            which is kept out of Dice's statistics.
+
+    Returns:
+        (..., units[-1]).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.blocks import Mlp
+    >>> tuple(Mlp((16, 4), activation="dice")(keras.random.normal((2, 3, 8))).shape)
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self,
+        units: Sequence[int],
+        activation: Any = "relu",
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = check_units(units)
+        self.activation = activations.serialize(activation)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dense = [keras.layers.Dense(size, dtype=self.dtype_policy) for size in self.units]
+        self.activations = [
+            activations.get(self.activation, dtype=self.dtype_policy) for _ in self.units
+        ]
+
+    def build(self, input_shape: Shape) -> None:
+        shape = tuple(input_shape)
+        for dense, activation in zip(self.dense, self.activations, strict=True):
+            dense.build(shape)
+            shape = (*shape[:-1], dense.units)
+            activation.build(shape)
+
+    def call(self, inputs: Tensor, where: Tensor | None = None) -> Tensor:
+        x = inputs
+        for dense, activation in zip(self.dense, self.activations, strict=True):
+            x = self.dropout(activations.apply(activation, dense(x), where=where))
+        return x
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-1], (*input_shape[-1:], *self.units)[-1])
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "units": list(self.units),
+            "activation": self.activation,
+            "dropout": self.dropout.rate,
+        }
+
+
+def check_units(units: Sequence[int]) -> tuple[int, ...]:
+    """Layer sizes as a tuple of positive integers."""
+    if any(size < 1 for size in units):
+        raise ValueError(f"`units` must be positive integers. Received: units={tuple(units)}")
+    return tuple(units)

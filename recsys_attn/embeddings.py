@@ -1,0 +1,256 @@
+"""Embeddings of every feature of a schema: one table per width, shared where the schema says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.schema import PADDING_ID, Categorical, Numeric, Schema, Sequence, Side
+from recsys_attn.tables import Table, plan_tables, width_of
+
+CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False where a request is padded
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class FeatureEmbedding(keras.layers.Layer):
+    """Turns ids and numbers into field vectors and histories.
+
+    A categorical feature embeds as its row, a bag of ids as the mean of its rows, a number as
+    `value * vector` (AutoInt, section 4.2), a missing value as zeros. A past event is the
+    concatenation of its aligned sequences; the query that looks at it is the concatenation of
+    the features whose tables they share, so both live in one space. A sequence that shares no
+    table has zeros on the query's side.
+
+    Args:
+        schema: A fitted schema (each categorical feature has its `size`), or its `to_dict()`.
+        width: Embedding width of the features that name none.
+        embeddings_initializer: Initializer of tables and vectors.
+        embeddings_regularizer: Regularizer of the tables. It reads the whole table each step.
+
+    Call arguments:
+        inputs: Dict by feature name. Ids: context `(B,)`, candidate `(B, T)`, bags with one more
+            axis, sequences `(B, S)`; id 0 is missing or padding. Numbers: the same shapes, NaN is
+            missing. Optionally `"candidate_mask"` `(B, T)`, False at padded candidates.
+
+    Returns:
+        A dict: `"context"` and `"candidate"`, lists of field blocks `(B, F, E)` and
+        `(B, T, F, E)`, one per width; `"context_present"` and `"candidate_present"`, the same
+        without the last axis, False where a value is missing; `"histories"`, by name a dict of
+        `query` `(B, T, K)`, `events` `(B, S, K)` and `event_mask` `(B, S)`; and
+        `"candidate_mask"` where given.
+
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> schema = Schema((Categorical("item", size=7), Categorical("user", "context", size=5)),
+    ...                 (Task("click"),))
+    >>> fields = FeatureEmbedding(schema, width=4)({"item": [[2, 3, 4]], "user": [2]})
+    >>> [tuple(block.shape) for block in fields["candidate"] + fields["context"]]
+    [(1, 3, 1, 4), (1, 1, 4)]
+    """
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, Any],
+        width: int = 16,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if width < 1:
+            raise ValueError(f"`width` must be a positive integer. Received: width={width}")
+        self.schema = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
+        self.width = width
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
+        self._tables = plan_tables(self.schema, width)
+
+    def build(self, input_shape: Any = None) -> None:
+        self._table_weights = {}
+        self._vector_weights = {}
+        for table in self._tables:
+            if table.rows:
+                self._table_weights[str(table.width)] = self.add_weight(
+                    shape=(table.rows, table.width),
+                    initializer=_clone(self.embeddings_initializer),
+                    regularizer=self.embeddings_regularizer,
+                    name=f"table_{table.width}",
+                )
+            for side, names in table.numerics.items():
+                if names:
+                    self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
+                        shape=(len(names), table.width),
+                        initializer=_clone(self.embeddings_initializer),
+                        name=f"{side}_vectors_{table.width}",
+                    )
+        self.built = True
+
+    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_inputs(inputs)
+        result: dict[str, Any] = {
+            f"{side}{suffix}": []
+            for side in ("context", "candidate")
+            for suffix in ("", "_present")
+        }
+        vectors: dict[str, Any] = {}  # by feature name, for the queries and events of histories
+        for table in self._tables:
+            for side in ("context", "candidate"):
+                block, present = self._embed_side(table, side, inputs, vectors)
+                if block is not None:
+                    result[side].append(block)
+                    result[f"{side}_present"].append(present)
+        result["histories"] = {
+            name: self._history(sequences, inputs, vectors)
+            for name, sequences in self.schema.histories.items()
+        }
+        if CANDIDATE_MASK in inputs:
+            result[CANDIDATE_MASK] = ops.cast(inputs[CANDIDATE_MASK], "bool")
+        return result
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        missing = [feature.name for feature in self.schema.features if feature.name not in inputs]
+        if missing:
+            raise ValueError(
+                f"`inputs` must have every feature of the schema. Missing: {missing}. "
+                f"Received: {sorted(inputs)}"
+            )
+
+    def _embed_side(
+        self, table: Table, side: Side, inputs: Mapping[str, Any], vectors: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        """One lookup for all ids of one side, cut into single fields, bags and sequences."""
+        singles, bags, numerics = table.singles[side], table.bags[side], table.numerics[side]
+        blocks, presents = [], []
+        listed = bags + (table.sequences if side == "context" else ())
+        if singles or listed:
+            rows, present, lengths = self._lookup(table, singles, listed, inputs)
+            start = len(singles)
+            if singles:
+                blocks.append(rows[..., :start, :])
+                presents.append(present[..., :start])
+                vectors.update({name: rows[..., i, :] for i, name in enumerate(singles)})
+            for name, length in zip(listed, lengths, strict=True):
+                values = rows[..., start : start + length, :]
+                mask = present[..., start : start + length]
+                start = start + length
+                if name in bags:
+                    values, mask = _masked_mean(values, mask)
+                    blocks.append(values)
+                    presents.append(mask)
+                    values = values[..., 0, :]
+                vectors[name] = values
+        if numerics:
+            values, present = self._numbers(f"{side}_{table.width}", numerics, inputs)
+            blocks.append(values)
+            presents.append(present)
+        if not blocks:
+            return None, None
+        return ops.concatenate(blocks, axis=-2), ops.concatenate(presents, axis=-1)
+
+    def _lookup(
+        self,
+        table: Table,
+        singles: tuple[str, ...],
+        listed: tuple[str, ...],
+        inputs: Mapping[str, Any],
+    ) -> tuple[Any, Any, list[Any]]:
+        parts = [ops.cast(inputs[name], "int32") for name in listed]
+        offsets: list[Any] = [table.offsets[name] for name in listed]
+        lengths = [ops.shape(ids)[-1] for ids in parts]
+        if singles:
+            parts.insert(0, ops.stack([ops.cast(inputs[n], "int32") for n in singles], axis=-1))
+            offsets.insert(0, np.array([table.offsets[name] for name in singles], "int32"))
+        present = ops.not_equal(ops.concatenate(parts, axis=-1), PADDING_ID)
+        ids = [part + offset for part, offset in zip(parts, offsets, strict=True)]
+        rows = ops.take(
+            self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1), axis=0
+        )
+        rows = ops.cast(rows, self.compute_dtype)
+        return rows * ops.cast(present, rows.dtype)[..., None], present, lengths
+
+    def _numbers(
+        self, key: str, names: tuple[str, ...], inputs: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        values = ops.stack([ops.cast(inputs[name], "float32") for name in names], axis=-1)
+        present = ops.logical_not(ops.isnan(values))
+        values = ops.cast(ops.where(present, values, 0.0), self.compute_dtype)
+        vectors = ops.cast(self._vector_weights[key], self.compute_dtype)
+        return values[..., None] * vectors, present
+
+    def _history(
+        self, sequences: tuple[Sequence, ...], inputs: Mapping[str, Any], vectors: dict[str, Any]
+    ) -> dict[str, Any]:
+        ids = [ops.cast(inputs[sequence.name], "int32") for sequence in sequences]
+        event_mask = ops.not_equal(ids[0], PADDING_ID)
+        for other in ids[1:]:
+            event_mask = ops.logical_or(event_mask, ops.not_equal(other, PADDING_ID))
+        return {
+            "query": self._query(sequences, vectors),
+            "events": ops.concatenate([vectors[s.name] for s in sequences], axis=-1),
+            "event_mask": event_mask,
+        }
+
+    def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Any]) -> Any:
+        """The concatenated partners, `(B, T, K)`; `T` is 1 where all of them are context."""
+        found = {s.name: self._partner(s, vectors) for s in sequences if s.shares is not None}
+        like = next(
+            (v for s, v in found.items() if self._side_of_partner(s) == "candidate"),
+            next(iter(found.values()), None),
+        )
+        parts = []
+        for sequence in sequences:
+            if like is None:
+                parts.append(ops.zeros_like(vectors[sequence.name][:, :1]))
+            elif sequence.name in found:
+                parts.append(found[sequence.name] + ops.zeros_like(like[..., :1]))
+            else:
+                width = width_of(self.schema, sequence.name, self.width)
+                parts.append(ops.repeat(ops.zeros_like(like[..., :1]), width, axis=-1))
+        return ops.concatenate(parts, axis=-1)
+
+    def _side_of_partner(self, sequence: str) -> Side:
+        return self.schema[self.schema.table_owner(sequence)].side
+
+    def _partner(self, sequence: Sequence, vectors: dict[str, Any]) -> Any:
+        vector = vectors[self.schema.table_owner(sequence.name)]
+        return vector if self._side_of_partner(sequence.name) == "candidate" else vector[:, None]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "schema": self.schema.to_dict(),
+            "width": self.width,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+            "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
+        }
+
+
+def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[str, np.ndarray]:
+    """Inputs of the right shapes and types, all missing: what a model is built on."""
+    inputs = {}
+    for feature in schema.features:
+        shape: tuple[int, ...] = (batch,)
+        if feature.side == "candidate":
+            shape += (candidates,)
+        if isinstance(feature, Sequence) or (
+            isinstance(feature, Categorical) and feature.multivalued
+        ):
+            shape += (feature.max_length,)
+        dtype = "float32" if isinstance(feature, Numeric) else "int32"
+        inputs[feature.name] = np.zeros(shape, dtype)
+    return inputs
+
+
+def _masked_mean(values: Any, present: Any) -> tuple[Any, Any]:
+    """Mean over the second last axis of the rows that are present; zeros where none is."""
+    count = ops.sum(ops.cast(present, values.dtype), axis=-1, keepdims=True)[..., None]
+    mean = ops.sum(values, axis=-2, keepdims=True) / ops.maximum(count, 1)
+    return mean, ops.any(present, axis=-1, keepdims=True)
+
+
+def _clone(initializer: Any) -> Any:
+    """A fresh copy: one initializer object used twice would fill two weights alike."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer

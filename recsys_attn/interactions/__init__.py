@@ -1,0 +1,6 @@
+"""How features meet: fields among each other, candidates and histories."""
+
+from recsys_attn.interactions.autoint import AutoInt, InteractingLayer
+from recsys_attn.interactions.target_attention import TargetAttention
+
+__all__ = ["AutoInt", "InteractingLayer", "TargetAttention"]

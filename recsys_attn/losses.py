@@ -1,0 +1,32 @@
+"""Losses of requests with several candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class CandidateCrossentropy(keras.losses.Loss):
+    """Binary cross-entropy of logits, one value per candidate.
+
+    `loss = -y log sigmoid(z) - (1 - y) log(1 - sigmoid(z))`. Keras' own takes the mean over the
+    last axis, which here is the candidates', before sample weights can leave out padded
+    candidates and labels that are not known. This one keeps `(B, T)` and divides by the sum of
+    the weights.
+
+    Call arguments:
+        y_true: `(B, T)`, 0 or 1.
+        y_pred: Logits `(B, T)`.
+        sample_weight: `(B, T)`, 0 where the candidate does not count.
+    """
+
+    def __init__(
+        self, reduction: str = "mean_with_sample_weight", name: str = "candidate_crossentropy"
+    ) -> None:
+        super().__init__(reduction=reduction, name=name)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return ops.binary_crossentropy(y_true, y_pred, from_logits=True)

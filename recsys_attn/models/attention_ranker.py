@@ -1,0 +1,80 @@
+"""The flagship: target attention, field interaction and attention gates in one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsys_attn.attention.scores import Mlp as MlpScore
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.schema import Schema
+
+
+def attention_ranker(
+    schema: Schema,
+    *,
+    width: int = 16,
+    attention_units: Sequence[int] = (80, 40),
+    num_layers: int = 2,
+    num_heads: int = 2,
+    head_dim: int = 32,
+    num_experts: int = 4,
+    expert_units: Sequence[int] = (128, 64),
+    tower_units: Sequence[int] = (32,),
+    dropout: float = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """Histories become fields by target attention, fields interact, tasks share experts.
+
+    Each history is weighed for each candidate as in DIN; the interests join the other fields
+    in AutoInt's interacting layers; experts over the result serve every task through a gate
+    that attends to the experts' outputs with one learned query per task.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width, the same for every field.
+        attention_units: Hidden units of the activation unit over a history.
+        num_layers: Interacting layers.
+        num_heads: Heads of each.
+        head_dim: Size of a head.
+        num_experts: Experts that the tasks share.
+        expert_units: Hidden units of an expert.
+        tower_units: Hidden units of each task's tower.
+        dropout: Dropout of attention weights, experts and towers.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+    """
+    tasks = [task.name for task in schema.tasks]
+    experts = MMoE(
+        num_tasks=len(tasks),
+        num_experts=num_experts,
+        expert_units=expert_units,
+        gate="attention",
+        dropout=dropout,
+    )
+    return RankingModel(
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        Tower(
+            histories={
+                name: TargetAttention(MlpScore(attention_units)) for name in schema.histories
+            },
+            interaction=FieldInteraction(
+                AutoInt(
+                    num_layers=num_layers,
+                    num_heads=num_heads,
+                    head_dim=head_dim,
+                    dropout=dropout,
+                )
+            ),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+        ),
+        name="attention_ranker",
+    )

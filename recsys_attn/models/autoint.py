@@ -1,0 +1,64 @@
+"""AutoInt: multi-head self-attention over the feature fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.schema import Schema
+
+
+def autoint(
+    schema: Schema,
+    *,
+    width: int = 16,
+    num_layers: int = 3,
+    num_heads: int = 2,
+    head_dim: int = 32,
+    scale: bool = False,
+    dropout: float = 0.0,
+    mlp_units: Sequence[int] = (),
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """AutoInt; with `mlp_units`, AutoInt+. A history is one field per sequence, its mean.
+
+    Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
+    Neural Networks", CIKM 2019, arXiv 1810.11921.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width.
+        num_layers: Interacting layers.
+        num_heads: Heads of each.
+        head_dim: Size of a head.
+        scale: Divide scores by the square root of `head_dim`. The paper does not.
+        dropout: Dropout of the attention weights and of the MLP.
+        mlp_units: Hidden units of the network beside the attention.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+    """
+    attention = AutoInt(
+        num_layers=num_layers,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        scale=scale,
+        dropout=dropout,
+    )
+    mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
+    return RankingModel(
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        Tower(
+            histories={name: MeanHistory() for name in schema.histories},
+            interaction=FieldInteraction(attention, mlp),
+            head=TaskHeads([task.name for task in schema.tasks]),
+        ),
+        name="autoint",
+    )

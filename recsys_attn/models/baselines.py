@@ -1,0 +1,49 @@
+"""What every attention model is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.schema import Schema
+
+
+def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
+    """Logistic regression: one weight per id and per number, no interaction.
+
+    A width of one, then a linear layer over the fields.
+    """
+    return _baseline("logistic_regression", schema, 1, None, embeddings_regularizer)
+
+
+def mlp(
+    schema: Schema,
+    *,
+    width: int = 16,
+    units: Sequence[int] = (256, 128, 64),
+    activation: str = "relu",
+    dropout: float = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """Embeddings, concatenated, through a network that all tasks share."""
+    network = Mlp(units, activation=activation, dropout=dropout)
+    return _baseline("mlp", schema, width, network, embeddings_regularizer)
+
+
+def _baseline(
+    name: str, schema: Schema, width: int, network: Mlp | None, embeddings_regularizer: Any
+) -> RankingModel:
+    return RankingModel(
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        Tower(
+            histories={history: MeanHistory() for history in schema.histories},
+            interaction=FieldInteraction(mlp=network),
+            head=TaskHeads([task.name for task in schema.tasks]),
+        ),
+        name=name,
+    )

@@ -1,0 +1,68 @@
+"""DIN: each candidate looks at the history through target attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsys_attn.attention.scores import Mlp as MlpScore
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.schema import Schema
+
+
+def din(
+    schema: Schema,
+    *,
+    width: int = 16,
+    attention_units: Sequence[int] = (80, 40),
+    weighting: str = "identity",
+    mlp_units: Sequence[int] = (200, 80),
+    activation: str = "dice",
+    dropout: float = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """Deep Interest Network: target attention over each history, then an MLP with Dice.
+
+    Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
+    arXiv 1706.06978.
+
+    Args:
+        schema: A fitted schema with at least one `Sequence`.
+        width: Embedding width.
+        attention_units: Hidden units of the activation unit.
+        weighting: `"identity"` as in the paper, or `"softmax"` as in the authors' code.
+        mlp_units: Hidden units of the network over all fields.
+        activation: Activation of both networks.
+        dropout: Dropout of the network.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: The schema has no sequence to attend to.
+    """
+    if not schema.histories:
+        raise ValueError(
+            "din needs a history: `schema` must have at least one Sequence feature. Received: "
+            f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
+        )
+    return RankingModel(
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        Tower(
+            histories={
+                name: TargetAttention(MlpScore(attention_units, activation), weighting)
+                for name in schema.histories
+            },
+            interaction=FieldInteraction(
+                mlp=Mlp(mlp_units, activation=activation, dropout=dropout)
+            ),
+            head=TaskHeads([task.name for task in schema.tasks]),
+        ),
+        name="din",
+    )

@@ -1,0 +1,65 @@
+"""MMoE: tasks share experts, each through its own gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.schema import Schema
+
+
+def mmoe(
+    schema: Schema,
+    *,
+    width: int = 16,
+    num_experts: int = 8,
+    expert_units: Sequence[int] = (128, 64),
+    gate: str = "softmax",
+    score: str = "scaled_dot",
+    tower_units: Sequence[int] = (32,),
+    dropout: float = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """Multi-gate Mixture-of-Experts over the concatenated embeddings.
+
+    Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
+    Mixture-of-Experts", KDD 2018.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width.
+        num_experts: Experts that the tasks share.
+        expert_units: Hidden units of an expert.
+        gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
+            experts' outputs) or `"both"`.
+        score: Score of the attention gate.
+        tower_units: Hidden units of each task's tower.
+        dropout: Dropout of experts and towers.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+    """
+    tasks = [task.name for task in schema.tasks]
+    experts = MMoE(
+        num_tasks=len(tasks),
+        num_experts=num_experts,
+        expert_units=expert_units,
+        gate=gate,
+        score=score,
+        dropout=dropout,
+    )
+    return RankingModel(
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        Tower(
+            histories={name: MeanHistory() for name in schema.histories},
+            interaction=FieldInteraction(),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+        ),
+        name="mmoe",
+    )

@@ -1,0 +1,159 @@
+"""The parts that the towers of several models are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.serialization import deserialize, serialize
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class MeanHistory(keras.layers.Layer):
+    """A history as the mean of its events, the same for every candidate; zeros where it is empty.
+
+    Call arguments:
+        query: `(B, T, K)`, not looked at.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+
+    Returns:
+        `(B, 1, K)`.
+    """
+
+    def build(self, *shapes: Any) -> None:
+        self.built = True
+
+    def call(self, query: Any, events: Any, event_mask: Any, query_mask: Any = None) -> Any:
+        weights = ops.cast(event_mask, events.dtype)[..., None]
+        total = ops.sum(events * weights, axis=1, keepdims=True)
+        return total / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class FieldInteraction(keras.layers.Layer):
+    """Fields to one vector: attention between the fields, an MLP over them, both or neither.
+
+    `autoint` alone is AutoInt; with `mlp` beside it, AutoInt+; `mlp` alone a plain network;
+    neither hands on the concatenated embeddings.
+
+    Args:
+        autoint: An `AutoInt` layer. It needs fields of one width.
+        mlp: An `Mlp` over the concatenated embeddings.
+
+    Call arguments:
+        blocks: List of fields `(B, T, F, E)`, one per width.
+        present: List of `(B, T, F)`, False where a value is missing.
+        row_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, D)`, the outputs side by side.
+    """
+
+    def __init__(self, autoint: AutoInt | None = None, mlp: Mlp | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.autoint = deserialize(autoint)
+        self.mlp = deserialize(mlp)
+
+    def build(self, *shapes: Any) -> None:
+        self.built = True
+
+    def call(self, blocks: list[Any], present: list[Any], row_mask: Any = None) -> Any:
+        outputs = []
+        if self.autoint is not None:
+            if len(blocks) != 1:
+                raise ValueError(
+                    "AutoInt needs every field to have the same width. "
+                    f"Received: widths={[block.shape[-1] for block in blocks]}. "
+                    "Remove `width` from the features, or give them all the model's"
+                )
+            outputs.append(flatten(self.autoint(blocks[0], present[0])))
+        if self.mlp is not None or self.autoint is None:
+            vector = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+            if self.mlp is not None:
+                vector = self.mlp(vector, where=row_mask)
+            outputs.append(vector)
+        return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "autoint": serialize(self.autoint),
+            "mlp": serialize(self.mlp),
+        }
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class TaskHeads(keras.layers.Layer):
+    """A tower and a logit for each task, over a shared vector or over a mixture of experts.
+
+    Args:
+        tasks: Names of the tasks.
+        units: Hidden units of each task's tower.
+        activation: Its activation.
+        dropout: Its dropout.
+        experts: An `MMoE` with one output per task, between the vector and the towers.
+
+    Call arguments:
+        vector: `(B, T, D)`.
+        row_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        Dict by task of logits `(B, T)`, in float32.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        units: Sequence[int] = (),
+        activation: str = "relu",
+        dropout: float = 0.0,
+        experts: MMoE | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tasks = tuple(tasks)
+        self.units = tuple(units)
+        self.activation = activation
+        self.dropout = dropout
+        self.experts = deserialize(experts)
+        self._towers = {
+            task: Mlp(self.units, activation=activation, dropout=dropout) for task in self.tasks
+        }
+        # Sigmoid and cross-entropy need more digits than bfloat16 has.
+        self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
+
+    def build(self, *shapes: Any) -> None:
+        self.built = True
+
+    def call(self, vector: Any, row_mask: Any = None) -> dict[str, Any]:
+        mixed = None if self.experts is None else self.experts(vector)
+        logits = {}
+        for index, task in enumerate(self.tasks):
+            hidden = vector if mixed is None else mixed[..., index, :]
+            if self.units:
+                hidden = self._towers[task](hidden, where=row_mask)
+            logits[task] = self._logits[task](hidden)[..., 0]
+        return logits
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "tasks": self.tasks,
+            "units": self.units,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "experts": serialize(self.experts),
+        }
+
+
+def flatten(fields: Any) -> Any:
+    """`(..., F, E)` to `(..., F * E)`."""
+    shape = ops.shape(fields)
+    return ops.reshape(fields, (*shape[:-2], fields.shape[-2] * fields.shape[-1]))

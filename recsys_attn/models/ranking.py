@@ -1,0 +1,70 @@
+"""`RankingModel`: embed, then tower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.embeddings import FeatureEmbedding, example_inputs
+from recsys_attn.schema import Schema
+from recsys_attn.serialization import deserialize, serialize
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class RankingModel(keras.Model):
+    """Scores T candidates of each of B requests for every task: `tower(embedding(inputs))`.
+
+    The model is built when it is made, since the schema tells every shape.
+
+    Args:
+        embedding: A `FeatureEmbedding`.
+        tower: A layer that maps what the embedding returns to a dict of logits by task.
+
+    Call arguments:
+        inputs: Dict of ids and numbers by feature name; see `FeatureEmbedding`.
+
+    Returns:
+        Dict by task name of logits `(B, T)`. `probabilities(inputs)` gives their sigmoid.
+
+    >>> from recsys_attn.models import mlp
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> schema = Schema((Categorical("item", size=7),), (Task("click"),))
+    >>> mlp(schema, units=(8,))({"item": [[2, 3, 4]]})["click"].shape
+    TensorShape([1, 3])
+    """
+
+    def __init__(self, embedding: FeatureEmbedding, tower: keras.layers.Layer, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.embedding = embedding
+        self.tower = tower
+        self(example_inputs(self.schema, batch=2, candidates=3))
+
+    @property
+    def schema(self) -> Schema:
+        """The fitted schema that the model was made for."""
+        return self.embedding.schema
+
+    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return self.tower(self.embedding(inputs))
+
+    def probabilities(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Dict by task name of probabilities `(B, T)`, in float32."""
+        return {
+            task: ops.sigmoid(ops.cast(logits, "float32"))
+            for task, logits in self(inputs, training=False).items()
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "embedding": serialize(self.embedding),
+            "tower": serialize(self.tower),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> RankingModel:
+        parts: dict[str, Any] = {key: deserialize(config[key]) for key in ("embedding", "tower")}
+        return cls(**{**config, **parts})

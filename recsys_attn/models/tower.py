@@ -1,0 +1,115 @@
+"""`Tower`: histories become fields, fields interact, tasks read the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.serialization import deserialize, serialize
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Tower(keras.layers.Layer):
+    """The dense part of a ranking model, as three exchangeable parts.
+
+    The context is brought to the candidates' axis only here, after everything that can be
+    computed once a request has been.
+
+    Args:
+        histories: By the history's name, a layer `(query (B, T, K), events (B, S, K),
+            event_mask (B, S), query_mask) -> (B, T, K)`.
+        interaction: A layer `(blocks, present, row_mask) -> (B, T, D)`, where `blocks` is a list
+            of fields `(B, T, F, E)`, one per width, and `present` a list of `(B, T, F)`.
+        head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
+
+    Call arguments:
+        embedded: What `FeatureEmbedding` returns.
+
+    Returns:
+        Dict of logits `(B, T)` by task.
+    """
+
+    def __init__(
+        self,
+        histories: Mapping[str, keras.layers.Layer],
+        interaction: keras.layers.Layer,
+        head: keras.layers.Layer,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.histories: dict[str, Any] = {
+            name: deserialize(layer) for name, layer in histories.items()
+        }
+        self.interaction: Any = deserialize(interaction)
+        self.head: Any = deserialize(head)
+
+    def build(self, input_shape: Any = None) -> None:
+        self.built = True  # the parts build themselves on their first call
+
+    def call(self, embedded: Mapping[str, Any]) -> dict[str, Any]:
+        row_mask = embedded.get(CANDIDATE_MASK)
+        interests = {
+            name: self.histories[name](
+                history["query"],
+                history["events"],
+                history["event_mask"],
+                query_mask=row_mask if embedded["candidate"] else None,
+            )
+            for name, history in embedded["histories"].items()
+        }
+        blocks, present = _fields(embedded, interests)
+        vector = self.interaction(blocks, present, row_mask=row_mask)
+        return self.head(vector, row_mask=row_mask)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "histories": {name: serialize(layer) for name, layer in self.histories.items()},
+            "interaction": serialize(self.interaction),
+            "head": serialize(self.head),
+        }
+
+
+def _fields(
+    embedded: Mapping[str, Any], interests: Mapping[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """All fields by width: `(B, T, F, E)` blocks and which of them are present."""
+    parts = list(zip(embedded["candidate"], embedded["candidate_present"], strict=True))
+    parts += [
+        (block[:, None], present[:, None])
+        for block, present in zip(embedded["context"], embedded["context_present"], strict=True)
+    ]
+    widths = {block.shape[-1] for block, _ in parts}
+    for name, interest in interests.items():
+        width = interest.shape[-1]
+        # One field per aligned sequence where all fields have one width, else one wide field.
+        if len(widths) == 1 and width % min(widths) == 0:
+            width = min(widths)
+        count = interest.shape[-1] // width
+        block = ops.reshape(interest, (*ops.shape(interest)[:2], count, width))
+        happened = ops.any(embedded["histories"][name]["event_mask"], axis=-1)
+        parts.append((block, ops.repeat(happened[:, None, None], count, axis=-1)))
+    leading = _leading_shape(parts)
+    grouped: dict[int, list[tuple[Any, Any]]] = {}
+    for block, present in parts:
+        grouped.setdefault(block.shape[-1], []).append(
+            (
+                ops.broadcast_to(block, (*leading, *block.shape[-2:])),
+                ops.broadcast_to(present, (*leading, block.shape[-2])),
+            )
+        )
+    pairs = [grouped[width] for width in sorted(grouped)]
+    return (
+        [ops.concatenate([block for block, _ in group], axis=-2) for group in pairs],
+        [ops.concatenate([present for _, present in group], axis=-1) for group in pairs],
+    )
+
+
+def _leading_shape(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """B and T; candidates' blocks come first, so the first block has T where there is one."""
+    batch, candidates = ops.shape(parts[0][0])[:2]
+    return batch, candidates

@@ -1,0 +1,7 @@
+"""What tasks share, and how each takes its part of it."""
+
+from recsys_attn.multitask.experts import Experts
+from recsys_attn.multitask.gates import AttentionGate, InputGate
+from recsys_attn.multitask.mmoe import MMoE
+
+__all__ = ["AttentionGate", "Experts", "InputGate", "MMoE"]

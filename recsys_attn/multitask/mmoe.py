@@ -1,0 +1,133 @@
+"""MMoE: tasks share experts, each through its own gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.weightings.softmax import Softmax
+from recsys_attn.multitask.experts import Experts
+from recsys_attn.multitask.gates import AttentionGate, InputGate
+from recsys_attn.serialization import serialize, unknown_name
+from recsys_attn.tensors import Config, Shape, Tensor
+
+_GATES = ("attention", "both", "softmax")
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class MMoE(keras.layers.Layer):
+    """Multi-gate mixture of experts, with the paper's gates, attention gates, or both.
+
+    `output[t] = sum_e gate[t, e] expert_e(x)`, with `gate[t] = softmax_e(logits[t])` and
+
+    - `gate="softmax"`: `logits[t] = W_t x`, as in the paper;
+    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, one learned query a task;
+    - `gate="both"`: the sum of the two.
+
+    Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
+    Mixture-of-Experts", KDD 2018. The attention gate scores the experts' outputs with a task's
+    vector, as HAN (Yang et al., NAACL 2016) scores words with its context vector.
+
+    Args:
+        num_tasks: Number of tasks.
+        num_experts: Number of experts E.
+        expert_units: Sizes of each expert's layers; the last is U.
+        gate: `"softmax"`, `"attention"` or `"both"`.
+        score: Score of the attention gate: an instance, a name or a config of
+            `recsys_attn.attention.scores`.
+        activation: Any Keras activation, after every layer of the experts.
+        dropout: Share of the experts' activations that is dropped in training.
+
+    Call arguments:
+        inputs: (..., D).
+        return_gates: Whether to return the gates too.
+
+    Returns:
+        (..., num_tasks, U), and with `return_gates` also (..., num_tasks, E).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.multitask import MMoE
+    >>> mmoe = MMoE(num_tasks=2, num_experts=4, expert_units=(16, 8), gate="attention")
+    >>> tuple(mmoe(keras.random.normal((3, 7, 5))).shape)
+    (3, 7, 2, 8)
+    """
+
+    def __init__(
+        self,
+        num_tasks: int,
+        num_experts: int = 8,
+        expert_units: Sequence[int] = (256, 128),
+        gate: str = "softmax",
+        score: Any = "scaled_dot",
+        activation: Any = "relu",
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if num_tasks < 1:
+            raise ValueError(f"`num_tasks` must be a positive integer. Received: {num_tasks}")
+        if gate not in _GATES:
+            raise ValueError(f"Unknown `gate`. {unknown_name(gate, _GATES)}")
+        policy = self.dtype_policy
+        self.num_tasks = num_tasks
+        self.gate = gate
+        self.experts = Experts(num_experts, expert_units, activation, dropout, dtype=policy)
+        # Made in every case, so that a config says the same whatever the gate.
+        self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
+        self.attention_gate = AttentionGate(num_tasks, score, dtype=policy)
+        self.weighting = Softmax(dtype=policy)
+
+    def build(self, input_shape: Shape) -> None:
+        rows_shape = (None, input_shape[-1])
+        self.experts.build(rows_shape)
+        if self.gate != "attention":
+            self.input_gate.build(rows_shape)
+        if self.gate != "softmax":
+            self.attention_gate.build(self.experts.compute_output_shape(rows_shape))
+
+    def call(self, inputs: Tensor, return_gates: bool = False) -> Any:
+        leading = ops.shape(inputs)[:-1]
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        experts = self.experts(rows)
+        gates = self.weighting(self._logits(rows, experts))  # (M, T, E)
+        output = ops.matmul(gates, ops.transpose(experts, (1, 0, 2)))
+        output = ops.reshape(output, (*leading, *output.shape[1:]))
+        if not return_gates:
+            return output
+        return output, ops.reshape(gates, (*leading, *gates.shape[1:]))
+
+    def _logits(self, rows: Tensor, experts: Tensor) -> Tensor:
+        if self.gate == "softmax":
+            return self.input_gate(rows)
+        if self.gate == "attention":
+            return self.attention_gate(experts)
+        return self.input_gate(rows) + self.attention_gate(experts)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-1], self.num_tasks, self.experts.units[-1])
+
+    def compute_output_spec(self, inputs: Tensor, return_gates: bool = False) -> Any:
+        shape = self.compute_output_shape(inputs.shape)
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        if not return_gates:
+            return output
+        gates_shape = (*shape[:-1], self.experts.num_experts)
+        return output, keras.KerasTensor(gates_shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> Config:
+        experts = self.experts.get_config()
+        return {
+            **super().get_config(),
+            "num_tasks": self.num_tasks,
+            "num_experts": experts["num_experts"],
+            "expert_units": experts["units"],
+            "gate": self.gate,
+            "score": serialize(self.attention_gate.score),
+            "activation": experts["activation"],
+            "dropout": experts["dropout"],
+        }

@@ -1,0 +1,310 @@
+"""The schema: which features and tasks a model has, and what is known of them.
+
+It is the contract of everything: it decides the Parquet columns, the fitted
+transforms, the model's inputs, the SavedModel's signature and a client's request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard
+
+Side = Literal["context", "candidate"]
+RawType = Literal["string", "int64", "float32"]
+
+PADDING_ID = 0  # a missing value or padding: never attended, embeds as zeros
+UNKNOWN_ID = 1  # a value that the fitted vocabulary does not hold
+RESERVED_IDS = 2
+
+
+def _require_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Known values get a row each; values seen fewer than `min_count` times are unknown."""
+
+    min_count: int = 1
+    max_size: int | None = None
+    kind: Literal["vocabulary"] = "vocabulary"
+
+    def __post_init__(self) -> None:
+        _require_positive("min_count", self.min_count)
+        if self.max_size is not None:
+            _require_positive("max_size", self.max_size)
+
+
+@dataclass(frozen=True)
+class Hash:
+    """Values share `buckets` rows by a fixed hash; nothing is fitted and nothing is unknown."""
+
+    buckets: int
+    kind: Literal["hash"] = "hash"
+
+    def __post_init__(self) -> None:
+        _require_positive("buckets", self.buckets)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A number becomes the index of its bucket; the buckets hold equal shares of the data."""
+
+    buckets: int = 10
+    kind: Literal["quantile"] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.buckets < 2:
+            raise ValueError(f"`buckets` must be at least 2. Received: buckets={self.buckets}")
+
+
+IdTransform = Vocabulary | Hash | Quantile
+NumericTransform = Literal["log1p", "standardise"]
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One id, or a bag of ids when `multivalued` (embedded as their mean).
+
+    Args:
+        name: Column, model input and signature input of this name.
+        side: `"context"` (user and moment, once a request) or `"candidate"`.
+        dtype: Type of the raw value.
+        transform: How a raw value becomes an id.
+        multivalued: Whether a row holds a list of values.
+        max_length: Values kept of a multi-valued row (the last ones).
+        width: Embedding width; the model's default where None.
+        size: Rows of its table, reserved ids included; known after fitting.
+    """
+
+    name: str
+    side: Side = "candidate"
+    dtype: RawType = "string"
+    transform: IdTransform = Vocabulary()
+    multivalued: bool = False
+    max_length: int = 20
+    width: int | None = None
+    size: int | None = None
+    kind: Literal["categorical"] = "categorical"
+
+    def __post_init__(self) -> None:
+        _check_id_feature(self)
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number; it embeds as its (transformed) value times a learned vector.
+
+    `transform` names the steps in their order, for instance `("log1p", "standardise")`.
+    """
+
+    name: str
+    side: Side = "candidate"
+    transform: tuple[NumericTransform, ...] = ("standardise",)
+    width: int | None = None
+    dtype: Literal["float32"] = "float32"
+    kind: Literal["numeric"] = "numeric"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "transform", tuple(self.transform))
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What happened before, oldest first: one list of ids a request.
+
+    Args:
+        name: Column, model input and signature input of this name.
+        shares: The categorical feature whose transform and table it uses, so that
+            a past item and a candidate item are the same vector.
+        history: Sequences of one history are aligned: entry s of each belongs to event s.
+        max_length: Events kept (the last ones).
+        dtype, transform, width, size: As for `Categorical`; those of `shares` where given.
+    """
+
+    name: str
+    shares: str | None = None
+    history: str = "history"
+    max_length: int = 50
+    dtype: RawType = "string"
+    transform: IdTransform = Vocabulary()
+    width: int | None = None
+    size: int | None = None
+    kind: Literal["sequence"] = "sequence"
+
+    @property
+    def side(self) -> Side:
+        return "context"
+
+    def __post_init__(self) -> None:
+        _check_id_feature(self)
+
+
+Feature = Categorical | Numeric | Sequence
+
+
+def is_listed(feature: Feature) -> TypeGuard[Categorical | Sequence]:
+    """Whether a request holds a list of values for this feature."""
+    return isinstance(feature, Sequence) or (
+        isinstance(feature, Categorical) and feature.multivalued
+    )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to predict: a 0/1 label, null (or a false `mask` column) where it is not known.
+
+    Args:
+        name: Name of the model's and the signature's output.
+        label: Column of the label; the task's name where None.
+        weight: Weight of this task's loss in the sum.
+        mask: Boolean column; rows where it is false do not count for this task.
+    """
+
+    name: str
+    label: str | None = None
+    weight: float = 1.0
+    mask: str | None = None
+    kind: Literal["binary"] = "binary"
+
+    @property
+    def label_column(self) -> str:
+        return self.label or self.name
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Features and tasks, checked against each other.
+
+    >>> schema = Schema(
+    ...     features=(
+    ...         Categorical("item_id", dtype="int64"),
+    ...         Sequence("clicked_items", shares="item_id", dtype="int64"),
+    ...     ),
+    ...     tasks=(Task("click"),),
+    ... )
+    >>> schema.table_owner("clicked_items")
+    'item_id'
+    """
+
+    features: tuple[Feature, ...]
+    tasks: tuple[Task, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "tasks", tuple(self.tasks))
+        if not self.features:
+            raise ValueError("`features` must name at least one feature. Received: none")
+        if not self.tasks:
+            raise ValueError("`tasks` must name at least one task. Received: none")
+        _check_unique("features", [feature.name for feature in self.features])
+        _check_unique("tasks", [task.name for task in self.tasks])
+        for feature in self.features:
+            if isinstance(feature, Sequence) and feature.shares is not None:
+                self._check_shares(feature)
+        for name, sequences in self.histories.items():
+            lengths = {sequence.name: sequence.max_length for sequence in sequences}
+            if len(set(lengths.values())) > 1:
+                raise ValueError(
+                    f"Sequences of one history are aligned and must have the same `max_length`. "
+                    f"Received for history {name!r}: {lengths}"
+                )
+
+    def _check_shares(self, feature: Sequence) -> None:
+        owners = {f.name: f for f in self.features if isinstance(f, Categorical)}
+        owner = owners.get(feature.shares or "")
+        if owner is None:
+            raise ValueError(
+                f"Sequence {feature.name!r}: `shares` must name a categorical feature, one of "
+                f"{sorted(owners)}. Received: shares={feature.shares!r}"
+            )
+        if owner.dtype != feature.dtype:
+            raise ValueError(
+                f"Sequence {feature.name!r} shares the table of {owner.name!r} and must have its "
+                f"dtype {owner.dtype!r}. Received: dtype={feature.dtype!r}"
+            )
+
+    def __getitem__(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise KeyError(f"No feature is named {name!r}. Features: {[f.name for f in self.features]}")
+
+    def table_owner(self, name: str) -> str:
+        """Name of the feature whose embedding table and transform `name` uses."""
+        feature = self[name]
+        return (feature.shares or name) if isinstance(feature, Sequence) else name
+
+    @property
+    def histories(self) -> Mapping[str, tuple[Sequence, ...]]:
+        """Aligned sequences by the name of their history."""
+        grouped: dict[str, list[Sequence]] = {}
+        for feature in self.features:
+            if isinstance(feature, Sequence):
+                grouped.setdefault(feature.history, []).append(feature)
+        return types.MappingProxyType({name: tuple(group) for name, group in grouped.items()})
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Schema:
+        """The same schema with the table size of every feature that `sizes` names."""
+        features = tuple(
+            dataclasses.replace(feature, size=sizes[self.table_owner(feature.name)])
+            if not isinstance(feature, Numeric) and self.table_owner(feature.name) in sizes
+            else feature
+            for feature in self.features
+        )
+        return Schema(features, self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` reads it."""
+        return {
+            "features": [dataclasses.asdict(feature) for feature in self.features],
+            "tasks": [dataclasses.asdict(task) for task in self.tasks],
+        }
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote."""
+        return cls(
+            features=tuple(_feature_from_dict(feature) for feature in config["features"]),
+            tasks=tuple(Task(**task) for task in config["tasks"]),
+        )
+
+
+_FEATURES: dict[str, type[Feature]] = {
+    "categorical": Categorical,
+    "numeric": Numeric,
+    "sequence": Sequence,
+}
+_ID_TRANSFORMS: dict[str, type[IdTransform]] = {
+    "vocabulary": Vocabulary,
+    "hash": Hash,
+    "quantile": Quantile,
+}
+
+
+def _feature_from_dict(config: Mapping[str, Any]) -> Feature:
+    fields = dict(config)
+    if fields["kind"] != "numeric":
+        fields["transform"] = _ID_TRANSFORMS[fields["transform"]["kind"]](**fields["transform"])
+    return _FEATURES[fields["kind"]](**fields)
+
+
+def _check_id_feature(feature: Categorical | Sequence) -> None:
+    _require_positive("max_length", feature.max_length)
+    if feature.width is not None:
+        _require_positive("width", feature.width)
+    if isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
+        raise ValueError(
+            f"Feature {feature.name!r}: float32 values take the transform Quantile and nothing "
+            f"else does. Received: dtype={feature.dtype!r}, transform={feature.transform!r}"
+        )
+
+
+def _check_unique(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"`{what}` must have different names. Received twice: {twice}")

@@ -1,0 +1,73 @@
+"""Which rows of which table belong to which feature: the plan behind `FeatureEmbedding`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side
+
+
+@dataclass(frozen=True)
+class Table:
+    """All features of one width: their rows lie one after another in one variable."""
+
+    width: int
+    rows: int
+    offsets: Mapping[str, int]  # by feature name; those that share a table share the offset
+    singles: Mapping[Side, tuple[str, ...]]
+    bags: Mapping[Side, tuple[str, ...]]  # multi-valued
+    numerics: Mapping[Side, tuple[str, ...]]
+    sequences: tuple[str, ...]
+
+
+def width_of(schema: Schema, name: str, default_width: int) -> int:
+    """Embedding width of a feature: that of its table's owner."""
+    return schema[schema.table_owner(name)].width or default_width
+
+
+def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
+    """One table per width, in increasing order of width."""
+    by_width: dict[int, list[Feature]] = {}
+    for feature in schema.features:
+        by_width.setdefault(width_of(schema, feature.name, default_width), []).append(feature)
+    return tuple(_plan_table(schema, width, by_width[width]) for width in sorted(by_width))
+
+
+def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
+    offsets: dict[str, int] = {}
+    rows = 0
+    for feature in features:
+        owner = schema.table_owner(feature.name)
+        if isinstance(feature, Numeric):
+            continue
+        if owner not in offsets:
+            size = feature.size
+            if size is None:
+                raise ValueError(
+                    f"Feature {owner!r} has no `size`: how many rows its table needs is known "
+                    "after fitting. Give `size`, or use `schema.with_sizes(...)`"
+                )
+            offsets[owner] = rows
+            rows += size
+        offsets[feature.name] = offsets[owner]
+
+    def names(kind: type, side: Side, multivalued: bool = False) -> tuple[str, ...]:
+        return tuple(
+            f.name
+            for f in features
+            if isinstance(f, kind)
+            and f.side == side
+            and getattr(f, "multivalued", False) == multivalued
+        )
+
+    sides: tuple[Side, Side] = ("context", "candidate")
+    return Table(
+        width=width,
+        rows=rows,
+        offsets=offsets,
+        singles={side: names(Categorical, side) for side in sides},
+        bags={side: names(Categorical, side, multivalued=True) for side in sides},
+        numerics={side: names(Numeric, side) for side in sides},
+        sequences=names(Sequence, "context"),
+    )

@@ -1,0 +1,1 @@
+"""The online side: a gRPC service that speaks TensorFlow Serving's protocol."""

@@ -1,0 +1,178 @@
+"""The commands `serve` and `request`; the heavy imports wait until one of them runs."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from serving.config import INT32_MAX, MAX_PORT, ServerConfig
+
+_DEFAULTS = ServerConfig(model_base_path=".")
+
+
+class StartError(click.ClickException):
+    """Why nothing can be served, in one sentence."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.option(
+    "--model-base-path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder that holds one numbered folder a version, such as DIR/1/saved_model.pb.",
+)
+@click.option("--model-name", help="Name that requests ask for.  [default: the folder's name]")
+@click.option("--host", default=_DEFAULTS.host, show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=_DEFAULTS.port,
+    type=click.IntRange(0, MAX_PORT),
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--file-system-poll-wait-seconds",
+    default=_DEFAULTS.file_system_poll_wait_seconds,
+    type=click.FloatRange(min=0),
+    show_default=True,
+    help="Time between two looks for a new version; 0 looks once.",
+)
+@click.option(
+    "--grace-seconds",
+    default=_DEFAULTS.grace_seconds,
+    type=click.FloatRange(min=0),
+    show_default=True,
+    help="Time that running requests have to finish after SIGTERM.",
+)
+@click.option(
+    "--max-workers",
+    default=_DEFAULTS.max_workers,
+    type=click.IntRange(min=1),
+    help="Requests answered at the same time.  [default: 4 x CPUs]",
+)
+@click.option(
+    "--max-message-bytes",
+    default=_DEFAULTS.max_message_bytes,
+    type=click.IntRange(1, INT32_MAX),
+    show_default=True,
+    help="Largest request and answer.",
+)
+def serve(**options: Any) -> None:
+    """Serve a model over gRPC, in TensorFlow Serving's protocol.
+
+    The newest version in the folder is served, and a new one is picked up. SIGTERM and
+    Ctrl-C let the running requests finish.
+    """
+    _import_tensorflow_quietly()
+    from serving import display
+    from serving.errors import ServingError
+    from serving.server import create_server
+    from serving.server import serve as run
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("serving").setLevel(logging.INFO)
+    options["model_name"] = options["model_name"] or ""
+    options["model_base_path"] = str(options["model_base_path"])
+    # What was imported lives as long as the process: collections after a change of versions
+    # then look at the models alone, and hold up requests less.
+    gc.freeze()
+    try:
+        config = ServerConfig(**options)
+        server, port = create_server(config)
+        server.manager.models[config.model_name].require_available()
+    except (ServingError, ValueError) as error:
+        raise StartError(str(error)) from error
+    with server.manager.lease(config.model_name) as model:
+        Console().print(display.served_model(model, f"{config.host}:{port}"))
+    run(server)
+
+
+@click.command()
+@click.option(
+    "--address", default="localhost:8500", show_default=True, help="host:port of the server."
+)
+@click.option("--model", help="Name of the model.  [default: the only one that is served]")
+@click.option(
+    "--file",
+    default="-",
+    type=click.Path(allow_dash=True),
+    help="File with the request, - for the standard input.  [default: -]",
+)
+@click.option(
+    "--timeout",
+    default=5.0,
+    type=click.FloatRange(min=0, min_open=True),
+    show_default=True,
+    help="Seconds to wait for an answer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON, in sent order.")
+def request(address: str, model: str | None, file: str, timeout: float, as_json: bool) -> None:
+    """Send raw features as JSON and print the scores.
+
+    Rows are scored one by one:
+
+    \b
+      {"rows": [{"user_id": "u7", "age": 31, "clicked_items": ["i1", "i2"]},
+                {"user_id": "u8", "age": null}]}
+
+    Candidates of one context are ranked by the first task's score:
+
+    \b
+      {"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},
+       "candidates": [{"item_id": "i3", "price": 9.5}, {"item_id": "i4"}]}
+
+    A feature that is absent or null is missing.
+    """
+    _import_tensorflow_quietly()
+    from serving import display
+    from serving.client import Client
+    from serving.errors import ServingError
+
+    try:
+        document = display.read_document(_read(file), "The standard input" if file == "-" else file)
+        with Client(address, model=model, timeout=timeout) as client:
+            if "rows" in document:
+                scores = client.predict_rows(document["rows"])
+            else:
+                scores = client.rank(document.get("context", {}), document["candidates"])
+    except ServingError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(display.to_json(scores))
+    else:
+        Console().print(display.score_table(scores, document.get("candidates")))
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        if sys.stdin.isatty():
+            raise click.ClickException("Name a file with --file, or pipe the request in.")
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"Cannot read {file}: {error.strerror}.") from error
+
+
+def _import_tensorflow_quietly() -> None:
+    """Its remarks on the processor and missing GPUs go past every logger to descriptor 2."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        importlib.import_module("tensorflow")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,214 @@
+"""TensorProto to numpy and back: every dtype, as raw `tensor_content` or as typed fields.
+
+A proto comes from outside, so nothing is allocated before its shape has been weighed
+against what was really sent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2, types_pb2
+
+from serving.errors import DataLoss, unparsable_tensor
+
+# As TensorFlow does it, the last value that was sent fills the rest of the shape. A shape
+# that names more elements than this must send them.
+MAX_FILLED_ELEMENTS = 2**20
+_MAX_RANK = 32
+
+_FIELDS = {
+    types_pb2.DT_FLOAT: "float_val",
+    types_pb2.DT_DOUBLE: "double_val",
+    types_pb2.DT_INT32: "int_val",
+    types_pb2.DT_INT16: "int_val",
+    types_pb2.DT_INT8: "int_val",
+    types_pb2.DT_UINT16: "int_val",
+    types_pb2.DT_UINT8: "int_val",
+    types_pb2.DT_UINT32: "uint32_val",
+    types_pb2.DT_INT64: "int64_val",
+    types_pb2.DT_UINT64: "uint64_val",
+    types_pb2.DT_BOOL: "bool_val",
+    types_pb2.DT_HALF: "half_val",
+    types_pb2.DT_BFLOAT16: "half_val",
+    types_pb2.DT_COMPLEX64: "scomplex_val",
+    types_pb2.DT_COMPLEX128: "dcomplex_val",
+    types_pb2.DT_STRING: "string_val",
+}
+_DTYPES = {
+    enum: np.dtype(object if enum == types_pb2.DT_STRING else tf.as_dtype(enum).as_numpy_dtype)
+    for enum in _FIELDS
+}
+_ENUMS = {dtype: enum for enum, dtype in _DTYPES.items()}
+
+
+def numpy_dtype(enum: int) -> np.dtype[Any] | None:
+    """The numpy dtype of a tensor's dtype (`object`, of bytes, for strings); None if unknown."""
+    return _DTYPES.get(enum)
+
+
+def dtype_name(enum: int) -> str:
+    """What people call a dtype: `float32`, `string`."""
+    return tf.as_dtype(enum).name if enum in _DTYPES else f"DataType {enum}"
+
+
+def parse(kind: Any, content: bytes, source: str) -> Any:
+    """The message that a file holds.
+
+    Raises:
+        DataLoss: The bytes are none; the message names `source`.
+    """
+    try:
+        return kind.FromString(content)
+    except Exception as error:  # protobuf's own, which has no name in a declared dependency
+        raise DataLoss(f"{source} is not a {kind.DESCRIPTOR.name}: {error}") from error
+
+
+def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+    """The array of a tensor; strings become bytes.
+
+    Args:
+        name: What the errors call the tensor.
+        proto: A tensor that nobody has checked.
+
+    Returns:
+        An array of the declared shape.
+
+    Raises:
+        InvalidArgument: The dtype is unknown, the shape is none, or the content does not fit it.
+    """
+    if proto.dtype not in _FIELDS:
+        raise unparsable_tensor(name, f"dtype {proto.dtype} is not supported")
+    shape = _shape(name, proto)
+    values = _from_content(name, proto) if proto.tensor_content else _from_field(name, proto)
+    size = math.prod(shape)
+    # Empty axes count as one: a model may well make a tensor of the other axes.
+    if math.prod(max(dim, 1) for dim in shape) > max(MAX_FILLED_ELEMENTS, values.size):
+        raise unparsable_tensor(name, f"shape {shape} needs {size} values. Received: {values.size}")
+    if values.size > size or (proto.tensor_content and values.size < size):
+        raise unparsable_tensor(name, f"shape {shape} has {size} values. Received: {values.size}")
+    if values.size < size:
+        values = _filled(values, size)
+    return values.reshape(shape)
+
+
+def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
+    """The tensor of an array.
+
+    Args:
+        array: An array, or what `numpy.asarray` takes; strings as str or bytes.
+        content: Whether numbers travel as raw bytes (smaller work for both ends) or in the
+            typed fields, where the readers of TensorFlow Serving's answers look for them.
+
+    Raises:
+        TypeError: No tensor dtype holds the array.
+    """
+    array = np.asarray(array)
+    enum = types_pb2.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
+    if enum is None:
+        raise TypeError(f"No tensor holds an array of dtype {array.dtype}.")
+    proto = tensor_pb2.TensorProto(dtype=enum)
+    for dim in array.shape:
+        proto.tensor_shape.dim.add(size=dim)
+    if enum == types_pb2.DT_STRING:
+        proto.string_val.extend(_to_bytes(value) for value in array.ravel().tolist())
+    elif content:
+        proto.tensor_content = array.tobytes()
+    else:
+        getattr(proto, _FIELDS[enum]).extend(_to_field(array.ravel()).tolist())
+    return proto
+
+
+def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
+    if proto.tensor_shape.unknown_rank:
+        raise unparsable_tensor(name, "a value must have a shape. Received: unknown rank")
+    if len(proto.tensor_shape.dim) > _MAX_RANK:
+        raise unparsable_tensor(
+            name, f"at most {_MAX_RANK} axes. Received: {len(proto.tensor_shape.dim)}"
+        )
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    if any(dim < 0 for dim in shape):
+        raise unparsable_tensor(name, f"a shape has no negative axis. Received: {shape}")
+    return shape
+
+
+def _from_content(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+    content, dtype = proto.tensor_content, _DTYPES[proto.dtype]
+    if proto.dtype == types_pb2.DT_STRING:
+        return _string_content(name, content, math.prod(_shape(name, proto)))
+    if len(content) % dtype.itemsize:
+        raise unparsable_tensor(
+            name,
+            f"tensor_content of dtype {dtype_name(proto.dtype)} must be a multiple of "
+            f"{dtype.itemsize} bytes long. Received: {len(content)}",
+        )
+    if proto.dtype == types_pb2.DT_BOOL:
+        return np.frombuffer(content, np.uint8).astype(bool)
+    return np.frombuffer(content, dtype)
+
+
+def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
+    """All lengths as varints, then all bytes: how TensorFlow packs strings."""
+    lengths: list[int] = []
+    at = 0
+    while len(lengths) < count:
+        length = shift = 0
+        while True:
+            if at >= len(content) or shift > 28:
+                raise unparsable_tensor(name, f"tensor_content holds no {count} strings")
+            byte, at = content[at], at + 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        lengths.append(length)
+    if at + sum(lengths) != len(content):
+        raise unparsable_tensor(name, f"tensor_content does not end with its {count} strings")
+    values = np.empty(count, object)
+    for i, length in enumerate(lengths):
+        values[i] = content[at : at + length]
+        at += length
+    return values
+
+
+def _from_field(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+    field, dtype = getattr(proto, _FIELDS[proto.dtype]), _DTYPES[proto.dtype]
+    if proto.dtype in (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128):
+        if len(field) % 2:
+            raise unparsable_tensor(name, "a complex value needs its real and imaginary part")
+        real = np.float32 if proto.dtype == types_pb2.DT_COMPLEX64 else np.float64
+        return np.array(field, real).view(dtype)
+    if _FIELDS[proto.dtype] not in ("int_val", "half_val"):
+        return np.array(field, dtype)
+    stored = np.dtype(np.uint16) if _FIELDS[proto.dtype] == "half_val" else dtype
+    wide = np.array(field, np.int32)
+    values = wide.astype(stored)
+    if (values != wide).any():
+        raise unparsable_tensor(name, f"a value is outside {dtype_name(proto.dtype)}")
+    return values.view(dtype)
+
+
+def _filled(values: np.ndarray, size: int) -> np.ndarray:
+    last = values[-1] if values.size else (b"" if values.dtype == object else 0)
+    filled = np.full(size, last, values.dtype)
+    filled[: values.size] = values
+    return filled
+
+
+def _to_field(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "c":
+        return array.view(array.real.dtype)
+    if _FIELDS[_ENUMS[array.dtype]] == "half_val":
+        return array.view(np.uint16)
+    return array
+
+
+def _to_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"A string tensor holds str or bytes. Received: {value!r}")

@@ -1,0 +1,90 @@
+"""What the commands read and print: request documents, tables and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from serving.errors import InvalidArgument
+from serving.features import TensorSpec
+from serving.model import Model
+
+_EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
+
+
+def read_document(text: bytes, source: str) -> dict[str, Any]:
+    """The request in a JSON document: rows, or a context and its candidates.
+
+    Raises:
+        InvalidArgument: It is not JSON, or not a request; the message names `source`.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{source} is not JSON: {error}. {_EXPECTED}") from error
+    if not isinstance(document, dict):
+        raise InvalidArgument(f"{source} holds a {type(document).__name__}. {_EXPECTED}")
+    if set(document) not in ({"rows"}, {"candidates"}, {"context", "candidates"}):
+        raise InvalidArgument(f"{source} holds the keys {sorted(document)}. {_EXPECTED}")
+    for key, value in document.items():
+        rows = [value] if key == "context" else value
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise InvalidArgument(f"{key!r} in {source} is of the wrong form. {_EXPECTED}")
+    return document
+
+
+def score_table(
+    scores: Mapping[str, np.ndarray], candidates: Sequence[Mapping[str, Any]] | None
+) -> Table:
+    """A line for each row; for candidates best first by the first task, with their rank."""
+    table = Table()
+    tasks = list(scores)
+    order: Sequence[int] = range(len(scores[tasks[0]]))
+    if candidates is None:
+        heads = ["row"]
+    else:
+        # The first feature of the first candidate is most likely what people know it by.
+        feature = next(iter(candidates[0]), None)
+        heads = ["rank", "candidate", *([] if feature is None else [feature])]
+        order = np.argsort(-scores[tasks[0]], kind="stable").tolist()
+    for head in [*heads, *tasks]:
+        table.add_column(Text(head), justify="right")
+    for place, i in enumerate(order, start=1):
+        cells: list[Any] = [i] if candidates is None else [place, i]
+        if len(heads) == 3 and candidates is not None:
+            cells.append(candidates[i].get(heads[2]))
+        cells += [_cell(scores[task][i]) for task in tasks]
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def to_json(scores: Mapping[str, np.ndarray]) -> str:
+    """Scores by task, in the order in which the rows were sent."""
+    return json.dumps({"scores": {task: values.tolist() for task, values in scores.items()}})
+
+
+def served_model(model: Model, address: str) -> RenderableType:
+    """What a server serves: model, version, signatures and address."""
+    table = Table("signature", "inputs", "outputs", show_lines=True)
+    for key, signature in sorted(model.signatures.items()):
+        definition = signature.definition
+        table.add_row(*map(Text, (key, _lines(definition.inputs), _lines(definition.outputs))))
+    return Group(
+        Text(f"Serving model {model.name}, version {model.version}, from {model.path}"),
+        table,
+        Text(f"Listening on {address} (gRPC). Stop with Ctrl-C."),
+    )
+
+
+def _lines(infos: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}: {TensorSpec.from_proto(infos[name])}" for name in sorted(infos))
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -1,0 +1,164 @@
+"""What can go wrong, in TensorFlow Serving's codes and words.
+
+ServingError                 carries its gRPC status code
+├── InvalidArgument          the request must change
+│   └── InvalidFeature       found by the client, before anything is sent
+├── NotFound                 no such model or version
+├── FailedPrecondition       the model has no such signature
+├── DeadlineExceeded
+├── Cancelled
+├── Unavailable              nothing answers, or not yet
+├── ResourceExhausted
+├── Unimplemented
+├── DataLoss                 a file cannot be read
+└── Internal                 a fault of the server
+
+The server raises them, gRPC carries their code and words, the client raises them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import grpc
+
+MESSAGE_LIMIT = 1024
+
+
+class ServingError(Exception):
+    """An answer that is no result: a gRPC status code and one clear sentence."""
+
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class InvalidArgument(ServingError):
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class InvalidFeature(InvalidArgument):
+    """A raw value that does not fit the model's signature."""
+
+
+class NotFound(ServingError):
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class FailedPrecondition(ServingError):
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class DeadlineExceeded(ServingError):
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class Cancelled(ServingError):
+    code = grpc.StatusCode.CANCELLED
+
+
+class Unavailable(ServingError):
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class ResourceExhausted(ServingError):
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Unimplemented(ServingError):
+    code = grpc.StatusCode.UNIMPLEMENTED
+
+
+class DataLoss(ServingError):
+    code = grpc.StatusCode.DATA_LOSS
+
+
+class Internal(ServingError):
+    code = grpc.StatusCode.INTERNAL
+
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_CLASSES: dict[grpc.StatusCode, type[ServingError]] = {
+    error.code: error for error in ServingError.__subclasses__()
+}
+
+
+def from_code(code: int, message: str) -> ServingError:
+    """The error of a canonical code, which gRPC and TensorFlow number alike."""
+    status = _CODES.get(code, grpc.StatusCode.UNKNOWN)
+    return _CLASSES.get(status, ServingError)(message, status)
+
+
+def truncated(message: str) -> str:
+    """The message as it is sent: over 1024 characters it is cut."""
+    if len(message) <= MESSAGE_LIMIT:
+        return message
+    return message[:MESSAGE_LIMIT] + "...TRUNCATED"
+
+
+def missing_model_spec() -> ServingError:
+    return InvalidArgument("Missing ModelSpec")
+
+
+def unnamed_model() -> ServingError:
+    return InvalidArgument("ModelSpec has no name specified.")
+
+
+def servable_not_found(name: str, version: int | None) -> ServingError:
+    wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+    return NotFound(f"Servable not found for request: {wanted}")
+
+
+def unrecognized_label(label: str) -> ServingError:
+    return InvalidArgument(f"Unrecognized servable version label: {label}")
+
+
+def signature_not_found(key: str) -> ServingError:
+    return FailedPrecondition(f'Serving signature key "{key}" not found.')
+
+
+def wrong_inputs(
+    received: Iterable[str], expected: Iterable[str], required: Iterable[str]
+) -> ServingError:
+    sent, known = set(received), set(expected)
+    return InvalidArgument(
+        f"input size does not match signature: {len(sent)}!={len(known)} "
+        f"len({_names(sent)}) != len({_names(known)}). Sent extra: {_names(sent - known)}. "
+        f"Missing but required: {_names(set(required) - sent)}."
+    )
+
+
+def unknown_output(alias: str, outputs: Iterable[str]) -> ServingError:
+    return InvalidArgument(
+        f"output tensor alias not found in signature: {alias} "
+        f"Outputs expected to be in the set {_names(outputs)}."
+    )
+
+
+def duplicate_output(alias: str) -> ServingError:
+    return InvalidArgument(f"duplicate output tensor alias: {alias}")
+
+
+def unparsable_tensor(name: str, why: str) -> ServingError:
+    return InvalidArgument(f"tensor parsing error: {name}: {why}")
+
+
+def missing_metadata_field() -> ServingError:
+    return InvalidArgument("GetModelMetadataRequest must specify at least one metadata_field")
+
+
+def unsupported_metadata_field(field: str) -> ServingError:
+    return InvalidArgument(f"Metadata field {field} is not supported")
+
+
+def status_not_found(name: str, version: int | None) -> ServingError:
+    if version is None:
+        return NotFound(f"Could not find any versions of model {name}")
+    return NotFound(f"Could not find version {version} of model {name}")
+
+
+def _names(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"

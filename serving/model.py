@@ -1,0 +1,70 @@
+"""One version of a model: a SavedModel folder, loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from serving.codec import parse
+from serving.errors import DataLoss, NotFound, signature_not_found
+from serving.signature import Signature
+
+SAVED_MODEL_FILE = "saved_model.pb"
+_SERVE_TAG = "serve"
+
+
+class Model:
+    """The signatures of one SavedModel folder; it computes and holds no state of its own.
+
+    Args:
+        name: Name of the model.
+        version: Its version.
+        path: Folder that holds `saved_model.pb`.
+
+    Raises:
+        NotFound: The folder has no `saved_model.pb`.
+        DataLoss: The file is no SavedModel for serving.
+    """
+
+    def __init__(self, name: str, version: int, path: Path) -> None:
+        self.name = name
+        self.version = version
+        self.path = path
+        self.definitions = _read_definitions(path)
+        self._loaded = tf.saved_model.load(str(path), tags=[_SERVE_TAG])
+        self._signatures = {
+            key: Signature(key, self.definitions[key], function)
+            for key, function in self._loaded.signatures.items()
+            if key in self.definitions
+        }
+
+    def signature(self, key: str) -> Signature:
+        """The signature of this name."""
+        signature = self._signatures.get(key)
+        if signature is None:
+            raise signature_not_found(key)
+        return signature
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        return self._signatures
+
+
+def _read_definitions(path: Path) -> dict[str, meta_graph_pb2.SignatureDef]:
+    file = path / SAVED_MODEL_FILE
+    if not file.is_file():
+        raise NotFound(
+            f"The version folder {path} has no {SAVED_MODEL_FILE}. Expected an exported SavedModel."
+        )
+    saved = parse(saved_model_pb2.SavedModel, file.read_bytes(), str(file))
+    for graph in saved.meta_graphs:
+        if _SERVE_TAG in graph.meta_info_def.tags:
+            # A copy: the graph itself, which may be large, is not kept.
+            return {
+                key: meta_graph_pb2.SignatureDef.FromString(value.SerializeToString())
+                for key, value in graph.signature_def.items()
+            }
+    raise DataLoss(f"{file} holds no graph that is tagged {_SERVE_TAG!r}.")

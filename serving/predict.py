@@ -1,0 +1,46 @@
+"""A PredictRequest as work for a signature, and its results as a PredictResponse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from tensorflow_serving.apis import predict_pb2
+
+from serving.codec import decode, encode
+from serving.model import Model
+from serving.signature import DEFAULT_SIGNATURE, Signature
+
+
+class Task(NamedTuple):
+    """What a request asks to be computed."""
+
+    signature: Signature
+    inputs: dict[str, np.ndarray]
+    outputs: tuple[str, ...]
+
+    def run(self) -> dict[str, Any]:
+        return self.signature.run(self.inputs, self.outputs)
+
+
+def read_request(model: Model, request: predict_pb2.PredictRequest) -> Task:
+    """The task of a request; tensors are decoded once their names are known to be right."""
+    signature = model.signature(request.model_spec.signature_name or DEFAULT_SIGNATURE)
+    signature.check_names(request.inputs)
+    outputs = signature.select(tuple(request.output_filter))
+    inputs = {name: decode(name, proto) for name, proto in request.inputs.items()}
+    return Task(signature, inputs, outputs)
+
+
+def write_response(
+    model: Model, signature: Signature, results: Mapping[str, Any]
+) -> predict_pb2.PredictResponse:
+    """The answer, which names the version that computed it."""
+    response = predict_pb2.PredictResponse()
+    response.model_spec.name = model.name
+    response.model_spec.version.value = model.version
+    response.model_spec.signature_name = signature.key
+    for name, value in results.items():
+        response.outputs[name].CopyFrom(encode(value))
+    return response

@@ -1,0 +1,122 @@
+"""One signature of a loaded model: what it takes, what it gives, and the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving import errors
+from serving.codec import decode, dtype_name, numpy_dtype
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+class Signature:
+    """Checks named arrays against a SignatureDef, then computes.
+
+    Args:
+        key: Name of the signature.
+        definition: Inputs and outputs as the SavedModel's file declares them.
+        function: The loaded function: tensors by input name -> tensors by output name.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        definition: meta_graph_pb2.SignatureDef,
+        function: Callable[..., Mapping[str, Any]],
+    ) -> None:
+        self.key = key
+        self.definition = definition
+        self._function = function
+        self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
+        self._required = set(definition.inputs) - set(self._defaults)
+        self._inputs = {name: _declared(info) for name, info in definition.inputs.items()}
+        # Where every input and output starts with an open axis, that axis is the batch.
+        shapes = [shape for _, shape in self._inputs.values()]
+        shapes += [_declared(info)[1] for info in definition.outputs.values()]
+        self._is_batched = all(shape and shape[0] is None for shape in shapes)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raises unless the names are those of the inputs."""
+        received = set(names)
+        if not self._required <= received <= set(self._inputs):
+            raise errors.wrong_inputs(received, self._inputs, self._required)
+
+    def select(self, output_filter: Sequence[str]) -> tuple[str, ...]:
+        """The outputs to return: those of the filter, or all where it is empty."""
+        outputs = self.definition.outputs
+        for i, alias in enumerate(output_filter):
+            if alias not in outputs:
+                raise errors.unknown_output(alias, outputs)
+            if alias in output_filter[:i]:
+                raise errors.duplicate_output(alias)
+        return tuple(output_filter) or tuple(outputs)
+
+    def run(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, Any]:
+        """Outputs by name.
+
+        Args:
+            inputs: One array for each input.
+            outputs: Names of the outputs to return.
+
+        Raises:
+            InvalidArgument: A name, dtype or shape is not the signature's.
+            ServingError: The computation failed, with TensorFlow's code.
+        """
+        self.check_names(inputs)
+        inputs = {**self._defaults, **inputs}
+        for name, array in inputs.items():
+            self._check(name, array)
+        if self._is_batched:
+            _check_batch(inputs)
+        try:
+            results = self._function(
+                **{name: tf.constant(array, _tf_dtype(array)) for name, array in inputs.items()}
+            )
+            return {name: results[name].numpy() for name in outputs}
+        except tf.errors.OpError as error:
+            raise errors.from_code(error.error_code, error.message) from error
+
+    def _check(self, name: str, array: np.ndarray) -> None:
+        enum, shape = self._inputs[name]
+        if array.dtype != numpy_dtype(enum):
+            raise errors.InvalidArgument(
+                f"input {name}: expected dtype {dtype_name(enum)}. "
+                f"Received: {_tf_dtype(array).name}"
+            )
+        if shape is None:
+            return
+        if len(array.shape) != len(shape) or any(
+            want is not None and want != got for want, got in zip(shape, array.shape, strict=True)
+        ):
+            expected = "(" + ", ".join("?" if dim is None else str(dim) for dim in shape) + ")"
+            raise errors.InvalidArgument(
+                f"input {name}: expected rank {len(shape)} and shape {expected}. "
+                f"Received: rank {array.ndim} and shape {array.shape}"
+            )
+
+
+Shape = tuple[int | None, ...]
+
+
+def _declared(info: meta_graph_pb2.TensorInfo) -> tuple[int, Shape | None]:
+    if info.tensor_shape.unknown_rank:
+        return info.dtype, None
+    return info.dtype, tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
+
+
+def _tf_dtype(array: np.ndarray) -> tf.DType:
+    return tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+
+
+def _check_batch(inputs: Mapping[str, np.ndarray]) -> None:
+    sizes = {name: len(array) for name, array in sorted(inputs.items())}
+    if len(set(sizes.values())) > 1:
+        raise errors.InvalidArgument(
+            f"inputs must have the same batch size (first dimension). Received: {sizes}"
+        )

@@ -1,0 +1,20 @@
+"""What every test starts from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(autouse=True)
+def seed(request: pytest.FixtureRequest) -> None:
+    """The same numbers in every run and in any order of the tests."""
+    if "recsys_attn" in Path(request.node.path).parts or "pipelines" in request.node.path.parts:
+        import keras
+
+        keras.utils.set_random_seed(7)

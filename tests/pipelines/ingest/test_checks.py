@@ -1,0 +1,124 @@
+"""Tables against the schema: what is cast, and what is one clear error."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.checks import check_table
+from recsys_attn.schema import Categorical, Numeric, Quantile, Schema, Sequence, Task
+
+SCHEMA = Schema(
+    features=(
+        Categorical("city"),
+        Categorical("item", dtype="int64"),
+        Categorical("bid", dtype="float32", transform=Quantile(3)),
+        Categorical("tags", multivalued=True),
+        Numeric("price"),
+        Sequence("clicked", shares="item", dtype="int64"),
+    ),
+    tasks=(Task("click"), Task("buy", label="bought", mask="asked")),
+)
+
+
+def _columns(**changed):
+    columns = {
+        "city": pa.array(["Rome", None, ""]),
+        "item": pa.array([1, None, 3], pa.int64()),
+        "bid": pa.array([0.5, None, 1.5], pa.float64()),
+        "tags": pa.array([["a", None], None, []], pa.list_(pa.string())),
+        "price": pa.array([1.0, None, 2.0], pa.float32()),
+        "clicked": pa.array([[1], None, [2, 3]], pa.list_(pa.int64())),
+        "click": pa.array([0, 1, None], pa.int8()),
+        "bought": pa.array([1.0, 0.0, None]),
+        "asked": pa.array([True, True, False]),
+        "extra": pa.array([1, 2, 3]),
+    }
+    return pa.table(columns | changed)
+
+
+def _without(name):
+    return _columns().drop_columns([name])
+
+
+def test_a_table_as_it_should_be_stays_as_it_is():
+    checked = check_table(_columns(), SCHEMA, "here")
+    for name in ("city", "item", "tags", "price", "clicked", "click", "asked", "extra"):
+        assert checked[name].equals(_columns()[name])
+    assert checked["bid"].type == pa.float32()
+    assert checked["bought"].to_pylist() == [1, 0, None]
+    assert checked["bought"].type == pa.int8()
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("item", pa.array([1, 2, 3], pa.uint8()), [1, 2, 3]),
+        ("item", pa.array([1.0, None, 3.0]), [1, None, 3]),
+        ("item", pa.array([True, None, False]), [1, None, 0]),
+        ("item", pa.nulls(3), [None] * 3),
+        ("city", pa.array(["x", None, "y"]).dictionary_encode(), ["x", None, "y"]),
+        ("city", pa.array(["x", None, "y"], pa.large_string()), ["x", None, "y"]),
+        ("price", pa.array([1, None, 2**40]), [1.0, None, float(2**40)]),
+        ("price", pa.array([1.5, None, 2.5], pa.float16()), [1.5, None, 2.5]),
+        ("clicked", pa.array([[1], None, [2, None]], pa.list_(pa.int32())), [[1], None, [2, None]]),
+        ("clicked", pa.array([[1], [], [2]], pa.large_list(pa.int64())), [[1], [], [2]]),
+        ("tags", pa.nulls(3), [None] * 3),
+        ("click", pa.array([True, False, None]), [1, 0, None]),
+        ("click", pa.array([1.0, 0.0, None], pa.float32()), [1, 0, None]),
+    ],
+)
+def test_types_are_widened_without_loss(name, values, expected):
+    table = _columns(**{name: values})
+    assert check_table(table, SCHEMA, "here")[name].to_pylist() == expected
+    sliced = check_table(table.slice(1), SCHEMA, "here")
+    assert sliced[name].to_pylist() == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (_without("item"), r"data.csv: the column 'item' \(feature, int64\) is missing"),
+        (
+            _columns().rename_columns(["city_", *_columns().column_names[1:]]),
+            "Did you mean 'city_'",
+        ),
+        (_without("bought"), r"the column 'bought' \(label, 0 or 1 or null\) is missing"),
+        (_without("asked"), r"the column 'asked' \(mask, bool\) is missing"),
+        (
+            _columns(city=pa.array([1, 2, 3])),
+            "column 'city': expected string, received int64. Declare it with dtype = \"int64\"",
+        ),
+        (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
+        (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
+        (_columns(item=pa.array([2**63, 2, 3], pa.uint64())), "does not fit"),
+        (_columns(price=pa.array(["1", "2", "3"])), "column 'price': expected float32"),
+        (_columns(clicked=pa.array([1, 2, 3])), "column 'clicked': expected list<int64>"),
+        (
+            _columns(tags=pa.array([[1], [2], [3]])),
+            "column 'tags': expected list<string>, received int64",
+        ),
+        (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
+        (_columns(price=pa.array([1.0, 2.0, -np.inf])), "received -inf in row 1002"),
+        (_columns(price=pa.array([1.0, 2.0, 1e300])), "received inf in row 1002"),
+        (_columns(bid=pa.array([np.nan, 1.0, 2.0])), "column 'bid': expected finite numbers"),
+        (
+            _columns(click=pa.array([0, 1, 2])),
+            "expected a label of 0, 1 or null .* 2 in row 1002",
+        ),
+        (_columns(click=pa.array([0.0, 0.5, 1.0])), "received 0.5 in row 1001"),
+        (_columns(click=pa.array([0.0, np.nan, 1.0])), "received nan in row 1001"),
+        (_columns(click=pa.array(["0", "1", "0"])), "column 'click': expected a label"),
+        (_columns(asked=pa.array([1, 1, 0])), "column 'asked': expected bool, received int64"),
+    ],
+)
+def test_one_clear_error(table, message):
+    with pytest.raises(PipelineError, match=message):
+        check_table(table, SCHEMA, "data.csv", first_row=1000)
+
+
+def test_labels_are_not_needed_to_score():
+    table = _columns().drop_columns(["click", "bought", "asked"])
+    check_table(table, SCHEMA, "here", labels=False)
+    with pytest.raises(PipelineError, match="'click'"):
+        check_table(table, SCHEMA, "here")

@@ -1,0 +1,141 @@
+"""Histories: equal to a slow loop, and blind to the present and the future."""
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.histories import Histories, add_histories
+from pipelines.ingest.options import HistoryOptions
+from pipelines.ingest.source import CHUNK_ROWS
+
+LIKED = HistoryOptions(name="liked", of="item", by="user", time="time", where="like", max_length=3)
+SEEN = HistoryOptions(name="seen", of="item", by="user", time="time", max_length=5)
+RATED = HistoryOptions(name="rated", of="stars", by="user", time="time", max_length=5)
+
+
+def _table(rows=211, seed=0, users=7, times=23):
+    rng = np.random.default_rng(seed)
+    user = rng.integers(users, size=rows)
+    return pa.table(
+        {
+            "user": pa.array(user, mask=rng.random(rows) < 0.1),
+            "item": pa.array(rng.integers(100, size=rows), mask=rng.random(rows) < 0.1),
+            "stars": rng.integers(1, 6, size=rows),
+            "time": rng.integers(times, size=rows),
+            "like": pa.array(rng.integers(2, size=rows), mask=rng.random(rows) < 0.1),
+        }
+    )
+
+
+def _slow(rows, options):
+    """What the definition says, row by row."""
+    result = []
+    for row in rows:
+        events = [
+            (past["time"], index, past[options.of])
+            for index, past in enumerate(rows)
+            if row["user"] is not None
+            and past["user"] == row["user"]
+            and past["time"] < row["time"]
+            and (options.where is None or past[options.where] == 1)
+        ]
+        result.append(
+            [value for *_, value in sorted(events, key=lambda e: e[:2])][-options.max_length :]
+        )
+    return result
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_to_the_definition(seed):
+    table = _table(seed=seed)
+    made = add_histories(table, [LIKED, SEEN, RATED], "here")
+    for options in (LIKED, SEEN, RATED):
+        assert made[options.name].to_pylist() == _slow(table.to_pylist(), options)
+    assert made.select(table.column_names).equals(table)
+
+
+def test_nothing_from_the_present_or_the_future():
+    """Whatever happens at a moment or after it changes no history up to that moment."""
+    table = _table(seed=11)
+    moment = 11
+    late = np.asarray(table["time"]) >= moment
+    rng = np.random.default_rng(1)
+    changed = table.set_column(
+        1, "item", pa.array(np.where(late, rng.integers(1000, 2000, len(late)), 7))
+    ).set_column(4, "like", pa.array(np.where(late, 1, 0)))
+    same_past = table.set_column(1, "item", pa.array(np.full(len(late), 7))).set_column(
+        4, "like", pa.array(np.zeros(len(late), int))
+    )
+    for options in (LIKED, SEEN):
+        upto = pa.array(np.asarray(table["time"]) <= moment)
+        one = add_histories(changed, [options], "here").filter(upto)[options.name]
+        other = add_histories(same_past, [options], "here").filter(upto)[options.name]
+        assert one.equals(other)
+
+
+def test_equal_times_never_see_each_other():
+    table = pa.table({"user": [1, 1, 1], "item": [5, 6, 7], "time": [3, 3, 4]})
+    assert add_histories(table, [SEEN], "here")["seen"].to_pylist() == [[], [], [5, 6]]
+
+
+def test_aligned_histories_have_equal_lengths():
+    made = add_histories(_table(), [SEEN, RATED], "here")
+    lengths = [[len(row) for row in made[name].to_pylist()] for name in ("seen", "rated")]
+    assert lengths[0] == lengths[1]
+
+
+def test_chunks_are_the_same_rows():
+    rows = CHUNK_ROWS + 101
+    table = _table(rows, users=997, times=10**6)
+    chunks = list(Histories(table, [SEEN], "here").chunks(0, rows))
+    assert [chunk.num_rows for chunk in chunks] == [CHUNK_ROWS, 101]
+    middle = next(Histories(table, [SEEN], "here").chunks(13, 29))
+    assert middle["seen"].equals(pa.concat_tables(chunks)["seen"].slice(13, 16))
+
+
+def test_an_empty_table():
+    made = add_histories(_table(0), [SEEN], "here")
+    assert made.num_rows == 0
+    assert made["seen"].type == pa.list_(pa.int64())
+
+
+def test_timestamps_and_fractions_order_events():
+    for kind in (pa.timestamp("ms"), pa.float32(), pa.date32()):
+        times = (
+            pa.array([2, 1, 3], pa.int32())
+            .cast(pa.int64() if kind != pa.date32() else pa.int32())
+            .cast(kind)
+        )
+        table = pa.table({"user": [1, 1, 1], "item": [5, 6, 7], "time": times})
+        assert add_histories(table, [SEEN], "here")["seen"].to_pylist() == [[6], [], [6, 5]]
+
+
+def test_a_million_rows_take_seconds():
+    table = _table(1_000_003, users=5003, times=10**7)
+    started = time.perf_counter()
+    Histories(table, [SEEN, LIKED], "here")
+    assert time.perf_counter() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"of": "itm"}, "'itm' .* of.* is missing. Did you mean 'item'"),
+        ({"where": "liked"}, "Did you mean 'like'"),
+        ({"name": "item"}, "would replace a column of that name"),
+    ],
+)
+def test_one_clear_error(change, message):
+    with pytest.raises(PipelineError, match=message):
+        add_histories(_table(), [SEEN.model_copy(update=change)], "here")
+
+
+def test_a_missing_time_is_an_error():
+    table = pa.table({"user": [1, 1], "item": [5, 6], "time": [3, None]})
+    with pytest.raises(
+        PipelineError, match="'time' orders the history 'seen' and must have no nul"
+    ):
+        add_histories(table, [SEEN], "here")

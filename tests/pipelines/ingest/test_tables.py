@@ -1,0 +1,189 @@
+"""Any CSV or Parquet: files, folders and lists of them; what is wrong with them in one error."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.ingest import ingest
+from pipelines.ingest.options import DataOptions
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from tests.pipelines.ingest.files import (
+    THIRDS,
+    read_all,
+    read_split,
+    run,
+    write_parquet,
+    write_text,
+)
+
+SCHEMA = Schema(
+    features=(
+        Categorical("user", side="context"),
+        Categorical("item", dtype="int64"),
+        Numeric("price"),
+        Sequence("clicked", shares="item", dtype="int64"),
+        Sequence("words"),
+    ),
+    tasks=(Task("click"),),
+)
+ROWS = 60
+
+
+def _columns(first=0, **changed):
+    rows = range(first, first + ROWS)
+    columns = {
+        "request": [k // 3 for k in rows],
+        "user": [f"u{k // 3 % 7}" for k in rows],
+        "item": [k % 5 for k in rows],
+        "price": [k / 4 for k in rows],
+        "clicked": [list(range(k % 3)) for k in rows],
+        "words": [["x", "y"] if k % 2 else None for k in rows],
+        "click": [k % 2 for k in rows],
+        "time": list(rows),
+    }
+    return columns | changed
+
+
+def _csv(columns):
+    def cell(value):
+        if value is None:
+            return ""
+        return "|".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    lines = [",".join(map(cell, row)) for row in zip(*columns.values(), strict=True)]
+    return "\n".join([",".join(columns), *lines]) + "\n"
+
+
+def test_parquet_files_folders_and_lists(tmp_path):
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(ROWS))
+    write_parquet(tmp_path / "in" / "a.parquet", **_columns())
+    (tmp_path / "in" / "_SUCCESS").write_text("")
+    options = {"source": "parquet", "request": "request", "split": THIRDS}
+    one = run(tmp_path / "1", SCHEMA, path=str(tmp_path / "in"), **options)
+    files = [str(tmp_path / "in" / name) for name in ("a.parquet", "b.parquet")]
+    two = run(tmp_path / "2", SCHEMA, path=files, **options)
+    assert one == two
+    assert sum(one["rows"].values()) == 2 * ROWS
+    assert one["request"] == "request"
+    assert one["labels"]["click"]["train"][0] == one["rows"]["train"]
+    for split in ("train", "valid", "test"):
+        assert read_split(tmp_path / "1", split).equals(read_split(tmp_path / "2", split))
+    train = read_split(tmp_path / "1", "train")
+    assert train["price"].type == pa.float32()
+    assert sorted(set(train["request"].to_pylist())) == list(
+        dict.fromkeys(train["request"].to_pylist())
+    )
+
+
+def test_csv_gives_what_parquet_gives(tmp_path):
+    write_text(tmp_path / "rows.csv.gz", _csv(_columns()))
+    write_parquet(
+        tmp_path / "rows.parquet",
+        **_columns(clicked=[past or None for past in _columns()["clicked"]]),
+    )
+    for kind, name in (("csv", "rows.csv.gz"), ("parquet", "rows.parquet")):
+        run(tmp_path / kind, SCHEMA, source=kind, path=str(tmp_path / name), split=THIRDS)
+    assert read_all(tmp_path / "csv").equals(read_all(tmp_path / "parquet"))
+
+
+def test_folders_named_by_split_are_the_providers_split(tmp_path):
+    for split, rows in (("train", 0), ("test", ROWS)):
+        write_parquet(tmp_path / "in" / split / "part-0.parquet", **_columns(rows))
+    summary = run(
+        tmp_path / "out",
+        SCHEMA,
+        source="parquet",
+        path=str(tmp_path / "in"),
+        split={"by": "provided", "valid": 0.3},
+    )
+    assert summary["rows"]["test"] == ROWS
+    assert read_split(tmp_path / "out", "test")["time"].to_pylist() == list(range(ROWS, 2 * ROWS))
+
+
+def test_histories_of_any_table(tmp_path):
+    write_parquet(tmp_path / "rows.parquet", **_columns())
+    run(
+        tmp_path / "out",
+        SCHEMA,
+        source="parquet",
+        path=str(tmp_path),
+        split={"by": "time", "column": "time", "valid": 0.2, "test": 0.2},
+        histories=[{"name": "past", "of": "item", "by": "user", "time": "time", "where": "click"}],
+    )
+    rows = read_all(tmp_path / "out").to_pylist()
+    for row in rows:
+        assert row["past"] == [
+            past["item"]
+            for past in rows
+            if past["user"] == row["user"] and past["time"] < row["time"] and past["click"]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"item": ["1"] * ROWS}, r"rows\.parquet: column 'item': expected int64, received string"),
+        ({"click": [2] * ROWS}, "expected a label of 0, 1 or null .*received 2 in row 0"),
+        ({"price": [1.0] * 9 + [np.inf] * (ROWS - 9)}, "column 'price': .* received inf in row 9"),
+        ({"click": [0] * ROWS}, "task 'click' has no positive rows to train on"),
+        ({"click": [1] * ROWS}, "task 'click' has no negative rows to train on"),
+        ({"request": [0, 1] * (ROWS // 2)}, "the rows of a request must follow each other"),
+    ],
+)
+def test_one_clear_error(changed, message, tmp_path):
+    write_parquet(tmp_path / "rows.parquet", **_columns(**changed))
+    options = {"source": "parquet", "path": str(tmp_path), "split": THIRDS, "request": "request"}
+    with pytest.raises(PipelineError, match=message):
+        run(tmp_path / "out", SCHEMA, **options)
+
+
+def test_a_missing_column_names_the_nearest(tmp_path):
+    columns = _columns()
+    write_parquet(tmp_path / "r.parquet", itme=columns.pop("item"), **columns)
+    with pytest.raises(PipelineError, match=r"r\.parquet: the column 'item' .*Did you mean 'itme'"):
+        run(tmp_path / "out", SCHEMA, source="parquet", path=str(tmp_path), split=THIRDS)
+
+
+@pytest.mark.parametrize("cut", [8, 200, -20])
+def test_a_truncated_parquet_file(cut, tmp_path):
+    path = write_parquet(tmp_path / "rows.parquet", **_columns())
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(PipelineError, match=r"rows\.parquet: is not a complete Parquet file"):
+        run(tmp_path / "out", SCHEMA, source="parquet", path=str(tmp_path), split=THIRDS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"price": ["cheap"] * ROWS}, "column 'price': expected double, .*invalid value 'cheap'"),
+        ({"clicked": ["1|x"] * ROWS}, "column 'clicked': expected int64 values separated by '|'"),
+        ({"price": ["nan"] * ROWS}, "column 'price': expected finite numbers, received nan"),
+    ],
+)
+def test_one_clear_error_of_a_csv(changed, message, tmp_path):
+    write_text(tmp_path / "rows.csv", _csv(_columns(**changed)))
+    with pytest.raises(PipelineError, match=message):
+        run(tmp_path / "out", SCHEMA, source="csv", path=str(tmp_path), split=THIRDS)
+
+
+def test_an_empty_split(tmp_path):
+    write_parquet(tmp_path / "rows.parquet", **_columns())
+    with pytest.raises(
+        PipelineError, match="The split 'test' is empty: 60 rows were split by hash"
+    ):
+        run(
+            tmp_path / "out",
+            SCHEMA,
+            source="parquet",
+            path=str(tmp_path),
+            split={"by": "hash", "valid": 0.3, "test": 0.0},
+        )
+
+
+def test_progress_is_told(tmp_path):
+    write_parquet(tmp_path / "rows.parquet", **_columns())
+    done = []
+    options = DataOptions(source="parquet", path=str(tmp_path), split=THIRDS)
+    ingest(options, SCHEMA, 7, tmp_path / "out", done.append)
+    assert done[-1] == ROWS

@@ -1,0 +1,197 @@
+"""The report shows what metrics.json holds, in one file, whatever the data lacks."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.report import write_report
+from tests.pipelines.report import folders
+from tests.pipelines.report.pages import Page
+
+ALL_PICTURES = ["ROC curve", "Calibration", "Scores by label", "Training"]
+
+
+def render(folder: Path, metrics=None, columns=None) -> Page:
+    folders.write(folder, metrics or folders.metrics(), columns or folders.columns())
+    write_report(folder, folder / "report.html")
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Page:
+    return render(tmp_path_factory.mktemp("evaluation"))
+
+
+def shown(*values, places=(4, 4, 4, 3)):
+    """Cells that show these numbers rounded, with the exact ones behind them."""
+    return [
+        ("—", None) if value is None else (f"{value:.{digits}f}", pytest.approx(value, abs=1e-15))
+        for value, digits in zip(values, places, strict=True)
+    ]
+
+
+def test_the_summary_shows_the_numbers_of_the_metrics(page):
+    click = folders.METRICS["tasks"]["click"]
+    best, rule = click["ceiling"], click["baselines"]["popularity"]
+    found = page.summary["click"]
+    assert list(found) == ["about", "model", "ceiling", "distance", "popularity baseline"]
+    names = ("auc", "gauc", "logloss", "calibration")
+    assert found["model"] == shown(*(click[name] for name in names))
+    assert found["ceiling"][:3] == shown(*(best[name] for name in names[:3]), places=(4, 4, 4))
+    gaps = (best["auc"] - click["auc"], best["gauc"] - click["gauc"])
+    loss_gap = click["logloss"] - best["logloss"]
+    assert found["distance"][:3] == shown(*gaps, loss_gap, places=(4, 4, 4))
+    assert found["popularity baseline"][:2] == shown(rule["auc"], rule["gauc"], places=(4, 4))
+    about = " ".join(found["about"][0][0].split())
+    assert about == "click 1,009 rows, 251 positive (24.88%); GAUC over 83 groups by user_id"
+
+
+def test_a_task_without_ceiling_and_baselines_shows_the_model_alone(page):
+    task = folders.METRICS["tasks"]["conversion"]
+    found = page.summary["conversion"]
+    assert list(found) == ["about", "model"]
+    assert found["model"] == shown(task["auc"], None, task["logloss"], task["calibration"])
+
+
+def test_the_head_says_what_was_evaluated(page):
+    text = re.sub(r"<[^>]+>", "", page.html)
+    assert "The model attention_ranker on the valid rows." in text
+    expected = {
+        "Rows": "1,009",
+        "Requests": "127",
+        "Seed": "41",
+        "Configuration": "c0ffee12",
+        "Data": "decade34",
+        "keras": "3.15.1",
+    }
+    assert {name: page.facts[name] for name in expected} == expected
+    assert "0.0222 below the ceiling of 0.7346" in text
+
+
+def test_every_task_has_its_pictures(page):
+    assert page.sections["click"].pictures == ALL_PICTURES
+    assert page.sections["conversion"].pictures == ALL_PICTURES[:3]  # it was not validated
+    assert [tag for tag, _ in page.tags].count("svg") == 7
+
+
+def test_every_metric_is_explained(page):
+    expected = ("AUC", "Ceiling and distance", "GAUC", "Logloss", "Calibration", "Baselines")
+    for metric in expected:
+        assert len(page.facts[metric]) > 60
+    assert "(user_id)" in page.facts["GAUC"]
+
+
+def test_the_file_needs_nothing_but_itself(page):
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "iframe", "img", "object", "embed", "base"}
+    for _, attributes in page.tags:
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+        assert "//" not in (attributes.get("style") or "")
+    style = page.html[page.html.index("<style>") : page.html.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert len(page.html) < 200_000
+
+
+def test_references_inside_the_pictures_lead_somewhere(page):
+    ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    used = set(re.findall(r"url\(#(\w+)\)", page.html)) | set(
+        re.findall(r'href="#(\w+)"', page.html)
+    )
+    assert used
+    assert used <= ids
+
+
+def test_the_same_folder_gives_the_same_file(page, tmp_path):
+    assert render(tmp_path).html == page.html
+    assert not re.search(r"\b20\d\d-\d\d-\d\d\b", page.html)
+
+
+def test_only_required_keys_are_enough(tmp_path):
+    metrics = folders.metrics()
+    for name in ("requests", "seed", "config_hash", "data_hash", "group", "versions", "training"):
+        del metrics[name]
+    for task in metrics["tasks"].values():
+        for name in ("gauc", "gauc_groups", "ceiling", "baselines"):
+            del task[name]
+    columns = {
+        name: c for name, c in folders.columns().items() if name.endswith(("label", "score"))
+    }
+    page = render(tmp_path, metrics, columns)
+    click = metrics["tasks"]["click"]
+    expected = shown(click["auc"], None, click["logloss"], click["calibration"])
+    assert page.summary["click"]["model"] == expected
+    assert page.sections["click"].pictures == ALL_PICTURES[:3]
+    assert "Ceiling and distance" not in page.facts
+    assert "Baselines" not in page.facts
+    assert "Seed" not in page.facts
+
+
+@pytest.mark.parametrize(("label", "word"), [(0, "negative"), (1, "positive")])
+def test_a_task_of_one_class_says_so(tmp_path, label, word):
+    metrics, columns = folders.metrics(), folders.columns()
+    undefined = {"auc": None, "gauc": None, "positives": label * folders.ROWS}
+    metrics["tasks"]["click"] |= undefined | {"ceiling": dict.fromkeys(("auc", "gauc", "logloss"))}
+    metrics["tasks"]["click"]["baselines"]["popularity"] = {"auc": None, "gauc": None}
+    columns["click/label"] = np.full(folders.ROWS, label, np.float32)
+    page = render(tmp_path, metrics, columns)
+    assert f"All 1,009 labelled rows are {word}" in page.sections["click"].text
+    assert page.sections["click"].pictures == ALL_PICTURES[1:]
+    assert page.summary["click"]["model"][0] == ("—", None)
+    assert page.summary["click"]["distance"][0] == ("—", None)
+
+
+def test_a_task_without_labelled_rows_says_so(tmp_path):
+    metrics, columns = folders.metrics(), folders.columns()
+    nothing = dict.fromkeys(("auc", "gauc", "logloss", "calibration"))
+    metrics["tasks"]["conversion"] |= nothing | {"rows": 0, "positives": 0}
+    columns["conversion/label"] = np.full(folders.ROWS, np.nan, np.float32)
+    page = render(tmp_path, metrics, columns)
+    assert "No row has a label for this task" in page.sections["conversion"].text
+    assert page.sections["conversion"].pictures == []
+    assert page.summary["conversion"]["model"] == [("—", None)] * 4
+
+
+def test_names_are_escaped(tmp_path):
+    attack = "<script>alert(1)</script>"
+    metrics, columns = folders.metrics(), folders.columns()
+    metrics["name"] = metrics["model"] = metrics["group"] = attack
+    metrics["tasks"] = {attack: metrics["tasks"]["click"]}
+    metrics["tasks"][attack]["baselines"] = {attack: {"auc": 0.5, "gauc": 0.5}}
+    columns = {name.replace("click", attack): column for name, column in columns.items()}
+    columns[f"baseline/{attack}"] = columns.pop("baseline/popularity")
+    page = render(tmp_path, metrics, columns)
+    assert "<script" not in page.html
+    assert page.html.count("&lt;script&gt;alert(1)") >= 6
+    assert attack in page.summary
+
+
+def test_an_earlier_report_survives_a_failure(tmp_path):
+    render(tmp_path)
+    before = (tmp_path / "report.html").read_bytes()
+    (tmp_path / "predictions.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(PipelineError, match=r"predictions\.parquet cannot be read"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_bytes() == before
+
+
+def test_a_failure_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
+    folders.write(tmp_path / "evaluation", folders.metrics(), folders.columns())
+
+    def full_disk(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(tmp_path / "evaluation", tmp_path / "out" / "report.html")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_folder_of_the_report_is_made(tmp_path):
+    folders.write(tmp_path, folders.metrics(), folders.columns())
+    write_report(tmp_path, tmp_path / "a" / "b" / "report.html")
+    assert (tmp_path / "a" / "b" / "report.html").is_file()

@@ -1,0 +1,160 @@
+"""The pictures: which numbers and names they write, and that no data breaks them."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from pipelines.report import plots
+from pipelines.report.evaluation import TaskRows
+from tests.pipelines.report import folders
+
+
+def rows(labels, scores, ceiling=None, baselines=None) -> TaskRows:
+    return TaskRows(np.asarray(labels, float), np.asarray(scores, float), ceiling, baselines or {})
+
+
+def sample(count=1000, rate=0.2, spread=0.05) -> TaskRows:
+    generator = np.random.default_rng(17)
+    scores = np.clip(generator.normal(rate, spread, count), 0.001, 0.999)
+    return rows(generator.random(count) < scores, scores)
+
+
+def texts(svg: str) -> list[str]:
+    found = [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.text]
+    return [" ".join(text.split()) for text in found if text.strip()]
+
+
+def test_the_roc_curves_are_named_with_their_auc_best_first():
+    found = sample()
+    baselines = {"_$\\frac$": found.scores**2, "a rule with a name far too long": -found.scores}
+    found = rows(found.labels, found.scores, found.scores, baselines)
+    metrics = {
+        "auc": 0.71,
+        "ceiling": {"auc": 0.72},
+        "baselines": {"_$\\frac$": {"auc": 0.69}, "a rule with a name far too long": {"auc": 0.8}},
+    }
+    svg = plots.roc(found, metrics)
+    assert texts(svg)[-5:] == [
+        "AUC",
+        "0.8000 a rule with a name fa…",
+        "0.7200 ceiling",
+        "0.7100 model",
+        "0.6900 _$\\frac$",
+    ]
+    for color in (plots.MODEL, plots.CEILING, plots.BASELINE):
+        assert f"stroke: {color}" in svg
+
+
+def test_without_ceiling_and_baselines_the_model_stands_alone():
+    svg = plots.roc(sample(), {"auc": 0.71, "ceiling": None, "baselines": {}})
+    assert "0.7100 model" in texts(svg)
+    assert plots.CEILING not in svg
+    assert plots.BASELINE not in svg
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        (np.linspace(0.1, 0.5, 1000), "10 bins of 100 rows"),
+        (np.repeat([0.2, 0.4, 0.6], [200, 500, 300]), "3 bins of 200 to 500 rows"),
+        (np.full(1000, 0.3), "1 bin of 1,000 rows"),
+    ],
+)
+def test_the_calibration_plot_counts_its_bins(scores, said):
+    labels = np.random.default_rng(1).random(1000) < scores
+    assert f"predicted rate, {said}" in texts(plots.calibration(rows(labels, scores)))
+
+
+def test_a_wide_calibration_plot_has_powers_of_ten():
+    scores = np.geomspace(1e-3, 0.9, 100_000)
+    labels = np.random.default_rng(1).random(scores.size) < scores
+    assert {"1%", "10%", "50%"} <= set(texts(plots.calibration(rows(labels, scores))))
+    assert "0%" not in texts(plots.calibration(rows(labels, scores)))
+    labels[scores < 0.01] = False  # nothing observed has no place on such an axis
+    assert "0%" in texts(plots.calibration(rows(labels, scores)))
+
+
+def test_the_intervals_are_wilsons():
+    counts = np.array([7, 101, 997])
+    positives = np.array([0, 13, 997])
+    low, high = plots._wilson(positives / counts, counts)
+    for i in range(3):
+        expected = binomtest(positives[i], counts[i]).proportion_ci(0.95, "wilson")
+        np.testing.assert_allclose((low[i], high[i]), expected, atol=1e-5)
+
+
+def test_the_distribution_counts_the_rows_of_either_label():
+    found = sample()
+    written = texts(plots.distribution(found))
+    positives = int(found.labels.sum())
+    assert f"{positives:,} rows" in written
+    assert f"{1000 - positives:,} rows" in written
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.zeros(101),
+        np.ones(101),
+        np.full(101, 0.31),
+        np.linspace(0.3101, 0.3102, 101),
+        np.linspace(0, 1, 101),
+        np.full(1, 0.5),
+    ],
+    ids=["all 0", "all 1", "constant", "narrow", "all there is", "one row"],
+)
+@pytest.mark.parametrize("label", [0, 1, None])
+def test_no_scores_break_the_pictures(scores, label):
+    labels = np.arange(scores.size) % 2 if label is None else np.full(scores.size, label)
+    for svg in (
+        plots.calibration(rows(labels, scores)),
+        plots.distribution(rows(labels, scores)),
+    ):
+        assert len([text for text in texts(svg) if text.endswith("%")]) >= 3  # ticks
+        assert "nan" not in svg
+
+
+def test_the_training_curve_marks_the_best_epoch():
+    written = texts(plots.training("click", folders.METRICS["training"]))
+    assert "0.7033" in written
+    assert "0.4744" in written
+    assert {"1", "2", "3"} <= set(written)
+
+
+def test_the_training_curve_bridges_what_is_missing():
+    epochs = [{"epoch": 1, "val_click_auc": 0.6}, {"epoch": 2, "val_click_auc": None}]
+    written = texts(plots.training("click", epochs))
+    assert {"0.6000", "validation", "AUC", "1", "2"} <= set(written)
+    assert "logloss" not in written  # nothing was measured
+    assert not [text for text in written if "nan" in text]
+
+
+def test_one_epoch_is_one_whole_number():
+    written = texts(plots.training("click", folders.METRICS["training"][:1]))
+    assert "0.6511" in written
+    assert written.count("1") == 1
+    assert not {"0.5", "0.9", "1.1", "1.5", "2"} & set(written)
+
+
+def test_pictures_are_the_same_every_time_whatever_the_global_style():
+    found, metrics = sample(), {"auc": 0.7, "ceiling": None, "baselines": {}}
+    first = plots.roc(found, metrics)
+    with matplotlib.rc_context({"font.size": 23, "svg.fonttype": "path", "axes.grid": True}):
+        before = dict(matplotlib.rcParams)
+        assert plots.roc(found, metrics) == first
+        assert dict(matplotlib.rcParams) == before
+    assert "<metadata" not in first
+    assert not re.search(r"\d\d:\d\d:\d\d", first)
+
+
+def test_names_in_any_script_pass():
+    found = sample()
+    found = rows(found.labels, found.scores, None, {"点击率 <b>": found.scores})
+    metrics = {"auc": 0.7, "ceiling": None, "baselines": {"点击率 <b>": {"auc": 0.6}}}
+    svg = plots.roc(found, metrics)
+    assert "0.6000 点击率 <b>" in texts(svg)
+    assert "<b>" not in svg

@@ -1,0 +1,60 @@
+"""The table on the screen: the numbers of the metrics, below each other."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from pipelines.report import print_metrics
+from tests.pipelines.report import folders
+
+
+def lines(metrics) -> list[str]:
+    console = Console(file=io.StringIO(), width=120)
+    print_metrics(console, metrics)
+    return console.file.getvalue().splitlines()
+
+
+def test_every_task_and_baseline_has_its_line():
+    title, head, click, popularity, conversion = lines(folders.metrics())
+    assert title.strip() == "spring sale: attention_ranker on valid"
+    expected = "task rows positives AUC ceiling distance GAUC logloss calibration"
+    assert head.split() == expected.split()
+    expected = "click 1,009 251 0.7123 0.7346 0.0222 0.6988 0.4568 1.035"
+    assert click.split() == expected.split()
+    assert popularity.split() == ["popularity", "0.6136", "0.6025"]
+    expected = "conversion 401 59 0.6678 — — — 0.3322 0.908"
+    assert conversion.split() == expected.split()
+
+
+def test_numbers_stand_below_each_other():
+    _, head, click, popularity, conversion = lines(folders.metrics())
+    for name, row, number in (
+        ("AUC", click, "0.7123"),
+        ("AUC", popularity, "0.6136"),
+        ("GAUC", popularity, "0.6025"),
+        ("rows", conversion, "401"),
+        ("calibration", conversion, "0.908"),
+    ):
+        end = head.index(f" {name}") + 1 + len(name)
+        assert row[:end].endswith(number)
+
+
+def test_names_are_no_markup():
+    metrics = folders.metrics()
+    metrics["name"] = "[red]sale[/red]"
+    metrics["tasks"] = {"[bold]click": metrics["tasks"]["click"]}
+    found = lines(metrics)
+    assert found[0].startswith("[red]sale[/red]: ")
+    assert found[2].startswith("[bold]click ")
+
+
+def test_undefined_metrics_are_a_dash():
+    metrics = folders.metrics()
+    metrics["tasks"]["click"] |= dict.fromkeys(("auc", "gauc", "logloss", "calibration"))
+    assert lines(metrics)[2].split() == ["click", "1,009", "251", "—", "0.7346", "—", "—", "—", "—"]
+
+
+def test_metrics_without_a_needed_key_are_refused():
+    with pytest.raises(ValueError, match="Missing: tasks"):
+        lines({"name": "n", "model": "m", "split": "test", "rows": 1})

@@ -1,0 +1,107 @@
+"""Tiny SavedModels whose scores can be worked out by hand.
+
+click = weight * price + number of history entries + 100 * number of tags
+convert = letters of the user's name + age, where a missing age counts 0
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+MISSING_INT = -(2**63)
+WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+
+
+def write_model(path: Path, weight: float) -> Path:
+    """Exports the signatures serving_default, rank, pair, wait and fail."""
+    module = tf.Module()
+    module.weight = tf.Variable(weight)
+
+    def present(values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(values != "", tf.float32), axis=-1)
+
+    def scores(user, age, history, price, tags):  # type: ignore[no-untyped-def]
+        known_age = tf.where(age == MISSING_INT, tf.zeros_like(age), age)
+        convert = tf.cast(tf.strings.length(user), tf.float32) + tf.cast(known_age, tf.float32)
+        read = present(history)
+        if price.shape.rank == 2:  # a candidate axis
+            read, convert = read[:, None], convert[:, None] + tf.zeros_like(price)
+        known_price = tf.where(tf.math.is_nan(price), tf.zeros_like(price), price)
+        return {
+            "click": module.weight * known_price + read + 100 * present(tags),
+            "convert": convert,
+        }
+
+    def wait(seconds):  # type: ignore[no-untyped-def]
+        end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
+        turns = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: (i + 1,), (0,))[0]
+        return {"turns": tf.fill(tf.shape(seconds), turns)}
+
+    def fail(values):  # type: ignore[no-untyped-def]
+        return {"out": tf.reshape(values, (7, -1))}
+
+    def pair(pair):  # type: ignore[no-untyped-def]
+        return {"total": tf.reduce_sum(pair, -1), "words": tf.as_string(pair)}
+
+    context = {
+        "user": tf.TensorSpec((None,), tf.string, "user"),
+        "age": tf.TensorSpec((None,), tf.int64, "age"),
+        "history": tf.TensorSpec((None, None), tf.string, "history"),
+    }
+
+    def candidate(*axes: None) -> dict[str, Any]:
+        return {
+            "price": tf.TensorSpec(axes, tf.float32, "price"),
+            "tags": tf.TensorSpec((*axes, None), tf.string, "tags"),
+        }
+
+    signatures = {
+        "serving_default": (scores, {**context, **candidate(None)}),
+        "rank": (scores, {**context, **candidate(None, None)}),
+        "wait": (wait, {"seconds": tf.TensorSpec((None,), tf.float32, "seconds")}),
+        "fail": (fail, {"values": tf.TensorSpec((None,), tf.float32, "values")}),
+        "pair": (pair, {"pair": tf.TensorSpec((None, 2), tf.float32, "pair")}),
+    }
+    tf.saved_model.save(
+        module,
+        str(path),
+        signatures={
+            key: tf.function(function).get_concrete_function(**inputs)
+            for key, (function, inputs) in signatures.items()
+        },
+    )
+    return path
+
+
+def write_warmup(
+    version: Path, requests: Iterable[Any] = (), records: Iterable[bytes] = ()
+) -> None:
+    """Puts a warm-up file of Predict requests, or of raw records, into a version's folder."""
+    file = version / WARMUP_FILE
+    file.parent.mkdir(exist_ok=True)
+    logs = [
+        prediction_log_pb2.PredictionLog(
+            predict_log=prediction_log_pb2.PredictLog(request=request)
+        ).SerializeToString()
+        for request in requests
+    ]
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for record in [*logs, *records]:
+            writer.write(record)
+
+
+def install(exported: Path, base_path: Path, version: int) -> Path:
+    """Copies an export in as a version that appears all at once."""
+    base_path.mkdir(exist_ok=True)
+    draft = base_path / f"draft-{version}"
+    shutil.copytree(exported, draft)
+    final = base_path / str(version)
+    os.rename(draft, final)
+    return final

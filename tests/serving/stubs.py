@@ -1,0 +1,76 @@
+"""Requests and stubs of TensorFlow Serving alone: nothing of the project's own client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+    regression_pb2,
+)
+
+ROWS: dict[str, Any] = {
+    "user": np.array([b"ann", b""], object),
+    "age": np.array([31, -(2**63)], np.int64),
+    "history": np.array([[b"i1", b"i2", b""], [b"", b"", b""]], object),
+    "price": np.array([1.5, np.nan], np.float32),
+    "tags": np.array([[b"t"], [b""]], object),
+}
+
+
+def predict(
+    name: str = "tiny",
+    *,
+    inputs: dict[str, Any] | None = None,
+    output_filter: tuple[str, ...] = (),
+    **spec: Any,
+) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest(output_filter=output_filter)
+    request.model_spec.name = name
+    request.model_spec.signature_name = spec.get("signature_name", "")
+    if "version" in spec:
+        request.model_spec.version.value = spec["version"]
+    if "version_label" in spec:
+        request.model_spec.version_label = spec["version_label"]
+    for key, value in (ROWS if inputs is None else inputs).items():
+        request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in ROWS.items() if name not in names}
+
+
+def metadata(*fields: str, **spec: Any) -> get_model_metadata_pb2.GetModelMetadataRequest:
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+    request.model_spec.CopyFrom(predict(**spec).model_spec)
+    return request
+
+
+def status(**spec: Any) -> get_model_status_pb2.GetModelStatusRequest:
+    return get_model_status_pb2.GetModelStatusRequest(model_spec=predict(**spec).model_spec)
+
+
+def send(channel: grpc.Channel, request: Any) -> Any:
+    prediction = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    methods = {
+        predict_pb2.PredictRequest: prediction.Predict,
+        get_model_metadata_pb2.GetModelMetadataRequest: prediction.GetModelMetadata,
+        classification_pb2.ClassificationRequest: prediction.Classify,
+        regression_pb2.RegressionRequest: prediction.Regress,
+        inference_pb2.MultiInferenceRequest: prediction.MultiInference,
+        get_model_status_pb2.GetModelStatusRequest: models.GetModelStatus,
+        model_management_pb2.ReloadConfigRequest: models.HandleReloadConfigRequest,
+    }
+    return methods[type(request)](request, timeout=10.0)

@@ -1,0 +1,122 @@
+"""What the commands print, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from serving.cli import request, serve
+
+ROOT = Path(__file__).parents[2]
+RANKING = {
+    "context": {"user": "ann", "history": ["a"]},
+    "candidates": [{"price": 1, "tags": []}, {"price": 2.5}, {}],
+}
+
+
+def _request(address: str, document: Any, *options: str) -> Result:
+    text = document if isinstance(document, str) else json.dumps(document)
+    return CliRunner().invoke(request, ["--address", address, *options], input=text)
+
+
+def _cells(output: str) -> list[list[str]]:
+    lines = [line for line in output.splitlines() if line.startswith(("│", "┃"))]
+    return [[cell.strip() for cell in line[1:-1].replace("┃", "│").split("│")] for line in lines]
+
+
+def test_rows_are_printed_in_their_order(shared_address: str) -> None:
+    result = _request(shared_address, {"rows": [{"user": "ann"}, {"price": 1.25, "tags": ["t"]}]})
+    assert result.exit_code == 0, result.output
+    assert _cells(result.output) == [
+        ["row", "click", "convert"],
+        ["0", "0.000000", "3.000000"],
+        ["1", "102.500000", "0.000000"],
+    ]
+
+
+def test_candidates_are_printed_best_first(shared_address: str) -> None:
+    result = _request(shared_address, RANKING, "--model", "tiny")
+    assert result.exit_code == 0, result.output
+    assert _cells(result.output) == [
+        ["rank", "candidate", "price", "click", "convert"],
+        ["1", "1", "2.5", "6.000000", "3.000000"],
+        ["2", "0", "1", "3.000000", "3.000000"],
+        ["3", "2", "None", "1.000000", "3.000000"],
+    ]
+
+
+def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text(json.dumps(RANKING), encoding="utf-8")
+    result = CliRunner().invoke(
+        request, ["--address", shared_address, "--file", f"{tmp_path}/request.json", "--json"]
+    )
+    assert json.loads(result.output) == {"scores": {"click": [3, 6, 1], "convert": [3, 3, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("{", "The standard input is not JSON"),
+        ([1], "The standard input holds a list. Expected"),
+        ({"row": []}, "holds the keys ['row']. Expected"),
+        ({"rows": [], "context": {}}, "holds the keys ['context', 'rows']. Expected"),
+        ({"rows": {"user": "a"}}, "'rows' in The standard input is of the wrong form"),
+        ({"context": [], "candidates": [{}]}, "'context' in The standard input is of the wrong"),
+        ({"rows": []}, "`rows` must hold at least one row"),
+        ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(shared_address: str, document: Any, words: str) -> None:
+    result = _request(shared_address, document)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_other_failures_of_a_request(shared_address: str) -> None:
+    unreachable = _request("localhost:1", RANKING)
+    unknown = _request(shared_address, RANKING, "--model", "ctr")
+    absent = CliRunner().invoke(request, ["--file", "/nowhere.json"])
+    for result, words in (
+        (unreachable, "Error: No scores from localhost:1"),
+        (unknown, "Error: Servable not found for request: Latest(ctr)"),
+        (absent, "Error: Cannot read /nowhere.json: No such file or directory."),
+    ):
+        assert result.exit_code == 1
+        assert result.output.startswith(words)
+        assert len(result.output.splitlines()) == 1
+
+
+def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None:
+    (tmp_path / "1").mkdir()
+    result = CliRunner().invoke(serve, ["--model-base-path", str(tmp_path), "--port", "0"])
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: No version in {tmp_path} has a saved_model.pb.")
+    assert f"such as {tmp_path}/1/saved_model.pb" in result.output
+    itself = CliRunner().invoke(serve, ["--model-base-path", str(twofold), "--port", "0"])
+    assert itself.exit_code == 2
+    assert itself.output.startswith(f"Error: The model base path {twofold} is itself a version")
+    assert len(itself.output.splitlines()) == 1
+
+
+def test_help_shows_the_document() -> None:
+    output = CliRunner().invoke(request, ["--help"]).output
+    assert '{"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},' in output
+    assert "default: 8500" in CliRunner().invoke(serve, ["--help"]).output
+
+
+def test_a_process_of_its_own_prints_its_answer_and_nothing_else(shared_address: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", "from serving.cli import request; request()", "--address",
+         shared_address],
+        input=json.dumps(RANKING), capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert _cells(answer.stdout)[1] == ["1", "1", "2.5", "6.000000", "3.000000"]

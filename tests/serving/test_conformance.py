@@ -1,0 +1,180 @@
+"""The specification's codes and words, through TensorFlow Serving's own stubs alone."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.serving.stubs import ROWS, metadata, predict, send, status, without
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+NOT_FOUND = grpc.StatusCode.NOT_FOUND
+FAILED = grpc.StatusCode.FAILED_PRECONDITION
+UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
+
+PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
+
+
+ALL = "age,history,price,tags,user"
+ERRORS = {
+    "predict-no-spec": (predict_pb2.PredictRequest(), INVALID, "Missing ModelSpec"),
+    "predict-no-name": (predict(""), INVALID, "ModelSpec has no name specified."),
+    "metadata-no-spec": (
+        get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"]),
+        INVALID,
+        "Missing ModelSpec",
+    ),
+    "metadata-no-name": (
+        metadata("signature_def", name=""), INVALID, "ModelSpec has no name specified.",
+    ),
+    "status-no-spec": (
+        get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec",
+    ),
+    "unknown-model": (
+        predict("ctr"), NOT_FOUND, "Servable not found for request: Latest(ctr)",
+    ),
+    "unknown-model-with-version": (
+        predict("ctr", version=5), NOT_FOUND, "Servable not found for request: Specific(ctr, 5)",
+    ),
+    "unknown-version": (
+        predict(version=7), NOT_FOUND, "Servable not found for request: Specific(tiny, 7)",
+    ),
+    "metadata-unknown-model": (
+        metadata("signature_def", name="ctr"), NOT_FOUND,
+        "Servable not found for request: Latest(ctr)",
+    ),
+    "unknown-label": (
+        predict(version_label="canary"), INVALID, "Unrecognized servable version label: canary",
+    ),
+    "metadata-unknown-label": (
+        metadata("signature_def", version_label="canary"), INVALID,
+        "Unrecognized servable version label: canary",
+    ),
+    "unknown-signature": (
+        predict(signature_name="score"), FAILED, 'Serving signature key "score" not found.',
+    ),
+    "missing-input": (
+        predict(inputs=without("user", "age")), INVALID,
+        "input size does not match signature: 3!=5 len({history,price,tags}) != "
+        f"len({{{ALL}}}). Sent extra: {{}}. Missing but required: {{age,user}}.",
+    ),
+    "extra-input": (
+        predict(inputs={**ROWS, "sex": [1]}), INVALID,
+        "input size does not match signature: 6!=5 len({age,history,price,sex,tags,user}) != "
+        f"len({{{ALL}}}). Sent extra: {{sex}}. Missing but required: {{}}.",
+    ),
+    "misnamed-input": (
+        predict(inputs={**without("user"), "usr": [b"a", b"b"]}), INVALID,
+        "input size does not match signature: 5!=5 len({age,history,price,tags,usr}) != "
+        f"len({{{ALL}}}). Sent extra: {{usr}}. Missing but required: {{user}}.",
+    ),
+    "no-inputs": (
+        predict(inputs={}), INVALID,
+        f"input size does not match signature: 0!=5 len({{}}) != len({{{ALL}}}). "
+        f"Sent extra: {{}}. Missing but required: {{{ALL}}}.",
+    ),
+    "unknown-output": (
+        predict(output_filter=("click", "like")), INVALID,
+        "output tensor alias not found in signature: like "
+        "Outputs expected to be in the set {click,convert}.",
+    ),
+    "duplicate-output": (
+        predict(output_filter=("click", "click")), INVALID,
+        "duplicate output tensor alias: click",
+    ),
+    "mistyped-input": (
+        predict(inputs={**ROWS, "age": np.float32([1, 2])}), INVALID,
+        "input age: expected dtype int64. Received: float32",
+    ),
+    "string-for-number": (
+        predict(inputs={**ROWS, "price": [b"1", b"2"]}), INVALID,
+        "input price: expected dtype float32. Received: string",
+    ),
+    "wrong-rank": (
+        predict(inputs={**ROWS, "price": np.float32([[1], [2]])}), INVALID,
+        "input price: expected rank 1 and shape (?). Received: rank 2 and shape (2, 1)",
+    ),
+    "scalar": (
+        predict(inputs={**ROWS, "price": np.float32(1)}), INVALID,
+        "input price: expected rank 1 and shape (?). Received: rank 0 and shape ()",
+    ),
+    "wrong-fixed-axis": (
+        predict(inputs={"pair": np.ones((2, 3), np.float32)}, signature_name="pair"), INVALID,
+        "input pair: expected rank 2 and shape (?, 2). Received: rank 2 and shape (2, 3)",
+    ),
+    "batches-disagree": (
+        predict(inputs={**ROWS, "age": np.int64([1, 2, 3])}), INVALID,
+        "inputs must have the same batch size (first dimension). "
+        "Received: {'age': 3, 'history': 2, 'price': 2, 'tags': 2, 'user': 2}",
+    ),
+    "no-metadata-field": (
+        metadata(), INVALID, "GetModelMetadataRequest must specify at least one metadata_field",
+    ),
+    "unknown-metadata-field": (
+        metadata("signature_def", "graph"), INVALID, "Metadata field graph is not supported",
+    ),
+    "status-unknown-model": (
+        status(name="ctr"), NOT_FOUND, "Could not find any versions of model ctr",
+    ),
+    "status-unknown-version": (
+        status(version=7), NOT_FOUND, "Could not find version 7 of model tiny",
+    ),
+    "classify": (
+        classification_pb2.ClassificationRequest(), UNIMPLEMENTED,
+        "Classify is not implemented by this server.",
+    ),
+    "regress": (
+        regression_pb2.RegressionRequest(), UNIMPLEMENTED,
+        "Regress is not implemented by this server.",
+    ),
+    "multi-inference": (
+        inference_pb2.MultiInferenceRequest(), UNIMPLEMENTED,
+        "MultiInference is not implemented by this server.",
+    ),
+    "reload": (
+        model_management_pb2.ReloadConfigRequest(), UNIMPLEMENTED,
+        "HandleReloadConfigRequest is not implemented by this server.",
+    ),
+    "long-words-are-cut": (
+        predict("m" * 2000), NOT_FOUND,
+        ("Servable not found for request: Latest(" + "m" * 2000)[:1024] + "...TRUNCATED",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_codes_and_words(shared_channel: grpc.Channel, case: str) -> None:
+    request, code, words = ERRORS[case]
+    with pytest.raises(grpc.RpcError) as raised:
+        send(shared_channel, request)
+    assert (raised.value.code(), raised.value.details()) == (code, words)
+
+
+def test_malformed_tensors_and_failing_graphs_are_the_callers_fault(
+    shared_channel: grpc.Channel,
+) -> None:
+    huge = predict()
+    huge.inputs["price"].tensor_shape.dim[0].size = 2**50
+    failing = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
+    for request, words in ((huge, "tensor parsing error: price: "), (failing, "reshape")):
+        with pytest.raises(grpc.RpcError) as raised:
+            send(shared_channel, request)
+        assert raised.value.code() == INVALID
+        assert words in raised.value.details()
+
+
+def test_bytes_that_are_no_request_do_not_stop_the_server(shared_channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        shared_channel.unary_unary(PREDICT_METHOD)(b"\xff\xff\xff", timeout=10.0)
+    assert raised.value.code() == grpc.StatusCode.INTERNAL
+    send(shared_channel, predict())

@@ -1,0 +1,82 @@
+"""Health follows the versions, for callers that ask and for callers that watch."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.serving.conftest import StartServer, wait_until
+from tests.serving.exports import install
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def _check(channel: grpc.Channel, service: str) -> int:
+    stub = health_pb2_grpc.HealthStub(channel)
+    return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5.0).status
+
+
+def test_not_serving_until_a_version_is_available(
+    tmp_path: Path, twofold: Path, start_server: StartServer
+) -> None:
+    base_path = tmp_path / "tiny"
+    base_path.mkdir()
+    _, address = start_server(base_path)
+    with grpc.insecure_channel(address) as channel:
+        assert [_check(channel, name) for name in ("", "tiny")] == [NOT_SERVING, NOT_SERVING]
+        install(twofold, base_path, 1)
+        wait_until(lambda: _check(channel, "") == SERVING)
+        assert _check(channel, "tiny") == SERVING
+
+
+def test_an_unknown_name_is_not_found(base_path: Path, start_server: StartServer) -> None:
+    _, address = start_server(base_path)
+    with grpc.insecure_channel(address) as channel:
+        with pytest.raises(grpc.RpcError) as raised:
+            _check(channel, "ctr")
+        assert raised.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_the_list_has_every_model(base_path: Path, start_server: StartServer) -> None:
+    _, address = start_server(base_path)
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        statuses = stub.List(health_pb2.HealthListRequest(), timeout=5.0).statuses
+        assert {name: answer.status for name, answer in statuses.items()} == {
+            "": SERVING,
+            "tiny": SERVING,
+        }
+
+
+def test_watches_hear_of_each_change_once_and_do_not_hold_up_the_drain(
+    tmp_path: Path, twofold: Path, start_server: StartServer
+) -> None:
+    base_path = tmp_path / "tiny"
+    base_path.mkdir()
+    server, address = start_server(base_path, grace_seconds=20.0)
+    heard: queue.Queue[int] = queue.Queue()
+
+    def watch(channel: grpc.Channel) -> None:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for answer in stub.Watch(health_pb2.HealthCheckRequest(service="tiny")):
+            heard.put(answer.status)
+
+    with grpc.insecure_channel(address) as channel:
+        watcher = threading.Thread(target=watch, args=(channel,))
+        watcher.start()
+        assert heard.get(timeout=5.0) == NOT_SERVING
+        install(twofold, base_path, 1)
+        assert heard.get(timeout=10.0) == SERVING
+        begin = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begin < 10.0
+        watcher.join(timeout=5.0)
+        assert not watcher.is_alive()
+        assert [heard.get_nowait() for _ in range(heard.qsize())] == [NOT_SERVING]

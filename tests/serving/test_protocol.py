@@ -1,0 +1,64 @@
+"""A caller written as in TensorFlow Serving's examples gets what it expects."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from tests.serving.stubs import metadata, predict, send, status
+
+
+def test_scores_come_in_typed_fields_with_the_version(shared_channel: grpc.Channel) -> None:
+    response = send(shared_channel, predict())
+    np.testing.assert_array_equal(response.outputs["click"].float_val, [105.0, 0.0])
+    np.testing.assert_array_equal(response.outputs["convert"].float_val, [34.0, 0.0])
+    assert [dim.size for dim in response.outputs["click"].tensor_shape.dim] == [2]
+    assert response.model_spec.name == "tiny"
+    assert response.model_spec.version.value == 5
+    assert response.model_spec.signature_name == "serving_default"
+
+
+def test_signature_version_and_filter_are_honoured(shared_channel: grpc.Channel) -> None:
+    pair = {"pair": np.float32([[1, 2], [3, 4], [5, 6]])}
+    request = predict(inputs=pair, signature_name="pair", version=5, output_filter=("words",))
+    response = send(shared_channel, request)
+    assert set(response.outputs) == {"words"}
+    words = tf.make_ndarray(response.outputs["words"])
+    assert words.shape == (3, 2)
+    assert float(words[2, 1]) == 6.0
+    assert response.model_spec.signature_name == "pair"
+
+
+def test_the_metadata_is_the_signatures_of_the_saved_model(shared_channel: grpc.Channel) -> None:
+    response = send(shared_channel, metadata("signature_def"))
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    rank = signatures.signature_def["rank"]
+    assert rank.method_name == "tensorflow/serving/predict"
+    assert rank.inputs["tags"].dtype == tf.string.as_datatype_enum
+    assert [dim.size for dim in rank.inputs["tags"].tensor_shape.dim] == [-1, -1, -1]
+    assert set(rank.outputs) == {"click", "convert"}
+    assert (response.model_spec.name, response.model_spec.version.value) == ("tiny", 5)
+
+
+def test_the_status_tells_each_version(shared_channel: grpc.Channel) -> None:
+    for request in (status(), status(version=5)):
+        (version,) = send(shared_channel, request).model_version_status
+        assert version.version == 5
+        assert version.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        assert (version.status.error_code, version.status.error_message) == (0, "")
+
+
+def test_a_deadline_ends_the_call(shared_channel: grpc.Channel) -> None:
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(shared_channel)
+    request = predict(inputs={"seconds": np.float32([0.5])}, signature_name="wait")
+    with pytest.raises(grpc.RpcError) as raised:
+        stub.Predict(request, timeout=0.1)
+    assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED

@@ -1,0 +1,171 @@
+"""A server's start and end, in this process and as a process of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import predict_pb2
+
+from serving.client import Client
+from serving.codec import encode
+from serving.config import ServerConfig
+from serving.errors import DeadlineExceeded, ResourceExhausted, ServingError, Unavailable
+from serving.interceptors import Refusal
+from serving.server import create_server
+from serving.servicers import PredictionService
+from tests.serving.conftest import StartServer
+
+ROOT = Path(__file__).parents[2]
+WAIT = {"seconds": np.float32([2.0])}
+COMMAND = "from serving.cli import serve; serve()"
+
+
+@pytest.fixture
+def process(base_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command `serve` on a free port, once it listens, and its address."""
+    arguments = ["--model-base-path", str(base_path), "--port", "0", "--grace-seconds", "20"]
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as running:
+        assert running.stdout is not None
+        address = next(
+            match[1]
+            for line in running.stdout
+            if (match := re.search(r"Listening on (\S+) ", line)) is not None
+        )
+        yield running, address
+        running.kill()
+
+
+def _call_until(client: Client, results: list[object]) -> None:
+    while not results:
+        client.predict_rows([{}])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_a_signal_lets_running_requests_finish(
+    process: tuple[subprocess.Popen[str], str], number: signal.Signals
+) -> None:
+    running, address = process
+    results = []
+
+    with (
+        Client(address, timeout=20.0) as slow,
+        Client(address, timeout=20.0) as client,
+        grpc.insecure_channel(address) as channel,
+    ):
+        for connected in (slow, client):
+            connected.predict_rows([{}])
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        caller = threading.Thread(
+            target=lambda: results.append(slow.predict(WAIT, signature_name="wait"))
+        )
+        caller.start()
+        time.sleep(0.5)
+        running.send_signal(number)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(Unavailable):
+            _call_until(client, results)
+        assert not results, "new requests are refused while an old one runs"
+        caller.join()
+    assert len(results) == 1
+    assert running.wait(timeout=20.0) == 0
+
+
+def test_the_grace_ends_a_request_that_takes_longer(
+    base_path: Path, start_server: StartServer
+) -> None:
+    server, address = start_server(base_path, grace_seconds=0.1)
+    failures = []
+
+    def call() -> None:
+        with Client(address, model="tiny", timeout=20.0) as client:
+            try:
+                client.predict(WAIT, signature_name="wait")
+            except ServingError as error:
+                failures.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    time.sleep(0.5)
+    server.stop()
+    caller.join()
+    assert len(failures) == 1
+
+
+def test_a_taken_port_is_one_clear_error(base_path: Path, shared_address: str) -> None:
+    port = int(shared_address.rpartition(":")[2])
+    with pytest.raises(Unavailable, match=f"Cannot listen on 127.0.0.1:{port}"):
+        create_server(ServerConfig(str(base_path), port=port))
+
+
+def test_messages_over_the_limit_are_refused(base_path: Path, start_server: StartServer) -> None:
+    _, address = start_server(base_path, max_message_bytes=1000)
+    with Client(address, model="tiny") as client, pytest.raises(ResourceExhausted):
+        client.predict({"pair": np.zeros((1000, 2), np.float32)}, signature_name="pair")
+
+
+def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:
+    def handler_of(method: str) -> object:
+        details = SimpleNamespace(method=method)
+        return refusal.intercept_service(lambda _: "the method's own", details)
+
+    refusal = Refusal()
+    predict, check = "/tensorflow.serving.PredictionService/Predict", "/grpc.health.v1.Health/Check"
+    assert handler_of(predict) == "the method's own"
+    refusal.is_on = True
+    assert handler_of(predict) != "the method's own"
+    assert handler_of(check) == "the method's own"
+
+
+class _LateCall:
+    """A call whose deadline passed while it waited for a worker."""
+
+    def time_remaining(self) -> float:
+        return -0.5
+
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise DeadlineExceeded(details, code)
+
+
+def test_what_comes_too_late_is_not_computed(base_path: Path) -> None:
+    server, _ = create_server(ServerConfig(str(base_path), port=0))
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "tiny", "fail"
+    request.inputs["values"].CopyFrom(encode(np.ones(5, np.float32)))
+    with pytest.raises(DeadlineExceeded, match="before the computation began"):
+        PredictionService(server.manager).Predict(request, _LateCall())
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"port": 70000}, "`port` must be a number from 0 to 65535. Received: port=70000"),
+        ({"grace_seconds": -1}, "`grace_seconds` must be a number of seconds, 0 or more"),
+        ({"max_workers": 0}, "`max_workers` must be a positive number"),
+        ({"max_message_bytes": 2**31}, "`max_message_bytes` must be a number from 1 to"),
+    ],
+)
+def test_settings_out_of_range(options: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ServerConfig("models", **options)
+
+
+def test_the_model_is_named_after_its_folder() -> None:
+    assert ServerConfig("models/ctr/").model_name == "ctr"
+    assert ServerConfig("models/ctr", model_name="click").model_name == "click"
+    assert ServerConfig("models/ctr", host="::1", port=1).address == "[::1]:1"

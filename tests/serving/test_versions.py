@@ -1,0 +1,230 @@
+"""Which version serves, and what happens to the others."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from serving.client import Client
+from serving.codec import encode
+from serving.errors import NotFound, ServingError
+from serving.status import State
+from serving.versions import ModelVersions
+from serving.warmup import MAX_WARMUP_RECORDS
+from tests.serving.conftest import StartServer, wait_until
+from tests.serving.exports import WARMUP_FILE, install, write_warmup
+
+ROW = {"user": "ann", "price": 1.0}
+
+
+def _states(versions: ModelVersions) -> dict[int, State]:
+    return {status.version: status.state for status in versions.statuses()}
+
+
+def _served(versions: ModelVersions) -> int:
+    with versions.lease() as model:
+        return model.version
+
+
+def _versions(base_path: Path) -> ModelVersions:
+    versions = ModelVersions("tiny", base_path)
+    versions.poll()
+    return versions
+
+
+def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.signature_name = "pair"
+    request.inputs["pair"].CopyFrom(encode(value))
+    return request
+
+
+def test_the_newest_number_is_served(base_path: Path, twofold: Path) -> None:
+    install(twofold, base_path, 10)
+    (base_path / "latest").mkdir()
+    (base_path / "77.tmp").mkdir()
+    (base_path / "88").touch()
+    versions = _versions(base_path)
+    assert _served(versions) == 10
+    assert _states(versions) == {10: State.AVAILABLE}
+
+
+def test_a_new_version_takes_over_and_the_old_one_goes(base_path: Path, threefold: Path) -> None:
+    versions = _versions(base_path)
+    install(threefold, base_path, 6)
+    versions.poll()
+    assert _served(versions) == 6
+    assert _states(versions) == {6: State.AVAILABLE, 5: State.END}
+    with pytest.raises(NotFound, match=r"Specific\(tiny, 5\)"), versions.lease(5):
+        pass
+
+
+def test_running_requests_keep_the_old_version(base_path: Path, threefold: Path) -> None:
+    versions = _versions(base_path)
+    pair = {"pair": np.float32([[1, 2]])}
+    with versions.lease() as model:
+        install(threefold, base_path, 6)
+        versions.poll()
+        assert _states(versions) == {6: State.AVAILABLE, 5: State.UNLOADING}
+        assert model.version == 5
+        np.testing.assert_array_equal(model.signature("pair").run(pair, ["total"])["total"], [3])
+    versions.poll()
+    assert _states(versions) == {6: State.AVAILABLE, 5: State.END}
+
+
+def test_a_removed_version_gives_way_to_the_one_before(base_path: Path, twofold: Path) -> None:
+    install(twofold, base_path, 6)
+    versions = _versions(base_path)
+    shutil.rmtree(base_path / "6")
+    versions.poll()
+    assert _served(versions) == 5
+    shutil.rmtree(base_path)
+    versions.poll()
+    assert _served(versions) == 5, "with nothing left on disk, what serves goes on"
+
+
+def test_a_half_written_version_waits_until_it_is_complete(base_path: Path) -> None:
+    versions = _versions(base_path)
+    shutil.copytree(base_path / "5", base_path / "6")
+    (base_path / "6" / "saved_model.pb").rename(base_path / "pb")
+    versions.poll()
+    assert _states(versions) == {5: State.AVAILABLE}
+    (base_path / "pb").rename(base_path / "6" / "saved_model.pb")
+    versions.poll()
+    assert _served(versions) == 6
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("saved_model.pb", "is not a SavedModel"),
+        ("variables/variables.index", ""),
+    ],
+)
+def test_a_broken_version_is_reported_and_the_old_one_stays(
+    base_path: Path, twofold: Path, file: str, words: str
+) -> None:
+    versions = _versions(base_path)
+    broken = install(twofold, base_path, 6)
+    whole = (broken / file).read_bytes()
+    (broken / file).write_bytes(whole[: len(whole) // 2])
+    versions.poll()
+    versions.poll()  # it is not tried again as it stands
+    failed = versions.statuses()[0]
+    assert (failed.version, failed.state) == (6, State.END)
+    assert failed.error is not None
+    assert words in str(failed.error)
+    assert _served(versions) == 5
+    (broken / file).write_bytes(whole)
+    versions.poll()
+    assert _served(versions) == 6, "a repaired folder is tried again"
+    assert versions.statuses()[0].error is None
+
+
+def test_a_broken_newest_version_at_the_start_leaves_the_one_before(
+    base_path: Path,
+) -> None:
+    (base_path / "6").mkdir()
+    (base_path / "6" / "saved_model.pb").write_bytes(b"\xff\xff")
+    assert _served(_versions(base_path)) == 5
+
+
+def test_the_warm_up_file_is_replayed(base_path: Path) -> None:
+    good = _pair_request(np.ones((3, 2), np.float32))
+    write_warmup(base_path / "5", [good, good])
+    assert _served(_versions(base_path)) == 5
+
+
+BAD_WARMUPS = {
+    "failing-request": (
+        [_pair_request(np.ones((3, 5), np.float32))], [], "Warmup record 1 .* input pair: expected",
+    ),
+    "not-a-log": ([], [b"\xff\xff"], "Warmup record 1 .* is not a PredictionLog"),
+    "another-kind": ([], [b""], "Unsupported log_type for warmup: None"),
+    "too-many": (
+        [_pair_request(np.ones((1, 2), np.float32))] * (MAX_WARMUP_RECORDS + 1), [],
+        "Number of warmup records exceeds the maximum",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_WARMUPS)
+def test_a_failing_warm_up_fails_the_version(base_path: Path, case: str) -> None:
+    requests, records, words = BAD_WARMUPS[case]
+    write_warmup(base_path / "5", requests, records)
+    versions = _versions(base_path)
+    assert not versions.is_available
+    with pytest.raises(ServingError, match=words):
+        versions.require_available()
+
+
+def test_a_warm_up_file_that_is_no_tfrecord_is_data_loss(base_path: Path) -> None:
+    (base_path / "5" / WARMUP_FILE).parent.mkdir()
+    (base_path / "5" / WARMUP_FILE).write_bytes(b"not a record" * 10)
+    with pytest.raises(ServingError, match="TFRecord format") as raised:
+        _versions(base_path).require_available()
+    assert raised.value.code.name == "DATA_LOSS"
+
+
+def test_nothing_to_serve_says_what_was_expected_and_where(tmp_path: Path, twofold: Path) -> None:
+    def words(path: Path) -> str:
+        with pytest.raises(NotFound) as raised:
+            _versions(path).require_available()
+        return str(raised.value)
+
+    assert f"{tmp_path}/none is not a folder" in words(tmp_path / "none")
+    assert f"{tmp_path} holds no version" in words(tmp_path)
+    assert f"such as {tmp_path}/1/saved_model.pb" in words(tmp_path)
+    assert f"Name the folder above it, {twofold.parent}" in words(twofold)
+    (tmp_path / "3").mkdir()
+    assert f"No version in {tmp_path} has a saved_model.pb" in words(tmp_path)
+
+
+def test_versions_change_under_load_without_a_failed_request(
+    base_path: Path, twofold: Path, threefold: Path, start_server: StartServer
+) -> None:
+    _, address = start_server(base_path)
+    stop, clicks, failures = threading.Event(), [], []
+
+    def call() -> None:
+        with Client(address, model="tiny", timeout=30.0) as client:
+            while not stop.is_set():
+                try:
+                    clicks.append(float(client.predict_rows([ROW])["click"][0]))
+                except ServingError as error:
+                    failures.append(error)
+
+    callers = [threading.Thread(target=call) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    with Client(address, model="tiny") as client:
+        for version, export in ((6, threefold), (7, twofold), (8, threefold)):
+            install(export, base_path, version)
+            wait_until(lambda: client.metadata().version == version)  # noqa: B023
+    stop.set()
+    for caller in callers:
+        caller.join()
+    assert not failures
+    assert set(clicks) == {2.0, 3.0}
+    assert clicks[-1] == 3.0
+
+
+def test_the_server_reports_a_broken_version_beside_the_serving_one(
+    base_path: Path, start_server: StartServer
+) -> None:
+    _, address = start_server(base_path)
+    (base_path / "6").mkdir()
+    (base_path / "6" / "saved_model.pb").write_bytes(b"\xff\xff")
+    with Client(address, model="tiny") as client:
+        wait_until(lambda: len(client.status()) == 2 and client.status()[0].state == State.END)
+        failed, serving = client.status()
+        assert failed.error is not None
+        assert "is not a SavedModel" in str(failed.error)
+        assert failed.error.code.name == "DATA_LOSS"
+        assert (serving.version, serving.state, serving.error) == (5, State.AVAILABLE, None)
+        client.predict_rows([ROW])

@@ -1,0 +1,226 @@
+"""The rules of the code's architecture: each takes sources and returns what breaks it.
+
+A finding is `file:line: what is wrong and what to do`. The tables at the top are the rules;
+`tests/test_architecture.py` holds the repository against them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Collection, Mapping
+
+from tests.support.sources import Source, code_lines, own_arguments
+
+# What each package may import besides the standard library and itself.
+_IMPORTS = """
+recsys_attn  keras numpy
+pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
+pipelines    pydantic click rich jinja2 matplotlib datasketches
+serving      numpy tensorflow tensorflow_serving grpc grpc_health google click rich
+"""
+ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
+for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
+    ALLOWED_IMPORTS[_package] = ALLOWED_IMPORTS.get(_package, frozenset()).union(_targets)
+BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
+BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
+# Parts that a model is made of; they know nothing of models.
+PARTS = tuple(
+    f"recsys_attn.{part}" for part in ["attention", "interactions", "blocks", "multitask"]
+)
+# The slots of attention; each is chosen freely, so none knows another.
+SLOTS = tuple(
+    f"recsys_attn.attention.{slot}"
+    for slot in ["scores", "patterns", "weightings", "feature_maps", "compressors"]
+)
+# Import names that differ from the name of the distribution.
+DISTRIBUTIONS: Mapping[str, str] = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "sklearn": "scikit-learn",
+    "tensorflow_serving": "tensorflow-serving-api",
+}
+
+MAX_FILE_LINES = 400
+USUAL_FILE_LINES = 250  # nine files in ten
+MAX_FUNCTION_LINES = 60
+MAX_ARGUMENTS = 8
+
+
+def package_imports(source: Source) -> list[str]:
+    """Imports go one way: each package imports only what its row of the table names."""
+    allowed = ALLOWED_IMPORTS[source.package]
+    if _within(source.module, BACKEND):
+        allowed |= BACKEND_IMPORTS
+    known = allowed | sys.stdlib_module_names | {source.package}
+    return [
+        _finding(source, line, f"imports {target}; allowed here: {', '.join(sorted(allowed))}")
+        for target, line, _ in source.imports
+        if _top(target) not in known
+    ]
+
+
+def lazy_serving(source: Source) -> list[str]:
+    """`pipelines` hands over to `serving` inside functions: neither needs the other to load."""
+    if source.package != "pipelines":
+        return []
+    return [
+        _finding(source, line, f"imports {target} at the top; import it inside the function")
+        for target, line, inside_function in source.imports
+        if _top(target) == "serving" and not inside_function
+    ]
+
+
+def parts_without_models(source: Source) -> list[str]:
+    """Attention, interactions, blocks and multitask never import models."""
+    if not any(_within(source.module, part) for part in PARTS):
+        return []
+    return [
+        _finding(source, line, f"imports {target}; a part of models never imports models")
+        for target, line, _ in source.imports
+        if _within(target, "recsys_attn.models")
+    ]
+
+
+def independent_slots(source: Source) -> list[str]:
+    """Scores, patterns, weightings, feature maps and compressors import none of each other."""
+    slot = next((slot for slot in SLOTS if _within(source.module, slot)), None)
+    if slot is None:
+        return []
+    others = [other for other in SLOTS if other != slot]
+    return [
+        _finding(source, line, f"imports {target}; the slots of attention do not know each other")
+        for target, line, _ in source.imports
+        if any(_within(target, other) for other in others)
+    ]
+
+
+def names_from_their_module(source: Source, modules: Collection[str]) -> list[str]:
+    """A name comes from the module that defines it, not from an `__init__` further up.
+
+    That `__init__` imports every part, so it would lead around the rules above.
+    """
+    parts = source.module.split(".")
+    above = {".".join(parts[:depth]) for depth in range(1, len(parts))}
+    return [
+        _finding(source, line, f"imports {target}; import it from the module that defines it")
+        for target, line, _ in source.imports
+        if target in above or (target.rpartition(".")[0] in above and target not in modules)
+    ]
+
+
+def declared_dependencies(source: Source, declared: Collection[str]) -> list[str]:
+    """A third-party import names a distribution that pyproject.toml declares."""
+    known = {*ALLOWED_IMPORTS, "tests", "benchmarks"} | sys.stdlib_module_names
+    return [
+        _finding(source, line, f"imports {target}, and pyproject.toml does not declare {name}")
+        for target, line, _ in source.imports
+        if _top(target) not in known
+        and (name := DISTRIBUTIONS.get(_top(target), _top(target))) not in declared
+    ]
+
+
+def file_sizes(sources: Collection[Source]) -> list[str]:
+    """A file is at most 400 lines, and nine in ten are at most 250."""
+    long = [source for source in sources if len(source.lines) > USUAL_FILE_LINES]
+    too_many = len(long) > max(1, len(sources) // 10)
+    share = f"{len(long)} of {len(sources)} files have more than {USUAL_FILE_LINES}, one in ten may"
+    return [
+        _finding(source, 1, f"{len(source.lines)} lines; {share if too_many else 'split it'}")
+        for source in long
+        if too_many or len(source.lines) > MAX_FILE_LINES
+    ]
+
+
+def function_sizes(source: Source) -> list[str]:
+    """A function is at most 60 lines, its docstring not counted."""
+    return [
+        _finding(source, function.lineno, f"{function.name} has {code_lines(function)} lines")
+        for function in source.functions
+        if code_lines(function) > MAX_FUNCTION_LINES
+    ]
+
+
+def argument_counts(source: Source) -> list[str]:
+    """A layer has at most eight arguments of its own; past that it is two parts."""
+    return [
+        _finding(
+            source,
+            method.lineno,
+            f"{owner.name} has {len(own_arguments(method))} arguments, more than {MAX_ARGUMENTS}",
+        )
+        for owner in source.classes
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef)
+        and method.name == "__init__"
+        and len(own_arguments(method)) > MAX_ARGUMENTS
+    ]
+
+
+def public_names(source: Source) -> list[str]:
+    """A package's `__all__` names everything public in its `__init__`, sorted as ruff sorts."""
+    if not source.is_package:
+        return []
+    names = source.all_names
+    if names is None:
+        if not source.public_names:
+            return []
+        return [_finding(source, 1, f"has no __all__ and binds {sorted(source.public_names)}")]
+    findings = []
+    missing = sorted(source.public_names - set(names))
+    if missing:
+        findings.append(
+            _finding(source, 1, f"__all__ lacks {missing}; code has a module of its own")
+        )
+    if names != sorted(set(names), key=_natural_order):
+        expected = sorted(set(names), key=_natural_order)
+        findings.append(_finding(source, 1, f"__all__ is not sorted: expected {expected}"))
+    return findings
+
+
+def no_asserts(source: Source) -> list[str]:
+    """Python -O removes an assert: an error that a user can cause is raised."""
+    return [
+        _finding(source, node.lineno, "assert outside tests; raise an error that says what to do")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assert)
+    ]
+
+
+def no_relative_imports(source: Source) -> list[str]:
+    return [
+        _finding(source, node.lineno, "relative import; write the whole name")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+    ]
+
+
+def no_unfinished_work(source: Source) -> list[str]:
+    # In pieces, so that this file holds its own rule.
+    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    return [
+        _finding(source, number, f"{match.group()} in the code; do it or leave it out")
+        for number, line in enumerate(source.lines, 1)
+        if (match := marks.search(line))
+    ]
+
+
+def _finding(source: Source, line: int, text: str) -> str:
+    return f"{source.path}:{line}: {text}"
+
+
+def _top(target: str) -> str:
+    return target.partition(".")[0]
+
+
+def _within(target: str, module: str) -> bool:
+    return target == module or target.startswith(module + ".")
+
+
+def _natural_order(name: str) -> tuple[int, list[tuple[int, int, str]]]:
+    """Constants, then classes, then functions; numbers inside names by their value."""
+    group = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    pieces = re.findall(r"\d+|\D+", name)
+    return group, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces]
