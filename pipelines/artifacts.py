@@ -38,13 +38,14 @@ def hash_files(paths: list[Path]) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file that this package wrote."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise PipelineError(f"{path} does not exist.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise PipelineError(
-            f"{path} is damaged: {error}. Delete its folder and run the step again."
-        ) from None
+    except ValueError as error:
+        raise PipelineError(f"{path} is damaged: {error}. Run its step again.") from None
+    if not isinstance(value, dict):
+        raise PipelineError(f"{path} is damaged: it holds no table. Run its step again.")
+    return value
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -89,25 +90,28 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     When it does not, nothing of it stays and `target` is as it was. A full disk becomes a
     `PipelineError`.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    recover(target)
-    temporary = target.parent / f".{target.name}.new"
-    temporary.mkdir()
-    try:
-        with disk_errors(target):
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        recover(target)
+        temporary = _beside(target, "new")
+        temporary.mkdir()
+        try:
             yield temporary
             _replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            recover(target)
 
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """A full disk while `target` is being written becomes one sentence."""
+    """A full disk while `target` is being written becomes one sentence.
+
+    It is known by its words: TensorFlow and Arrow have exceptions of their own for it.
+    """
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
             raise
         raise PipelineError(
             f"No space left on the disk of {target.parent} while writing {target.name}. Nothing "
@@ -117,11 +121,11 @@ def disk_errors(target: Path) -> Iterator[None]:
 
 def recover(target: Path) -> None:
     """Clears what a killed process left beside `target`, and puts back what it had set aside."""
-    aside = _aside(target)
+    aside = _beside(target, "old")
     if aside.exists() and not target.exists():
         aside.rename(target)
     shutil.rmtree(aside, ignore_errors=True)
-    shutil.rmtree(target.parent / f".{target.name}.new", ignore_errors=True)
+    shutil.rmtree(_beside(target, "new"), ignore_errors=True)
 
 
 def _replace(source: Path, target: Path) -> None:
@@ -129,13 +133,12 @@ def _replace(source: Path, target: Path) -> None:
         if path.is_file():
             _sync(path)
     if target.exists():
-        target.rename(_aside(target))
+        target.rename(_beside(target, "old"))
     source.rename(target)
-    shutil.rmtree(_aside(target), ignore_errors=True)
 
 
-def _aside(target: Path) -> Path:
-    return target.parent / f".{target.name}.old"
+def _beside(target: Path, role: str) -> Path:
+    return target.parent / f".{target.name}.{role}"
 
 
 def _sync(path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.errors import PipelineError
 from pipelines.quiet import import_tensorflow
@@ -57,7 +58,7 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
 
-def _step_options(command: Callable[..., None]) -> Callable[..., None]:
+def _experiment_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         (
             click.argument("experiment", type=click.Path(path_type=Path)),
@@ -73,7 +74,6 @@ def _step_options(command: Callable[..., None]) -> Callable[..., None]:
                 metavar="KEY=VALUE",
                 help="Another value for a key of the file, such as training.epochs=3. Repeatable.",
             ),
-            click.option("--force", is_flag=True, help="Run although nothing has changed."),
         )
     ):
         command = option(command)
@@ -88,7 +88,8 @@ def _add_step(name: str, method: str, text: str) -> None:
             getattr(steps, method)()
 
     command.__doc__ = text
-    main.command(name)(_step_options(command))
+    force = click.option("--force", is_flag=True, help="Run although nothing has changed.")
+    main.command(name)(_experiment_options(force(command)))
 
 
 _add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
@@ -101,7 +102,7 @@ _add_step("export", "export", "Write a SavedModel that takes raw values, after a
 
 
 @main.command()
-@_step_options
+@_experiment_options
 @click.option(
     "--input",
     "source",
@@ -120,14 +121,14 @@ def score(
     experiment: Path,
     run_dir: Path | None,
     overrides: tuple[str, ...],
-    force: bool,
     source: Path,
     target: Path,
 ) -> None:
     """Score a Parquet file with the trained model."""
-    with opened(experiment, run_dir, overrides, force) as steps:
+    with opened(experiment, run_dir, overrides) as steps:
         rows = steps.score(source, target)
-        CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  [dim]{target}[/dim]")
+        place = f"[dim]{escape(str(target))}[/dim]"
+        CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
 
 
 @main.command()
@@ -142,7 +143,7 @@ def score(
 def demo(run_dir: Path, rows: int | None) -> None:
     """The whole way on simulated data: train, report, export, serve, score over gRPC."""
     overrides = () if rows is None else (f"data.simulate.rows={rows}",)
-    with opened(Path(__file__).with_name("demo.toml"), run_dir, overrides, force=False) as steps:
+    with opened(Path(__file__).with_name("demo.toml"), run_dir, overrides) as steps:
         from pipelines.demo import show
 
         show(steps)
@@ -160,7 +161,7 @@ def compare(runs: tuple[Path, ...]) -> None:
 
 @contextlib.contextmanager
 def opened(
-    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[Steps]:
     """The steps of a checked experiment, with its run folder locked."""
     with reported():
@@ -182,16 +183,14 @@ def reported() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except PipelineError as error:
-        ERRORS.print(f"[bold red]Error:[/bold red] {_escape(str(error))}", soft_wrap=True)
-        raise SystemExit(1) from None
-    except OSError as error:
-        ERRORS.print(f"[bold red]Error:[/bold red] {_escape(str(error))}", soft_wrap=True)
+    except (PipelineError, OSError) as error:
+        ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         ERRORS.print(
             "[bold]Interrupted.[/bold] Finished steps are kept; the same command goes on from "
-            "there."
+            "there.",
+            soft_wrap=True,
         )
         raise SystemExit(130) from None
     finally:
@@ -210,7 +209,3 @@ def _override(text: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value  # a bare word is a string
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")

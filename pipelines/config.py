@@ -2,75 +2,62 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from pipelines.config_errors import explain
 from pipelines.errors import PipelineError
 from pipelines.ingest.options import DataOptions
 from recsys_attn import models
-from recsys_attn.schema import (
-    Categorical,
-    Hash,
-    Numeric,
-    Quantile,
-    Schema,
-    Sequence,
-    Task,
-    Vocabulary,
-)
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 
 class Options(BaseModel):
     """A TOML table: unknown keys are errors, values keep their types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
 
-def _arguments_model(name: str) -> type[BaseModel]:
-    """Checks a model function's keyword arguments by their annotations."""
+class ModelOptions(Options):
+    """`name`, the features it leaves out, and the arguments of the model's function."""
+
+    name: str
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the model's function takes besides the schema."""
+        return self.model_dump(exclude={"name", "exclude"})
+
+
+def _options_of(name: str) -> type[ModelOptions]:
+    """The keyword arguments of a model's function, with their annotations, as options."""
     parameters = inspect.signature(models.get(name), eval_str=True).parameters.values()
-    fields = {
+    fields: dict[str, Any] = {
         parameter.name: (parameter.annotation, parameter.default)
         for parameter in parameters
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         and parameter.name != "embeddings_regularizer"
     }
-    return create_model(f"model {name}", __config__=Options.model_config, **fields)  # type: ignore[call-overload]  # mypy cannot see through **
+    fields["name"] = (Literal[name], name)
+    return create_model(name, __base__=ModelOptions, **fields)
 
 
-class ModelOptions(BaseModel):
-    """`name`, the features it leaves out, and the arguments of the model's function."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    name: str = "attention_ranker"
-    exclude: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-    @model_validator(mode="after")
-    def _check_arguments(self) -> ModelOptions:
-        arguments = _arguments_model(self.name)
-        try:
-            arguments(**self.arguments)
-        except ValidationError as error:
-            raise ValueError(explain(error, [arguments], f"arguments of {self.name}")) from None
-        return self
+_MODELS: dict[str, Any] = {name: _options_of(name) for name in models.MODELS}
+DEFAULT_MODEL = "attention_ranker"
+if TYPE_CHECKING:
+    _Model = ModelOptions
+else:
+    _Model = Annotated[Union[tuple(_MODELS.values())], Field(discriminator="name")]  # noqa: UP007  # made of a tuple
 
 
 class TrainingOptions(Options):
@@ -107,11 +94,6 @@ class ExportOptions(Options):
     warmup_requests: int = Field(default=5, ge=0, le=1000)
 
 
-_TRANSFORMS = (Vocabulary, Hash, Quantile)
-_TRANSFORM: TypeAdapter[Any] = TypeAdapter(
-    Annotated[Vocabulary | Hash | Quantile, Field(discriminator="kind")],
-    config=ConfigDict(extra="forbid"),
-)
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]
 
 
@@ -123,7 +105,7 @@ class Experiment(Options):
     data: DataOptions
     features: tuple[_Feature, ...]
     tasks: tuple[Task, ...]
-    model: ModelOptions = ModelOptions()
+    model: _Model = _MODELS[DEFAULT_MODEL]()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     export: ExportOptions = ExportOptions()
@@ -133,33 +115,24 @@ class Experiment(Options):
         """The schema of features and tasks (pydantic keeps the plain name for itself)."""
         return Schema(self.features, self.tasks)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_shorthands(cls, values: Any) -> Any:
-        """`transform = "hash"` is `{kind = "hash"}`; a sequence has what the shared feature has."""
-        if not isinstance(values, dict) or not isinstance(values.get("features"), list):
-            return values
-        features = [dict(f) if isinstance(f, dict) else f for f in values["features"]]
-        by_name = {f.get("name"): f for f in features if isinstance(f, dict)}
-        for index, feature in enumerate(features):
-            if not isinstance(feature, dict) or feature.get("kind") == "numeric":
-                continue
-            owner = by_name.get(feature.get("shares"), {})
-            for key in ("dtype", "transform", "width"):
-                if key in owner and feature.get("kind") == "sequence":
-                    feature.setdefault(key, owner[key])
-            if isinstance(feature.get("transform"), str | dict):
-                feature["transform"] = _id_transform(feature["transform"], index)
-        return {**values, "features": features}
-
     @model_validator(mode="after")
     def _check_names(self) -> Experiment:
-        names = {feature.name for feature in self.schema_.features}
-        _known("model.exclude", self.model.exclude, names)
-        tasks = {task.name for task in self.tasks}
+        features = [feature.name for feature in self.schema_.features]
+        tasks = [task.name for task in self.tasks]
+        _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
-        if self.training.monitor is not None:
-            _known("training.monitor", [self.training.monitor], tasks)
+        _known("training.monitor", [self.training.monitor or tasks[0]], tasks)
+        try:
+            used = {feature.name for feature in self.model_schema.features}
+        except ValueError as error:
+            raise ValueError(f"Without the features that `model.exclude` names: {error}") from None
+        for task in self.tasks:
+            if task.label_column in used:
+                raise ValueError(
+                    f"The label {task.label_column!r} of the task {task.name!r} is also a feature "
+                    "of the model, which would learn to copy it. Remove the feature, or name it "
+                    "in `model.exclude`."
+                )
         return self
 
     @property
@@ -181,30 +154,66 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         raise PipelineError(f"{path} is not valid TOML: {error}.") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
+    inherited = _expand_shorthands(values)
     try:
-        return Experiment.model_validate(values)
+        # JSON's strict rules are TOML's: lists are lists, whole numbers are numbers, and
+        # nothing else becomes anything else.
+        text = json.dumps(values, default=str)
+        return Experiment.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise PipelineError(explain(error, [Experiment], str(path))) from None
+        raise PipelineError(explain(error, Experiment, str(path), inherited)) from None
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:
     *tables, last = key.split(".")
-    for table in tables:
+    for depth, table in enumerate(tables, 1):
         values = values.setdefault(table, {})
         if not isinstance(values, dict):
-            raise PipelineError(f"--set {key}: {table!r} is not a table in the experiment file.")
+            name = ".".join(tables[:depth])
+            raise PipelineError(
+                f"--set {key}: `{name}` is {'a list' if isinstance(values, list) else 'a value'} "
+                "in the experiment file; expected a table, such as `training`."
+            )
     values[last] = value
 
 
-def _id_transform(value: str | dict[str, Any], index: int) -> Any:
-    table = {"kind": value} if isinstance(value, str) else {"kind": "vocabulary", **value}
-    try:
-        return _TRANSFORM.validate_python(table)
-    except ValidationError as error:
-        raise ValueError(explain(error, _TRANSFORMS, f"features[{index}].transform")) from None
+def _expand_shorthands(values: dict[str, Any]) -> list[str]:
+    """`transform = "hash"` is `{kind = "hash"}`; a sequence has what the shared feature has.
+
+    Returns:
+        The keys that sequences got.
+    """
+    model, features = values.get("model"), values.get("features")
+    if isinstance(model, dict):
+        model.setdefault("name", DEFAULT_MODEL)
+    tables = {
+        index: feature
+        for index, feature in enumerate(features if isinstance(features, list) else [])
+        if isinstance(feature, dict)
+    }
+    owners = {}
+    for feature in tables.values():
+        transform = feature.get("transform")
+        if feature.get("kind") != "numeric" and isinstance(transform, str | dict):
+            named = {"kind": transform} if isinstance(transform, str) else transform
+            feature["transform"] = {"kind": "vocabulary", **named}
+        if feature.get("kind") == "categorical":
+            owners[str(feature.get("name"))] = feature
+    inherited = []
+    for index, feature in tables.items():
+        owner = owners.get(str(feature.get("shares")), {})
+        for key in ("dtype", "transform", "width"):
+            if feature.get("kind") == "sequence" and key in owner and key not in feature:
+                feature[key] = owner[key]
+                inherited.append(f"features[{index}].{key}")
+    return inherited
 
 
-def _known(key: str, names: Any, known: set[str]) -> None:
+def _known(key: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"`{key}` names {name!r}; expected one of {sorted(known)}")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"`{key}` names {name!r}; expected one of {', '.join(map(repr, known))}.{hint}"
+            )

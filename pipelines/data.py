@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import PipelineError
+from pipelines.ingest.checks import require_column
+from pipelines.ingest.requests import run_starts
 
 SPLITS = ("train", "valid", "test")
 
@@ -21,17 +23,19 @@ class RowGroup:
 
     path: Path
     index: int
+    first_row: int  # number of its first row in the file
 
     def read(self, columns: list[str]) -> pa.Table:
         """The columns of the row group; a damaged file is named."""
-        try:
-            with pq.ParquetFile(self.path) as file:
+        with open_parquet(self.path) as file:
+            for name in columns:  # Parquet's reader leaves out what is not there
+                require_column(file.schema_arrow.names, name, "of the data", str(self.path))
+            try:
                 return file.read_row_group(self.index, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise PipelineError(
-                f"{self.path} cannot be read: {error}. It is damaged or was changed; run "
-                "`recsys-attn ingest` again."
-            ) from None
+            except (pa.ArrowException, OSError) as error:
+                raise PipelineError(
+                    f"{self.path} cannot be read: {error}. It is damaged; make it again."
+                ) from None
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,12 @@ class DataSplit:
         groups = []
         for path in self.files:
             with open_parquet(path) as file:
-                groups += [RowGroup(path, index) for index in range(file.num_row_groups)]
+                first_row = 0
+                for index in range(file.num_row_groups):
+                    rows = file.metadata.row_group(index).num_rows
+                    if rows:  # some writers leave empty ones
+                        groups.append(RowGroup(path, index, first_row))
+                    first_row += rows
         return groups
 
     @property
@@ -66,9 +75,13 @@ class DataSplit:
         return total
 
     @property
-    def columns(self) -> list[str]:
+    def schema(self) -> pa.Schema:
         with open_parquet(self.files[0]) as file:
-            return file.schema_arrow.names
+            return file.schema_arrow
+
+    @property
+    def columns(self) -> list[str]:
+        return self.schema.names
 
     def batches(self, columns: list[str]) -> Iterator[pa.Table]:
         """All row groups in order."""
@@ -91,7 +104,4 @@ def request_starts(table: pa.Table, request: str | None) -> np.ndarray:
     """
     if request is None:
         return np.arange(table.num_rows + 1)
-    encoded = table[request].combine_chunks().dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    changes = np.flatnonzero(np.diff(codes)) + 1
-    return np.concatenate([[0], changes, [table.num_rows]])
+    return np.append(run_starts(table[request]), table.num_rows)

@@ -131,6 +131,8 @@ def transform(
     table: pa.Table, fitted: FittedFeatures, request: str | None, labelled: bool = True
 ) -> Columns:
     """Raw rows to model inputs; a request's context is transformed once."""
+    if all(feature.side == "context" for feature in fitted.schema.features):
+        request = None  # nothing tells a request's rows apart: the model scores each for itself
     starts = request_starts(table, request)
     first_rows = table if request is None else table.take(pa.array(starts[:-1]))
     return Columns(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.markup import escape
 
 from pipelines.artifacts import atomic_directory
 from pipelines.data import DataSplit
@@ -41,8 +42,9 @@ def show(steps: Steps) -> None:
                 f"most {TOLERANCE}."
             )
     steps.console.print(
-        f"[bold]serve[/bold]: {rows.num_rows} rows of raw features scored over gRPC, largest "
-        f"difference from the batch scores {worst:.1e}  [dim]{folder}[/dim]"
+        f"[bold]serve[/bold]: {rows.num_rows} rows of raw features scored over gRPC; largest "
+        f"difference from the\n  batch scores {worst:.1e}  [dim]{escape(str(folder))}[/dim]",
+        soft_wrap=True,
     )
 
 

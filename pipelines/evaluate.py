@@ -40,9 +40,11 @@ def evaluate(
     )
     _check_columns(split, extra_names)
     dataset = RequestDataset(split, fitted, request, experiment.training.batch_size)
-    advance = progress.start(f"scoring {split.folder.name}", split.rows)
-    labels, scores = Scorer(model).score_labelled(dataset, advance)
-    progress.stop()
+    try:
+        advance = progress.start(f"scoring {split.folder.name}", split.rows)
+        labels, scores = Scorer(model).score_labelled(dataset, advance)
+    finally:
+        progress.stop()
     extras = _extra_columns(split, sorted(extra_names))
     requests = _request_numbers(split, request)
     columns: dict[str, Any] = {"request": requests}
@@ -55,13 +57,19 @@ def evaluate(
         columns[f"{task}/score"] = scores[task]
         if ceiling is not None:
             columns[f"{task}/ceiling"] = extras[ceiling]
-        tasks[task] = task_metrics(
-            label,
-            scores[task],
-            groups=None if group is None else _codes(extras[group]),
-            ceiling=None if ceiling is None else _numbers(extras[ceiling]),
-            baselines={n: _numbers(extras[c]) for n, c in options.baselines.items()},
-        )
+        try:
+            tasks[task] = task_metrics(
+                label,
+                scores[task],
+                groups=None if group is None else _codes(extras[group]),
+                ceiling=None if ceiling is None else _numbers(extras, ceiling),
+                baselines={n: _numbers(extras, c) for n, c in options.baselines.items()},
+            )
+        except ValueError as error:
+            raise PipelineError(
+                f"Task {task!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
+                f"names: {', '.join(sorted(extra_names))}."
+            ) from None
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = extras[column]
     summary = {
@@ -114,5 +122,8 @@ def _codes(column: pa.Array) -> np.ndarray:
     return encoded.indices.to_numpy(zero_copy_only=False)
 
 
-def _numbers(column: pa.Array) -> np.ndarray:
-    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+def _numbers(extras: dict[str, pa.Array], name: str) -> np.ndarray:
+    kind = extras[name].type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise PipelineError(f"`evaluation`: column {name!r}: expected numbers, received {kind}.")
+    return extras[name].cast(pa.float64()).to_numpy(zero_copy_only=False)

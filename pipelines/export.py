@@ -29,7 +29,6 @@ class ServingModule(tf.Module):
 
     def __init__(self, model: RankingModel, fitted: FittedFeatures) -> None:
         super().__init__()
-        self.schema_features = [feature.name for feature in fitted.schema.features]
         self.features = FeatureGraph(fitted)
         self.model_variables = [variable.value for variable in model.variables]
         self._schema = fitted.schema

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich import progress
 from rich.console import Console
+from rich.markup import escape
 
 
 class Progress:
@@ -36,7 +37,7 @@ class Progress:
     def finish(self, line: str) -> None:
         """Takes the bar away and prints a line in its place."""
         self.stop()
-        self.console.print(f"  {line}", highlight=False)
+        self.console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         """Takes the bar away."""

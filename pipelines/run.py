@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.artifacts import (
     MANIFEST,
@@ -83,8 +84,7 @@ class Run:
                 f"{folder} was made with another configuration: run `recsys-attn {step}` again, "
                 "or `recsys-attn run` for all steps."
             )
-        inputs = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}
-        if manifest["inputs"] != inputs | manifest["sources"]:
+        if manifest.get("inputs") != self._inputs(step, manifest.get("sources")):
             raise PipelineError(
                 f"{folder} was made from other inputs than are there now: run "
                 f"`recsys-attn {step}` again, or `recsys-attn run` for all steps."
@@ -144,7 +144,10 @@ class Run:
         if self.force or not (target / MANIFEST).exists():
             return False
         wanted = self._fingerprint(step, self._inputs(step, sources))
-        return read_json(target / MANIFEST).get("fingerprint") == wanted
+        try:
+            return read_json(target / MANIFEST).get("fingerprint") == wanted
+        except PipelineError:
+            return False  # a damaged folder is written again
 
     def _inputs(self, step: str, sources: Mapping[str, str] | None) -> dict[str, str]:
         found = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}
@@ -154,5 +157,5 @@ class Run:
         return fingerprint([step, self.config_hash(step), inputs, versions()])
 
     def _say(self, step: str, what: str, folder: Path | None) -> None:
-        place = "" if folder is None else f"  [dim]{folder}[/dim]"
-        self.console.print(f"[bold]{step}[/bold]: {what}{place}", highlight=False)
+        place = "" if folder is None else f"  [dim]{escape(str(folder))}[/dim]"
+        self.console.print(f"[bold]{step}[/bold]: {what}{place}", soft_wrap=True)

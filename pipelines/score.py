@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,44 +52,58 @@ def score(
     taken = sorted(set(names) & set(split.columns))
     if taken:
         raise PipelineError(f"{source} already has the columns {taken}. Remove or rename them.")
+    rows = split.rows
+    if not rows:
+        raise PipelineError(f"{source} holds no rows to score.")
+    if target.is_dir():
+        raise PipelineError(f"{target} is a folder. Name the Parquet file to write.")
+    schema = split.schema
+    for name in names:
+        schema = schema.append(pa.field(name, pa.float32()))
     scorer = Scorer(model)
+    try:
+        advance = progress.start("scoring", rows)
+        with (
+            _atomic_file(target) as temporary,
+            pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+        ):
+            for group in split.row_groups:
+                table = group.read(split.columns)
+                checked = check_table(table, fitted.schema, str(group.path), False, group.first_row)
+                scores = scorer.score_table(checked, fitted, request)
+                for task, name in zip(fitted.schema.tasks, names, strict=True):
+                    table = table.append_column(name, pa.array(scores[task.name]))
+                writer.write_table(table)
+                advance(table.num_rows)
+    finally:
+        progress.stop()
+    return rows
+
+
+@contextlib.contextmanager
+def _atomic_file(target: Path) -> Iterator[Path]:
+    """A temporary file that takes `target`'s place when the block ends well."""
     temporary = target.parent / f".{target.name}.new"
-    advance = progress.start("scoring", split.rows)
-    rows = 0
     try:
         with disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            writer = None
-            for group in split.row_groups:
-                table = group.read(split.columns)
-                checked = check_table(table, fitted.schema, str(group.path), labels=False)
-                scores = scorer.score_table(checked, fitted, request) if table.num_rows else {}
-                for task in fitted.schema.tasks:
-                    column = pa.array(scores.get(task.name, []), pa.float32())
-                    table = table.append_column(f"{task.name}_score", column)
-                if writer is None:
-                    writer = pq.ParquetWriter(temporary, table.schema, compression="zstd")
-                writer.write_table(table)
-                rows += table.num_rows
-                advance(table.num_rows)
-            if writer is None:
-                raise PipelineError(f"{source} holds no rows to score.")
-            writer.close()
+            yield temporary
             os.replace(temporary, target)
+    except OSError as error:
+        raise PipelineError(f"{target} cannot be written: {error}.") from None
     finally:
-        progress.stop()
-        temporary.unlink(missing_ok=True)
-    return rows
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _open(source: Path) -> DataSplit:
     if not source.exists():
         raise PipelineError(f"The input {source} does not exist.")
     split = DataSplit(source)
-    schemas = []
     for path in split.files:
         with open_parquet(path) as file:
-            schemas.append(file.schema_arrow)
-    if any(not schema.equals(schemas[0]) for schema in schemas[1:]):
-        raise PipelineError(f"The files of {source} do not all have the same columns and types.")
+            if not file.schema_arrow.equals(split.schema):
+                raise PipelineError(
+                    f"The files of {source} do not all have the same columns and types."
+                )
     return split

@@ -9,10 +9,11 @@ from typing import Any
 
 import keras
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines import evaluate as evaluation
 from pipelines import train as training
-from pipelines.artifacts import hash_files, read_json
+from pipelines.artifacts import disk_errors, hash_files, read_json
 from pipelines.config import Experiment
 from pipelines.data import SPLITS, DataSplit
 from pipelines.errors import PipelineError
@@ -57,12 +58,14 @@ class Steps:
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
+            training.check_model(self.experiment)
             advance = progress.start("reading", None)
-            done = [0]
+            done = 0
 
             def total_so_far(rows: int) -> None:
-                advance(rows - done[0])
-                done[0] = rows
+                nonlocal done
+                advance(rows - done)
+                done = rows
 
             try:
                 summary = ingest(
@@ -150,9 +153,11 @@ class Steps:
         self.run.manifest("evaluate")
         folder = self.run.path("evaluate")
         target = self.run.folder / REPORT
-        write_report(folder, target)
+        with disk_errors(target):
+            write_report(folder, target)
         print_metrics(self.console, read_json(folder / evaluation.METRICS))
-        self.console.print(f"[bold]report[/bold]: {target}", highlight=False)
+        place = f"[dim]{escape(str(target))}[/dim]"
+        self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
     @property
     def export_folder(self) -> Path:
@@ -214,12 +219,13 @@ class Steps:
 def settings_by_step(experiment: Experiment) -> dict[str, Any]:
     """What of the configuration decides each step's result."""
     values = experiment.model_dump(mode="json")
+    columns = ("kind", "name", "dtype", "multivalued", "label", "mask")
     read = [
-        {k: f[k] for k in ("kind", "name", "dtype", "multivalued") if k in f}
-        for f in values["features"]
+        {key: part[key] for key in columns if key in part}
+        for part in [*values["features"], *values["tasks"]]
     ]
     return {
-        "ingest": [values["data"], read, values["tasks"]],
+        "ingest": [values["data"], read],
         "fit": values["features"],
         "train": [values["model"], values["training"], values["tasks"]],
         "evaluate": values["evaluation"],

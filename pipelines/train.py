@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import pyarrow.compute as pc
 
 from pipelines.config import Experiment, TrainingOptions
 from pipelines.data import DataSplit
@@ -22,7 +22,7 @@ from pipelines.scoring import Scorer
 from recsys_attn import models
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Task
+from recsys_attn.schema import RESERVED_IDS, Schema
 
 MODEL_FILE = "model.keras"
 
@@ -37,13 +37,12 @@ def train(
 ) -> tuple[RankingModel, list[dict[str, Any]]]:
     """Fits the experiment's model; returns it with its best weights, and a dict per epoch."""
     options = experiment.training
-    for split in ("train", "valid"):
-        check_labels(DataSplit(data / split), experiment.tasks)
+    shutil.rmtree(logs, ignore_errors=True)  # TensorBoard would mix two trainings
     keras.utils.set_random_seed(experiment.seed)
     fitted = fitted.without(experiment.model.exclude)
     keras.config.set_dtype_policy(options.precision)
     try:
-        model = build_model(experiment, fitted)
+        model = build_model(experiment, fitted.schema)
         compile_model(model, options)
         training = _dataset(experiment, data / "train", request, fitted, experiment.seed)
         validation = _dataset(experiment, data / "valid", request, fitted, None)
@@ -76,19 +75,24 @@ def _fit(
             raise training.failure or error from None
 
 
-def build_model(experiment: Experiment, fitted: FittedFeatures) -> RankingModel:
+def check_model(experiment: Experiment) -> None:
+    """Builds the model with the smallest tables: its arguments are wrong before any work."""
+    sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
+    build_model(experiment, experiment.model_schema.with_sizes(sizes))
+
+
+def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
     """The model that the experiment names, for the fitted schema."""
     regularizer = None
     if experiment.training.embeddings_l2:
         regularizer = keras.regularizers.L2(experiment.training.embeddings_l2)
     build = models.get(experiment.model.name)
     try:
-        return build(
-            fitted.schema, embeddings_regularizer=regularizer, **experiment.model.arguments
-        )
+        return build(schema, embeddings_regularizer=regularizer, **experiment.model.arguments)
     except ValueError as error:
+        reason = str(error).removesuffix(".")
         raise PipelineError(
-            f"The model {experiment.model.name!r} cannot be built: {error}."
+            f"The model {experiment.model.name!r} cannot be built: {reason}."
         ) from None
 
 
@@ -106,25 +110,6 @@ def compile_model(model: RankingModel, options: TrainingOptions) -> None:
         loss_weights={task.name: task.weight for task in model.schema.tasks},
         jit_compile=options.jit_compile,
     )
-
-
-def check_labels(split: DataSplit, tasks: tuple[Task, ...]) -> None:
-    """Raises when a task has no positive or no negative in a split."""
-    for task in tasks:
-        columns = [task.label_column] + ([task.mask] if task.mask else [])
-        rows = positives = 0
-        for table in split.batches(columns):
-            labels = table[task.label_column]
-            if task.mask:
-                labels = labels.filter(table[task.mask])
-            rows += len(labels) - labels.null_count
-            positives += int(pc.sum(labels).as_py() or 0)
-        if positives in (0, rows):
-            raise PipelineError(
-                f"Task {task.name!r} cannot be learned from the {split.folder.name} split: "
-                f"{positives} of its {rows} labelled rows are positive, and both kinds are "
-                f"needed. Check the label column {task.label_column!r} and the split."
-            )
 
 
 def _dataset(
@@ -199,6 +184,11 @@ class _Epochs(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         seconds = time.perf_counter() - self._begin
         labels, scores = self._scorer.score_labelled(self._validation)
+        if not all(np.isfinite(score).all() for score in (logs["loss"], *scores.values())):
+            raise PipelineError(
+                f"Training diverged in epoch {epoch + 1}: loss {logs['loss']}. Lower "
+                "`training.learning_rate`."
+            )
         metrics = {"epoch": epoch + 1, "loss": float(logs["loss"])}
         for task, label in labels.items():
             known = ~np.isnan(label)
@@ -208,16 +198,16 @@ class _Epochs(keras.callbacks.Callback):
         logs.update({key: value for key, value in metrics.items() if key != "epoch"})
         logs["val_auc"] = metrics[f"val_{self._monitor}_auc"] if self._monitor else np.mean(aucs)
         self.history.append({**metrics, "rows_per_second": self._rows / seconds})
-        self._progress.finish(self._summary(epoch, seconds))
+        self._print(list(labels))
 
-    def _summary(self, epoch: int, seconds: float) -> str:
-        metrics = self.history[-1]
-        tasks = "  ".join(
-            f"{key[4:-4]} AUC {value:.4f} logloss {metrics[f'{key[:-3]}logloss']:.4f}"
-            for key, value in metrics.items()
-            if key.startswith("val_") and key.endswith("_auc")
+    def _print(self, tasks: list[str]) -> None:
+        """One line for the epoch and one per task, which fit a narrow terminal."""
+        epoch = self.history[-1]
+        self._progress.finish(
+            f"epoch {epoch['epoch']}/{self._total}  loss {epoch['loss']:.4f}  "
+            f"{epoch['rows_per_second']:,.0f} rows/s"
         )
-        return (
-            f"epoch {epoch + 1}/{self._total}  loss {metrics['loss']:.4f}  {tasks}  "
-            f"{self._rows / seconds:,.0f} rows/s"
-        )
+        width = max(map(len, tasks))
+        for task in tasks:
+            auc, logloss = epoch[f"val_{task}_auc"], epoch[f"val_{task}_logloss"]
+            self._progress.finish(f"  {task:{width}}  AUC {auc:.4f}  logloss {logloss:.4f}")

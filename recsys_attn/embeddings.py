@@ -9,7 +9,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.schema import PADDING_ID, Categorical, Numeric, Schema, Sequence, Side
+from recsys_attn.schema import (
+    PADDING_ID,
+    RESERVED_IDS,
+    Categorical,
+    Numeric,
+    Schema,
+    Sequence,
+    Side,
+)
 from recsys_attn.tables import Table, plan_tables, width_of
 
 CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False where a request is padded
@@ -28,7 +36,10 @@ class FeatureEmbedding(keras.layers.Layer):
     Args:
         schema: A fitted schema (each categorical feature has its `size`), or its `to_dict()`.
         width: Embedding width of the features that name none.
-        embeddings_initializer: Initializer of tables and vectors.
+        embeddings_initializer: Initializer of tables and vectors. None: a normal one with
+            deviation `1 / sqrt(width)`, so that vectors have length one and attention over them
+            starts out far from uniform. The rows of missing and of unknown values start at zero:
+            an unknown value says nothing until training says otherwise.
         embeddings_regularizer: Regularizer of the tables. It reads the whole table each step.
 
     Call arguments:
@@ -55,7 +66,7 @@ class FeatureEmbedding(keras.layers.Layer):
         self,
         schema: Schema | Mapping[str, Any],
         width: int = 16,
-        embeddings_initializer: Any = "uniform",
+        embeddings_initializer: Any = None,
         embeddings_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -75,7 +86,7 @@ class FeatureEmbedding(keras.layers.Layer):
             if table.rows:
                 self._table_weights[str(table.width)] = self.add_weight(
                     shape=(table.rows, table.width),
-                    initializer=_clone(self.embeddings_initializer),
+                    initializer=self._table_initializer(table),
                     regularizer=self.embeddings_regularizer,
                     name=f"table_{table.width}",
                 )
@@ -83,10 +94,23 @@ class FeatureEmbedding(keras.layers.Layer):
                 if names:
                     self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
                         shape=(len(names), table.width),
-                        initializer=_clone(self.embeddings_initializer),
+                        initializer=self._initializer(table.width),
                         name=f"{side}_vectors_{table.width}",
                     )
         self.built = True
+
+    def _initializer(self, width: int) -> Any:
+        """A fresh one: one initializer object used twice would fill two weights alike."""
+        if self.embeddings_initializer is None:
+            return keras.initializers.RandomNormal(stddev=width**-0.5)
+        return self.embeddings_initializer.clone()
+
+    def _table_initializer(self, table: Table) -> Any:
+        known = np.ones((table.rows, 1), "float32")
+        for offset in table.offsets.values():
+            known[offset : offset + RESERVED_IDS] = 0
+        draw = self._initializer(table.width)
+        return lambda shape, dtype=None: draw(shape, dtype) * ops.cast(known, dtype)
 
     def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         self._check_inputs(inputs)
@@ -249,8 +273,3 @@ def _masked_mean(values: Any, present: Any) -> tuple[Any, Any]:
     count = ops.sum(ops.cast(present, values.dtype), axis=-1, keepdims=True)[..., None]
     mean = ops.sum(values, axis=-2, keepdims=True) / ops.maximum(count, 1)
     return mean, ops.any(present, axis=-1, keepdims=True)
-
-
-def _clone(initializer: Any) -> Any:
-    """A fresh copy: one initializer object used twice would fill two weights alike."""
-    return initializer.clone() if hasattr(initializer, "clone") else initializer

@@ -111,6 +111,8 @@ class Numeric:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "transform", tuple(self.transform))
+        if self.width is not None:
+            _require_positive("width", self.width)
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,10 @@ class Task:
     weight: float = 1.0
     mask: str | None = None
     kind: Literal["binary"] = "binary"
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise ValueError(f"`weight` must be positive. Received: weight={self.weight}")
 
     @property
     def label_column(self) -> str:
@@ -300,7 +306,7 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
     if isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
         raise ValueError(
             f"Feature {feature.name!r}: float32 values take the transform Quantile and nothing "
-            f"else does. Received: dtype={feature.dtype!r}, transform={feature.transform!r}"
+            f"else does. Received: dtype={feature.dtype!r}, transform={feature.transform.kind!r}"
         )
 
 

@@ -76,6 +76,6 @@ class Family:
 def unknown_name(name: Any, names: Iterable[str]) -> str:
     """The end of an error: the valid names, what was received, and the nearest valid name."""
     valid = sorted(names)
-    nearest = difflib.get_close_matches(str(name), valid, n=1)
+    nearest = difflib.get_close_matches(name, valid, n=1) if isinstance(name, str) else []
     hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
     return f"Valid names: {valid}. Received: {name!r}{hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -56,15 +57,18 @@ def fit(
     schema: Schema, batches: Iterable[pa.Table], progress: Callable[[int], None] | None = None
 ) -> FittedFeatures:
     """Fits all transforms; `progress` is told the number of rows of each batch."""
-    states: States | None = None
+    parts: list[tuple[int, States]] = []
     for table in batches:
-        batch = fit_batch(schema, table)
-        states = batch if states is None else merge(schema, states, batch)
+        states, level = fit_batch(schema, table), 0
+        # Like the digits of a binary counter: a large vocabulary is not copied for every batch.
+        while parts and parts[-1][0] == level:
+            states, level = merge(schema, parts.pop()[1], states), level + 1
+        parts.append((level, states))
         if progress is not None:
             progress(table.num_rows)
-    if states is None:
+    if not parts:
         raise ValueError("`batches` must hold at least one batch of rows. Received: none")
-    return finish(schema, states)
+    return finish(schema, reduce(partial(merge, schema), [states for _, states in reversed(parts)]))
 
 
 def _values(feature: Feature, table: pa.Table) -> pa.Array:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.artifacts import read_json, write_json
+from pipelines.data import open_parquet
 from pipelines.errors import PipelineError
 from pipelines.features.base import Transform
 from pipelines.features.hashing import HashTransform
@@ -98,7 +99,8 @@ class FittedFeatures:
 def _load(state: dict[str, Any], folder: Path) -> Transform:
     kind = state["kind"]
     if kind == "vocabulary":
-        return VocabularyTransform(pq.read_table(folder / state["file"])["value"].combine_chunks())
+        with open_parquet(folder / state["file"]) as file:
+            return VocabularyTransform(file.read()["value"].combine_chunks())
     if kind == "hash":
         return HashTransform(state["buckets"])
     if kind == "quantile":
@@ -118,7 +120,7 @@ def raw_column(table: pa.Table, name: str, dtype: str, listed: bool = False) -> 
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
         return column if column.type == kind else column.cast(kind)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise PipelineError(
             f"Column {name!r}: expected values of type {kind}. Received: {column.type}, which "
             f"does not convert ({error})."

@@ -9,7 +9,14 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+from pipelines.features.base import (
+    GraphFunction,
+    apply_graph,
+    finite_numbers,
+    is_missing_tensor,
+)
+
+_EPSILON = float(np.finfo("float32").eps)
 
 
 @dataclass(frozen=True)
@@ -39,12 +46,7 @@ class NumericTransform:
     deviation: float = 1.0
 
     def apply(self, values: pa.Array) -> np.ndarray:
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype("float32")
-        for step in self.steps:
-            numbers = _log1p(numbers) if step == "log1p" else self._standardise(numbers)
-        numbers = np.array(numbers, "float32")
-        numbers[is_missing(values)] = np.nan
-        return numbers
+        return apply_graph(self.graph(), values)
 
     def graph(self) -> GraphFunction:
         def function(values: tf.Tensor) -> tf.Tensor:
@@ -54,13 +56,10 @@ class NumericTransform:
                 if step == "log1p":
                     numbers = tf.sign(numbers) * tf.math.log1p(tf.abs(numbers))
                 else:
-                    numbers = self._standardise(numbers)
+                    numbers = (numbers - self.mean) * (1.0 / self.deviation)
             return tf.where(missing, np.float32(np.nan), numbers)
 
         return function
-
-    def _standardise(self, numbers: Any) -> Any:
-        return (numbers - np.float32(self.mean)) * np.float32(1.0 / self.deviation)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -78,11 +77,11 @@ class NumericFitter:
     steps: tuple[str, ...]
 
     def fit_batch(self, values: pa.Array) -> Moments:
-        numbers = values.drop_null().to_numpy(zero_copy_only=False).astype("float64")
+        numbers = finite_numbers(values)
         for step in self.steps:
             if step == "standardise":
                 break
-            numbers = _log1p(numbers)
+            numbers = np.sign(numbers) * np.log1p(np.abs(numbers))
         if not len(numbers):
             return Moments()
         mean = float(numbers.mean())
@@ -93,9 +92,7 @@ class NumericFitter:
 
     def finish(self, state: Moments) -> NumericTransform:
         deviation = (state.squares / state.count) ** 0.5 if state.count else 0.0
-        # A column of one value has no deviation: it becomes zeros, not infinities.
-        return NumericTransform(self.steps, state.mean, deviation if deviation > 0 else 1.0)
-
-
-def _log1p(numbers: np.ndarray) -> np.ndarray:
-    return np.sign(numbers) * np.log1p(np.abs(numbers))
+        # A column of one value deviates by rounding at most: it becomes zeros, not huge numbers.
+        if deviation <= _EPSILON * abs(state.mean):
+            deviation = 1.0
+        return NumericTransform(self.steps, state.mean, deviation)

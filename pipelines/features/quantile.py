@@ -10,7 +10,12 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+from pipelines.features.base import (
+    GraphFunction,
+    apply_graph,
+    finite_numbers,
+    is_missing_tensor,
+)
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 _COMPRESSION = 2000  # t-digest's k: an error of rank of 0.1 % on a million log-normal values
@@ -27,11 +32,7 @@ class QuantileTransform:
         return RESERVED_IDS + len(self.boundaries) + 1
 
     def apply(self, values: pa.Array) -> np.ndarray:
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-        ids = np.searchsorted(self.boundaries, numbers, side="right").astype("int32")
-        ids += RESERVED_IDS
-        ids[is_missing(values)] = PADDING_ID
-        return ids
+        return apply_graph(self.graph(), values)
 
     def graph(self) -> GraphFunction:
         boundaries = tf.constant(self.boundaries)
@@ -56,14 +57,14 @@ class QuantileFitter:
 
     def fit_batch(self, values: pa.Array) -> Any:
         digest = datasketches.tdigest_double(_COMPRESSION)
-        numbers = values.drop_null().to_numpy(zero_copy_only=False).astype("float64")
-        if len(numbers):
-            digest.update(numbers)
+        digest.update(finite_numbers(values))
         return digest
 
     def merge(self, first: Any, second: Any) -> Any:
-        first.merge(second)
-        return first
+        digest = datasketches.tdigest_double(_COMPRESSION)
+        digest.merge(first)
+        digest.merge(second)
+        return digest
 
     def finish(self, state: Any) -> QuantileTransform:
         if state.is_empty():

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+from pipelines.features.base import MISSING_INT, GraphFunction, is_missing
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
 
 
@@ -41,15 +41,19 @@ class _Lookup(tf.Module):
     def __init__(self, values: pa.Array) -> None:
         super().__init__()
         is_string = pa.types.is_string(values.type)
-        keys = tf.constant(values.to_pylist(), tf.string if is_string else tf.int64)
-        ids = tf.range(RESERVED_IDS, RESERVED_IDS + len(values), dtype=tf.int64)
+        # The missing value is a key too, so that no table is empty: TensorFlow refuses those.
+        keys = tf.constant(
+            ["" if is_string else MISSING_INT, *values.to_pylist()],
+            tf.string if is_string else tf.int64,
+        )
+        ids = np.concatenate([[PADDING_ID], np.arange(len(values)) + RESERVED_IDS])
         self.table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
+            tf.lookup.KeyValueTensorInitializer(keys, tf.constant(ids, tf.int64)),
+            default_value=UNKNOWN_ID,
         )
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        ids = tf.cast(self.table.lookup(values), tf.int32)
-        return tf.where(is_missing_tensor(values), PADDING_ID, ids)
+        return tf.cast(self.table.lookup(values), tf.int32)
 
 
 @dataclass(frozen=True)

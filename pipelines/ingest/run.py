@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -146,13 +147,13 @@ class _LabelCounts:
             count[1] += pc.sum(label).as_py() or 0
 
     def check(self) -> None:
-        """Raises where there is nothing to learn: a task needs both labels to train on."""
-        for task in self._tasks:
-            known, positive = self.counts[task.name]["train"]
+        """Raises where there is nothing to learn: training and its AUC need both labels."""
+        for task, split in itertools.product(self._tasks, ("train", "valid")):
+            known, positive = self.counts[task.name][split]
             if positive in (0, known):
                 lacks = "positive" if positive == 0 else "negative"
                 raise PipelineError(
-                    f"The task {task.name!r} has no {lacks} rows to train on: of {known} rows with "
-                    f"a known label, {positive} are 1; check the column {task.label_column!r} and "
-                    "data.split."
+                    f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of "
+                    f"{known} rows with a known label, {positive} are 1; check the column "
+                    f"{task.label_column!r} and data.split."
                 )

@@ -30,7 +30,7 @@ class Attention(keras.layers.Layer):
         value: (B, S, V).
         key: (B, S, E); the values where None.
         query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which nothing attends.
+        value_mask, key_mask: (B, S), False for padded keys, which nothing attends.
         attention_mask: (B, T, S), False for pairs that must not meet.
         return_weights: Whether to return the weights too.
 
@@ -51,6 +51,7 @@ class Attention(keras.layers.Layer):
 
     def __init__(self, mechanism: Any = "dense", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True  # masks that Keras finds on the inputs become arguments
         self.mechanism = mechanisms.get(mechanism, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
@@ -70,10 +71,15 @@ class Attention(keras.layers.Layer):
         value: Tensor,
         key: Tensor | None = None,
         query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Tensor:
+        if key_mask is None:
+            key_mask = value_mask
+        elif value_mask is not None:
+            key_mask = ops.logical_and(key_mask, value_mask)
         masks = {
             "query_mask": query_mask,
             "key_mask": key_mask,

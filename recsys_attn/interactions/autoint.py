@@ -87,6 +87,8 @@ class InteractingLayer(keras.layers.Layer):
         self.mechanism.build(per_head, per_head, per_head)
 
     def call(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+        if field_mask is not None:
+            _check_field_mask(field_mask.shape, inputs.shape)
         shape = ops.shape(inputs)
         fields, size = shape[-2], self.num_heads * self.head_dim
         parts = ops.split(
@@ -192,3 +194,15 @@ class AutoInt(keras.layers.Layer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "num_layers": len(self.layers), **self.options}
+
+
+def _check_field_mask(mask_shape: Shape, input_shape: Shape) -> None:
+    expected = tuple(input_shape[:-1])
+    if len(mask_shape) != len(expected) or any(
+        None not in sizes and sizes[0] != sizes[1]
+        for sizes in zip(mask_shape, expected, strict=True)
+    ):
+        raise ValueError(
+            f"`field_mask` must have the shape of `inputs` without the last axis, {expected}. "
+            f"Received: field_mask.shape={tuple(mask_shape)}"
+        )

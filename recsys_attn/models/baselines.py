@@ -18,7 +18,10 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
 
     A width of one, then a linear layer over the fields.
     """
-    return _baseline("logistic_regression", schema, 1, None, embeddings_regularizer)
+    embedding = FeatureEmbedding(
+        schema, 1, embeddings_initializer="zeros", embeddings_regularizer=embeddings_regularizer
+    )
+    return _baseline("logistic_regression", embedding, None)
 
 
 def mlp(
@@ -32,14 +35,14 @@ def mlp(
 ) -> RankingModel:
     """Embeddings, concatenated, through a network that all tasks share."""
     network = Mlp(units, activation=activation, dropout=dropout)
-    return _baseline("mlp", schema, width, network, embeddings_regularizer)
+    embedding = FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer)
+    return _baseline("mlp", embedding, network)
 
 
-def _baseline(
-    name: str, schema: Schema, width: int, network: Mlp | None, embeddings_regularizer: Any
-) -> RankingModel:
+def _baseline(name: str, embedding: FeatureEmbedding, network: Mlp | None) -> RankingModel:
+    schema = embedding.schema
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        embedding,
         Tower(
             histories={history: MeanHistory() for history in schema.histories},
             interaction=FieldInteraction(mlp=network),

@@ -23,7 +23,12 @@ LOGITS = {
     "hides": {"allowed": "logits"},
     "zeros": ("allowed",),
 }
-ATTENTION_MASKS = {"query_mask": "BT", "key_mask": "BS", "attention_mask": "BTS"}
+ATTENTION_MASKS = {
+    "query_mask": "BT",
+    "value_mask": "BS",
+    "key_mask": "BS",
+    "attention_mask": "BTS",
+}
 TARGET = {
     "inputs": {"query": "BTE", "history": "BSE"},
     "masks": {"history_mask": "BS", "query_mask": "BT"},

@@ -99,7 +99,7 @@ def identity_weights(logits: Array, allowed: Array | None = None) -> Array:
 
 def weighted_sums(weights: Array, value: Array) -> Array:
     """(B, N, T, S), (B, S, N, V) -> (B, T, N, V)."""
-    batch, heads, queries, keys = weights.shape
+    batch, heads, queries, _ = weights.shape
     output = np.zeros((batch, queries, heads, value.shape[-1]))
     for b, n, t, s in np.ndindex(weights.shape):
         output[b, t, n] += weights[b, n, t, s] * value[b, s, n]

@@ -37,8 +37,8 @@ class Softmax(keras.layers.Layer):
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
         logits = ops.cast(logits, "float32")
         if allowed is None:
-            return ops.cast(ops.softmax(logits), self.compute_dtype)
-        weights = ops.softmax(ops.where(allowed, logits, _NEVER))
+            return ops.cast(_softmax(logits), self.compute_dtype)
+        weights = _softmax(ops.where(allowed, logits, _NEVER))
         # Where nothing is allowed every weight is 1/S at this point.
         return ops.cast(weights * ops.cast(allowed, "float32"), self.compute_dtype)
 
@@ -47,3 +47,8 @@ class Softmax(keras.layers.Layer):
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    # Keras warns of a softmax over one entry; a history of one event is no mistake.
+    return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits)

@@ -126,8 +126,8 @@ def test_histories_of_any_table(tmp_path):
         ({"item": ["1"] * ROWS}, r"rows\.parquet: column 'item': expected int64, received string"),
         ({"click": [2] * ROWS}, "expected a label of 0, 1 or null .*received 2 in row 0"),
         ({"price": [1.0] * 9 + [np.inf] * (ROWS - 9)}, "column 'price': .* received inf in row 9"),
-        ({"click": [0] * ROWS}, "task 'click' has no positive rows to train on"),
-        ({"click": [1] * ROWS}, "task 'click' has no negative rows to train on"),
+        ({"click": [0] * ROWS}, "task 'click' has no positive rows in the split 'train'"),
+        ({"click": [1] * ROWS}, "task 'click' has no negative rows in the split 'train'"),
         ({"request": [0, 1] * (ROWS // 2)}, "the rows of a request must follow each other"),
     ],
 )

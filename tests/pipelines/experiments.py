@@ -1,0 +1,80 @@
+"""Experiment files for tests: a small one that is right, and ways to change it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.config import Experiment, load_experiment
+
+SIMULATED = """
+name = "tiny"
+seed = 3
+
+[data]
+source = "simulate"
+request = "request_id"
+simulate = { rows = 3000, users = 50, items = 96 }
+split = { by = "time", valid = 0.1, test = 0.1 }
+
+[[features]]
+kind = "categorical"
+name = "user_id"
+side = "context"
+transform = { min_count = 2 }
+
+[[features]]
+kind = "categorical"
+name = "item_id"
+dtype = "int64"
+
+[[features]]
+kind = "numeric"
+name = "price"
+transform = ["log1p", "standardise"]
+
+[[features]]
+kind = "sequence"
+name = "clicked_items"
+shares = "item_id"
+max_length = 5
+
+[[tasks]]
+name = "click"
+
+[[tasks]]
+name = "conversion"
+
+[model]
+name = "attention_ranker"
+width = 4
+attention_units = [8]
+num_layers = 1
+head_dim = 4
+expert_units = [8]
+tower_units = [4]
+
+[training]
+epochs = 2
+batch_size = 64
+
+[evaluation]
+ceiling = { click = "click_probability" }
+"""
+
+
+def write(folder: Path, *changes: tuple[str, str], text: str = SIMULATED) -> Path:
+    """An experiment file; each change replaces one piece of the text."""
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} must be in the text once. Found: {text.count(old)}")
+        text = text.replace(old, new)
+    path = folder / "experiment.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def load(folder: Path, *changes: tuple[str, str], **overrides: Any) -> Experiment:
+    """The checked experiment; `training__epochs=3` stands for `training.epochs = 3`."""
+    values = {key.replace("__", "."): value for key, value in overrides.items()}
+    return load_experiment(write(folder, *changes), values)

@@ -1,0 +1,112 @@
+"""What each transform makes of known, unknown and missing values, outside and inside the graph."""
+
+import bisect
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from pipelines.features.base import MISSING_INT
+from pipelines.features.hashing import HashTransform
+from pipelines.features.numeric import NumericTransform
+from pipelines.features.quantile import QuantileTransform
+from pipelines.features.vocabulary import VocabularyTransform
+from tests.support import shop
+
+TYPES = {"string": (pa.string(), tf.string), "int64": (pa.int64(), tf.int64)}
+
+
+def assert_both(transform, kind, values, expected):
+    """Arrow values and the same raw tensor, with missing values for null, give `expected`."""
+    arrow, tensor = TYPES[kind]
+    applied = transform.apply(pa.array(values, arrow))
+    np.testing.assert_array_equal(applied, expected)
+    assert applied.dtype == "int32"
+    missing = "" if kind == "string" else MISSING_INT
+    raw = tf.constant([missing if value is None else value for value in values], tensor)
+    found = transform.graph()(raw)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == tf.int32
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_vocabulary_ids(kind):
+    known = {"string": shop.STRINGS, "int64": shop.INTEGERS}[kind]
+    transform = VocabularyTransform(pa.array(known, TYPES[kind][0]))
+    values = [None, "" if kind == "string" else MISSING_INT, shop.UNKNOWN[kind], *known]
+    assert_both(transform, kind, values, [0, 0, 1, *range(2, len(known) + 2)])
+    assert transform.size == len(known) + 2
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_an_empty_vocabulary_knows_nothing(kind):
+    transform = VocabularyTransform(pa.array([], TYPES[kind][0]))
+    assert_both(transform, kind, [None, shop.UNKNOWN[kind]], [0, 1])
+    assert_both(transform, kind, [], [])
+    assert transform.size == 2
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("buckets", [1, 11, 2**31 - 3])
+def test_hash_ids_are_farmhash_of_the_text(kind, buckets):
+    values = [None, *{"string": shop.STRINGS, "int64": shop.INTEGERS}[kind], None]
+    expected = [
+        0 if value is None else 2 + int(tf.strings.to_hash_bucket_fast(str(value), buckets))
+        for value in values
+    ]
+    assert_both(HashTransform(buckets), kind, values, expected)
+    assert_both(HashTransform(buckets), kind, [None], [0])
+    assert_both(HashTransform(buckets), kind, [], [])
+
+
+def test_hash_of_a_sliced_column():
+    values = pa.array(["a", "b", None, "c", "a"])
+    whole = HashTransform(97).apply(values)
+    np.testing.assert_array_equal(HashTransform(97).apply(values[1:4]), whole[1:4])
+
+
+@pytest.mark.parametrize("boundaries", [[], [0.0], [-1.5, 0.0, 1e-3, 17.0]])
+def test_quantile_ids_count_the_boundaries_at_or_below(boundaries):
+    transform = QuantileTransform(np.array(boundaries))
+    numbers = [*shop.FLOATS, 3.4e38, -3.4e38, 0.1]
+    boundaries = list(transform.boundaries)  # in float32, as the numbers are
+    expected = [2 + bisect.bisect_right(boundaries, np.float32(x)) for x in numbers]
+    applied = transform.apply(pa.array([*numbers, None], pa.float32()))
+    np.testing.assert_array_equal(applied, [*expected, 0])
+    assert applied.dtype == "int32"
+    raw = tf.constant([*numbers, np.nan, np.inf, -np.inf], tf.float32)
+    found = transform.graph()(tf.reshape(raw, (2, 7)))
+    np.testing.assert_array_equal(tf.reshape(found, [-1]), [*expected, 0, 0, 0])
+    tiny = np.array([1e-40, -1e-40], "float32")  # some processors take them for zero
+    np.testing.assert_array_equal(
+        transform.graph()(tf.constant(tiny)), transform.apply(pa.array(tiny))
+    )
+
+
+STEPS = [(), ("log1p",), ("standardise",), ("log1p", "standardise"), ("standardise", "log1p")]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids="+".join)
+def test_numbers_by_the_formula(steps):
+    transform = NumericTransform(steps, mean=1.7, deviation=0.3)
+    numbers = np.array([*shop.FLOATS, 123.456, 1e6, -1e6], "float32")
+    expected = numbers.astype("float64")
+    for step in steps:
+        if step == "log1p":
+            expected = np.sign(expected) * np.log1p(np.abs(expected))
+        else:
+            expected = (expected - 1.7) / 0.3
+    applied = transform.apply(pa.array([*numbers, None], pa.float32()))
+    np.testing.assert_allclose(applied, [*expected, np.nan], rtol=1e-5, atol=1e-5)
+    assert applied.dtype == "float32"
+    raw = tf.constant([*numbers, np.nan, np.inf, -np.inf], tf.float32)
+    found = transform.graph()(raw)
+    np.testing.assert_array_equal(found[:-2], applied)
+    assert np.isnan(found[-2:]).all()
+
+
+@pytest.mark.parametrize("transform", [QuantileTransform(np.ones(1)), NumericTransform(())])
+def test_no_numbers(transform):
+    assert transform.apply(pa.array([], pa.float32())).shape == (0,)
+    assert transform.apply(pa.array([None, None], pa.float32())).shape == (2,)

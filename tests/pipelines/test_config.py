@@ -1,0 +1,128 @@
+"""An experiment file becomes checked objects, and its shorthands what they stand for."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from pipelines.config import load_experiment
+from pipelines.errors import PipelineError
+from pipelines.ingest.options import SplitOptions
+from recsys_attn import models
+from recsys_attn.schema import Categorical, Hash, Numeric, Quantile, Schema, Sequence, Vocabulary
+from tests.pipelines.experiments import load
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = sorted([ROOT / "pipelines" / "demo.toml", *(ROOT / "experiments").glob("*.toml")])
+PRICE = 'kind = "numeric"\nname = "price"\ntransform = ["log1p", "standardise"]'
+
+
+def test_the_file_gives_the_schema(tmp_path: Path) -> None:
+    experiment = load(tmp_path)
+    assert experiment.schema_ == Schema(
+        (
+            Categorical("user_id", side="context", transform=Vocabulary(min_count=2)),
+            Categorical("item_id", dtype="int64"),
+            Numeric("price", transform=("log1p", "standardise")),
+            Sequence("clicked_items", shares="item_id", dtype="int64", max_length=5),
+        ),
+        experiment.tasks,
+    )
+    assert [task.name for task in experiment.tasks] == ["click", "conversion"]
+    assert experiment.data.split == SplitOptions(by="time", valid=0.1, test=0.1)
+    assert experiment.evaluation.ceiling == {"click": "click_probability"}
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype", "transform"),
+    [
+        ('transform = "vocabulary"', "string", Vocabulary()),
+        ("transform = { min_count = 3, max_size = 7 }", "string", Vocabulary(3, 7)),
+        ('transform = { kind = "hash", buckets = 11 }', "string", Hash(11)),
+        ('dtype = "float32"\ntransform = "quantile"', "float32", Quantile()),
+        (
+            'dtype = "float32"\ntransform = { kind = "quantile", buckets = 5 }',
+            "float32",
+            Quantile(5),
+        ),
+    ],
+)
+def test_a_transform_may_be_written_short(
+    tmp_path: Path, written: str, dtype: str, transform: object
+) -> None:
+    price = f'kind = "categorical"\nname = "price"\n{written}'
+    feature = load(tmp_path, (PRICE, price)).schema_["price"]
+    assert isinstance(feature, Categorical)
+    assert (feature.dtype, feature.transform) == (dtype, transform)
+
+
+def test_a_sequence_has_what_the_shared_feature_has_unless_it_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    item = 'name = "item_id"\ndtype = "int64"'
+    changed = item + '\ntransform = { kind = "hash", buckets = 13 }\nwidth = 3'
+    experiment = load(tmp_path, (item, changed), ("max_length = 5", "width = 5"))
+    sequence = experiment.schema_["clicked_items"]
+    assert isinstance(sequence, Sequence)
+    assert (sequence.dtype, sequence.transform, sequence.width) == ("int64", Hash(13), 5)
+
+
+def test_numbers_without_a_point_are_numbers_and_overrides_reach_new_keys(tmp_path: Path) -> None:
+    experiment = load(
+        tmp_path, training__learning_rate=1, export__tolerance=1, data__split__valid=0
+    )
+    assert experiment.training.learning_rate == 1.0
+    assert experiment.export.tolerance == 1.0
+    assert experiment.data.split.valid == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+def test_every_model_takes_the_arguments_of_its_function(tmp_path: Path, name: str) -> None:
+    experiment = load(tmp_path, model={"name": name})
+    parameters = inspect.signature(models.get(name)).parameters
+    assert set(experiment.model.arguments) == {*parameters} - {"schema", "embeddings_regularizer"}
+    for argument, value in experiment.model.arguments.items():
+        assert value == parameters[argument].default
+
+
+def test_the_default_model_is_the_flagship(tmp_path: Path) -> None:
+    assert load(tmp_path, model={}).model.name == "attention_ranker"
+    assert load(tmp_path, model={"width": 5}).model.arguments["width"] == 5
+
+
+def test_the_model_may_leave_features_out(tmp_path: Path) -> None:
+    experiment = load(tmp_path, model={"exclude": ["price", "user_id"]})
+    assert [f.name for f in experiment.model_schema.features] == ["item_id", "clicked_items"]
+    assert "exclude" not in experiment.model.arguments
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
+def test_the_experiments_that_come_along_are_right(path: Path) -> None:
+    load_experiment(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "The experiment file .*experiment.toml does not exist"),
+        (b"name = tiny", "experiment.toml is not valid TOML: .*line 1"),
+        (b"name = 'a'\nname = 'b'", "experiment.toml is not valid TOML: Cannot overwrite a value"),
+        (b"name = '\xff'", "experiment.toml cannot be read: .*utf-8"),
+        (b"", "experiment.toml: `name` is missing"),
+    ],
+)
+def test_a_file_that_is_no_experiment_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "experiment.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PipelineError, match=message):
+        load_experiment(path)
+
+
+def test_a_folder_is_no_experiment(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"cannot be read: .*directory"):
+        load_experiment(tmp_path)

@@ -1,0 +1,117 @@
+"""An export that scores unlike the training path is refused, whatever the reason."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.data import request_starts
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.features import graph as graph_module
+from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.parity import awkward_rows, check_parity, sample_requests
+from recsys_attn.schema import Categorical, Schema, is_listed
+from tests.support import shop
+from tests.support.exports import write_export
+
+NAMES = ("user", "age", "item", "sales", "past_items", "past_brands", "brand")
+SMALL = Schema(tuple(f for f in shop.SCHEMA.features if f.name in NAMES), shop.SCHEMA.tasks)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return shop.fitted(SMALL)
+
+
+@pytest.fixture(scope="module")
+def exported(fitted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "1"
+    write_export(folder, shop.linear_model(fitted), fitted)
+    return folder
+
+
+def requests():
+    return sample_requests(SMALL, shop.table(9, seed=2, schema=SMALL), "request", 17)
+
+
+def test_an_equal_model_passes(fitted, exported):
+    parity = check_parity(shop.linear_model(fitted), fitted, exported, requests(), 1e-5)
+    assert parity["rows"] == 17 + 4
+    assert 0 <= parity["max_abs_difference"] <= 1e-6
+
+
+@pytest.mark.parametrize("value", [0.01, np.nan])
+def test_another_weight_is_found(fitted, exported, value):
+    model = shop.linear_model(fitted)
+    bias = next(w for w in model.trainable_variables if w.path.endswith("bias"))
+    bias.assign(bias + value)
+    message = (
+        r"does not score like the trained one, so nothing was exported: task 'click', row "
+        r"\{'user': .*\}: 0\.\d{7} exported, (0\.\d{7}|nan) trained \(`export\.tolerance` = 1e-05\)"
+    )
+    with pytest.raises(PipelineError, match=message):
+        check_parity(model, fitted, exported, requests(), 1e-5)
+    if np.isfinite(value):
+        parity = check_parity(model, fitted, exported, requests(), 0.1)
+        assert 1e-4 < parity["max_abs_difference"] < 0.1
+
+
+def test_another_transform_is_found(fitted, exported):
+    values = fitted.transforms["item"].values
+    swapped = VocabularyTransform(pa.concat_arrays([values[1:], values[:1]]))
+    other = FittedFeatures(fitted.schema, {**fitted.transforms, "item": swapped})
+    with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), other, exported, requests(), 1e-5)
+    sales = fitted.transforms["sales"]
+    moved = dataclasses.replace(sales, mean=sales.mean + 0.01)
+    other = FittedFeatures(fitted.schema, {**fitted.transforms, "sales": moved})
+    with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), other, exported, requests(), 1e-5)
+
+
+def test_an_export_with_a_skewed_graph_is_refused(fitted, tmp_path, monkeypatch):
+    keep_last = graph_module.keep_last
+
+    def keep_first(ids, length):
+        return keep_last([part[..., :length] for part in ids], length)
+
+    monkeypatch.setattr(graph_module, "keep_last", keep_first)
+    with pytest.raises(PipelineError, match="does not score like"):
+        write_export(tmp_path / "1", shop.linear_model(fitted), fitted, parity_rows=1)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 17, 999])
+def test_the_sample_is_whole_rows_in_order_then_awkward_ones(rows):
+    table = shop.table(9, seed=2)
+    kept = table.slice(0, rows)
+    tables = sample_requests(shop.SCHEMA, table, "request", rows)
+    assert all(t.schema == tables[0].schema for t in tables)
+    lengths = np.diff(request_starts(kept, "request"))
+    np.testing.assert_array_equal([t.num_rows for t in tables[:-4]], lengths)
+    names = [feature.name for feature in shop.SCHEMA.features]
+    assert pa.concat_tables(tables[:-4]).equals(kept.select(names))
+
+
+def test_awkward_rows():
+    row = shop.table(1, seed=2, longest=1)
+    missing, empty, unknown, overlong = (t.to_pylist()[0] for t in awkward_rows(shop.SCHEMA, row))
+    fitted = shop.fitted()
+    known = {
+        name: set(fitted.transform_of(name).values.to_pylist())
+        for name in ("user", "interests", "item", "past_items", "searches")
+    }
+    assert set(missing.values()) == {None}
+    for feature in shop.SCHEMA.features:
+        if is_listed(feature):
+            assert empty[feature.name] == []
+            assert len(overlong[feature.name]) > 2 * feature.max_length
+            assert None in overlong[feature.name]
+        else:
+            assert empty[feature.name] == overlong[feature.name] == row[feature.name][0].as_py()
+        if feature.name in known and isinstance(feature, Categorical) and not feature.multivalued:
+            assert unknown[feature.name] not in known[feature.name]
+        elif feature.name in known:
+            assert unknown[feature.name]
+            assert not set(unknown[feature.name]) & known[feature.name]

@@ -1,0 +1,36 @@
+"""A bar on a terminal, finished lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from pipelines.progress import Progress
+
+
+@pytest.mark.parametrize("total", [17, None], ids=["known total", "unknown total"])
+def test_a_terminal_shows_a_bar_with_rows_per_second_that_goes_away(total: int | None) -> None:
+    output = io.StringIO()
+    progress = Progress(Console(file=output, force_terminal=True, width=80))
+    advance = progress.start("reading", total)
+    advance(5)
+    advance(12)
+    progress.finish("17 rows")
+    text = output.getvalue()
+    assert "reading" in text
+    assert "rows/s" in text
+    assert text.rstrip().endswith("17 rows")
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
+
+
+def test_a_file_gets_the_finished_lines_alone_and_whole() -> None:
+    output = io.StringIO()
+    progress = Progress(Console(file=output, width=20))
+    progress.start("reading", 7)(3)
+    progress.start("again", 7)(7)
+    progress.stop()
+    progress.stop()
+    progress.finish("a line of more than twenty [characters]")
+    assert output.getvalue() == "  a line of more than twenty [characters]\n"

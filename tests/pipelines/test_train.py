@@ -1,0 +1,258 @@
+"""Training: deterministic, on known labels only, and with the weights of the best epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipelines.config import Experiment
+from pipelines.data import DataSplit
+from pipelines.dataset import RequestDataset
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.metrics import auc
+from pipelines.progress import Progress
+from pipelines.scoring import Scorer
+from pipelines.train import check_model, train
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import Task
+from tests.pipelines.experiments import load
+
+MLP = {"name": "mlp", "width": 4, "units": [8]}
+MASKED = (Task("click"), Task("conversion", mask="counts"))
+FAST = {"training__learning_rate": 0.1, "training__batch_size": 31}
+
+
+@dataclasses.dataclass
+class Trainer:
+    """Trains on the prepared data, or on changed copies of it."""
+
+    prepared: Path
+    folder: Path
+    data: Path | None = None
+    output: io.StringIO = dataclasses.field(default_factory=io.StringIO)
+
+    def experiment(self, tasks: tuple[Task, ...] | None = None, **overrides: Any) -> Experiment:
+        experiment = load(self.folder, **{"model": MLP, **overrides})
+        return experiment if tasks is None else experiment.model_copy(update={"tasks": tasks})
+
+    def fit(
+        self, tasks: tuple[Task, ...] | None = None, **overrides: Any
+    ) -> tuple[RankingModel, list[dict[str, Any]]]:
+        experiment = self.experiment(tasks, **overrides)
+        fitted = self.fitted
+        schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
+        return train(
+            experiment,
+            self.data or self.prepared / "data",
+            "request_id",
+            FittedFeatures(schema, fitted.transforms),
+            self.folder / "tensorboard",
+            Progress(Console(file=self.output, width=80)),
+        )
+
+    @property
+    def fitted(self) -> FittedFeatures:
+        return FittedFeatures.load(self.prepared / "features")
+
+    def scores(self, model: RankingModel, split: str) -> tuple[dict, dict]:
+        data = DataSplit((self.data or self.prepared / "data") / split)
+        fitted = FittedFeatures(model.schema, self.fitted.transforms)
+        return Scorer(model).score_labelled(RequestDataset(data, fitted, "request_id", 64))
+
+
+@pytest.fixture
+def trainer(prepared: Path, tmp_path: Path) -> Trainer:
+    return Trainer(prepared, tmp_path)
+
+
+def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
+    """The flagship with dropout: initial weights, order of the rows and dropout are the seed's."""
+    flagship = {
+        "width": 4,
+        "attention_units": [5],
+        "num_layers": 1,
+        "head_dim": 3,
+        "expert_units": [7],
+        "dropout": 0.2,
+    }
+    (first, one), (second, two) = (trainer.fit(model=flagship) for _ in range(2))
+    other, _ = trainer.fit(model=flagship, seed=4)
+    for before, after in zip(first.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert _without_speed(one) == _without_speed(two)
+    assert not np.allclose(first.get_weights()[0], other.get_weights()[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"training__epochs": 7, "training__patience": 2},
+        {"training__epochs": 4, "training__patience": 9},
+        {"training__epochs": 7, "training__patience": 2, "training__monitor": "conversion"},
+    ],
+    ids=["stops early", "runs to the end", "one task decides"],
+)
+def test_the_weights_are_those_of_the_best_epoch(trainer: Trainer, options: dict) -> None:
+    model, history = trainer.fit(**FAST, **options)
+    monitored = ["conversion"] if "training__monitor" in options else ["click", "conversion"]
+    by_epoch = [np.mean([epoch[f"val_{task}_auc"] for task in monitored]) for epoch in history]
+    best = int(np.argmax(by_epoch))
+    assert best < len(history) - 1  # the last epoch is worse: something had to be restored
+    epochs, patience = options["training__epochs"], options["training__patience"]
+    assert len(history) == min(best + 1 + patience, epochs)
+    labels, scores = trainer.scores(model, "valid")
+    for task, label in labels.items():
+        known = ~np.isnan(label)
+        found = auc(label[known], scores[task][known])
+        np.testing.assert_allclose(found, history[best][f"val_{task}_auc"], rtol=1e-9)
+
+
+def test_labels_that_are_not_known_change_nothing(trainer: Trainer) -> None:
+    """Whatever stands behind a mask, and whether the label is masked or null."""
+    weights = []
+    for variant in ("as it is", "flipped", "null"):
+        trainer.data = _masked(trainer, variant)
+        weights.append(trainer.fit(MASKED)[0].get_weights())
+    trainer.data = _masked(trainer, "as it is", everything=True)
+    unmasked = trainer.fit(MASKED)[0].get_weights()
+    for other in weights[1:]:
+        for before, after in zip(weights[0], other, strict=True):
+            np.testing.assert_array_equal(before, after)
+    assert not np.allclose(weights[0][0], unmasked[0])
+
+
+def test_the_loss_is_the_weighted_sum_of_the_tasks_losses_and_the_penalty(
+    trainer: Trainer,
+) -> None:
+    """In one batch, with a step too small to change anything."""
+    still = {
+        "training__batch_size": 10_000,
+        "training__learning_rate": 1e-30,
+        "training__optimizer": "sgd",
+        "training__epochs": 1,
+        "training__embeddings_l2": 0.01,
+    }
+    tasks = (Task("click", weight=0.5), Task("conversion", weight=3.0))
+    model, history = trainer.fit(tasks, **still)
+    labels, scores = trainer.scores(model, "train")
+    losses = {}
+    for task, label in labels.items():
+        known = ~np.isnan(label)
+        label, score = label[known], scores[task][known].astype("float64")
+        losses[task] = -np.mean(label * np.log(score) + (1 - label) * np.log1p(-score))
+    penalty = float(sum(model.losses))
+    assert penalty > 0.01
+    expected = 0.5 * losses["click"] + 3.0 * losses["conversion"] + penalty
+    np.testing.assert_allclose(history[0]["loss"], expected, rtol=1e-5)
+
+
+def test_the_learning_rate_falls_when_nothing_gets_better(trainer: Trainer) -> None:
+    options = {"epochs": 3, "patience": 9, "learning_rate": 1e-20, "reduce_on_plateau": 0.25}
+    model, _ = trainer.fit(**{f"training__{key}": value for key, value in options.items()})
+    rate = float(model.optimizer.learning_rate.numpy())
+    np.testing.assert_allclose(rate, 1e-20 * 0.25**2, rtol=1e-6)
+
+
+def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
+    model, history = trainer.fit(training__precision="mixed_bfloat16")
+    assert keras.config.dtype_policy().name == "float32"
+    assert all(np.isfinite(epoch["loss"]) for epoch in history)
+    assert history[1]["loss"] < history[0]["loss"]
+    assert {str(weight.dtype) for weight in model.trainable_variables} == {"float32"}
+    assert "mixed_bfloat16" in {layer.dtype_policy.name for layer in model._flatten_layers()}
+
+
+def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_of_one_training(
+    trainer: Trainer,
+) -> None:
+    logs = trainer.folder / "tensorboard"
+    (logs / "train").mkdir(parents=True)
+    (logs / "train" / "events.out.tfevents.of.another.training").write_text("")
+    _, history = trainer.fit()
+    for folder, tag in (("train", "epoch_loss"), ("validation", "epoch_click_auc")):
+        (events,) = (logs / folder).iterdir()
+        assert tag.encode() in events.read_bytes()
+    lines = trainer.output.getvalue().splitlines()
+    assert lines[:3] == [
+        f"  epoch 1/2  loss {history[0]['loss']:.4f}  {history[0]['rows_per_second']:,.0f} rows/s",
+        f"    click       AUC {history[0]['val_click_auc']:.4f}  "
+        f"logloss {history[0]['val_click_logloss']:.4f}",
+        f"    conversion  AUC {history[0]['val_conversion_auc']:.4f}  "
+        f"logloss {history[0]['val_conversion_logloss']:.4f}",
+    ]
+    assert len(lines) == 6
+    assert max(map(len, lines)) < 80
+
+
+def test_a_training_that_diverges_says_so(trainer: Trainer) -> None:
+    message = r"Training diverged in epoch 1: loss nan. Lower `training.learning_rate`."
+    with pytest.raises(PipelineError, match=message):
+        trainer.fit(training__learning_rate=1e30)
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str) -> None:
+    trainer.data = trainer.folder / "data"
+    shutil.copytree(trainer.prepared / "data", trainer.data)
+    path = trainer.data / split / "part-00000.parquet"
+    content = bytearray(path.read_bytes())
+    content[40:400] = b"\0" * 360  # inside the first columns; the footer stays whole
+    path.write_bytes(content)
+    with pytest.raises(PipelineError, match=f"{split}/part-00000.parquet cannot be read: "):
+        trainer.fit()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"width": 0}, "'attention_ranker' cannot be built: `width` must be a positive integer"),
+        ({"num_heads": 0}, "`num_heads` and `head_dim` must be positive integers"),
+        ({"dropout": 2.0}, "Expected a float value between 0 and 1. Received: rate=2.0."),
+        ({"expert_units": []}, "`units` must name at least one layer"),
+        ({"name": "mmoe", "gate": "soft"}, "Unknown `gate`. Valid names: "),
+        ({"name": "mmoe", "gate": "attention", "score": "dt"}, "Valid names: .*'scaled_dot'"),
+        ({"name": "din", "weighting": "max"}, "Valid names: .*'softmax'"),
+        ({"name": "din", "activation": "dicee"}, "'dice' or an activation of Keras"),
+        ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
+    ],
+    ids=str,
+)
+def test_a_model_that_cannot_be_built_is_told_before_any_work(
+    tmp_path: Path, model: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PipelineError, match=message) as caught:
+        check_model(load(tmp_path, model=model))
+    assert ".." not in str(caught.value)
+
+
+def _masked(trainer: Trainer, variant: str, everything: bool = False) -> Path:
+    """The prepared data with a mask `counts`, and conversions changed where it is false."""
+    folder = trainer.folder / f"{variant} {everything}"
+    for split in ("train", "valid"):
+        table = pq.read_table(trainer.prepared / "data" / split / "part-00000.parquet")
+        counts = np.random.default_rng(5).random(table.num_rows) < 0.5
+        label = pc.fill_null(table["conversion"], 0).to_numpy()
+        label = np.where(counts, label, {"flipped": 1 - label}.get(variant, label))
+        hidden = ~counts if variant == "null" else None
+        table = table.drop_columns("conversion")
+        table = table.append_column("conversion", pa.array(label, pa.int8(), mask=hidden))
+        table = table.append_column("counts", pa.array(counts | everything))
+        (folder / split).mkdir(parents=True)
+        pq.write_table(table, folder / split / "part-00000.parquet")
+    return folder
+
+
+def _without_speed(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in epoch.items() if k != "rows_per_second"} for epoch in history]

@@ -1,0 +1,211 @@
+"""What every model promises, and what each is made of."""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn import models
+from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.losses import CandidateCrossentropy
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+
+B, T, S = 5, 3, 7
+SCHEMA = Schema(
+    (
+        Categorical("user", "context", size=11),
+        Numeric("age", "context"),
+        Categorical("item", size=13),
+        Categorical("tags", multivalued=True, max_length=2, size=5),
+        Numeric("price"),
+        Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
+        Sequence("how", history="seen", max_length=S, size=5),
+    ),
+    (Task("click"), Task("buy", weight=0.5)),
+)
+SMALL = {
+    "autoint": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
+    "din": {"width": 4, "attention_units": (5, 3), "mlp_units": (7,)},
+    "mmoe": {"width": 4, "num_experts": 3, "expert_units": (7, 5), "tower_units": (3,)},
+    "attention_ranker": {
+        "width": 4,
+        "attention_units": (5, 3),
+        "num_layers": 2,
+        "head_dim": 3,
+        "num_experts": 3,
+        "expert_units": (7, 5),
+        "tower_units": (3,),
+    },
+    "mlp": {"width": 4, "units": (7, 5)},
+    "logistic_regression": {},
+}
+
+
+@functools.cache
+def make(name):
+    return models.get(name)(SCHEMA, **SMALL[name])
+
+
+def inputs(seed=0, batch=B, candidates=T):
+    rng = np.random.default_rng(seed)
+
+    def ids(name, *shape):
+        return rng.integers(0, SCHEMA[name].size, shape).astype("int32")
+
+    return {
+        "user": ids("user", batch),
+        "age": rng.normal(size=batch).astype("float32"),
+        "item": ids("item", batch, candidates),
+        "tags": ids("tags", batch, candidates, 2),
+        "price": rng.normal(size=(batch, candidates)).astype("float32"),
+        "items_seen": ids("items_seen", batch, S),
+        "how": ids("how", batch, S),
+    }
+
+
+def scores(model, values):
+    found = model.probabilities(values)
+    return {task: keras.ops.convert_to_numpy(score) for task, score in found.items()}
+
+
+def assert_same(found, expected, **tolerance):
+    assert found.keys() == expected.keys()
+    for task, value in expected.items():
+        np.testing.assert_allclose(found[task], value, atol=1e-6, **tolerance)
+
+
+@pytest.fixture(params=sorted(SMALL))
+def model(request):
+    """One model for all tests that only look at it; building takes the time."""
+    return make(request.param)
+
+
+def test_every_model_is_tried_here():
+    assert set(SMALL) == set(models.MODELS)
+
+
+def test_gives_a_probability_for_each_candidate_and_task(model):
+    found = scores(model, inputs())
+    assert {task: score.shape for task, score in found.items()} == {
+        "click": (B, T),
+        "buy": (B, T),
+    }
+    for score in found.values():
+        assert ((score > 0) & (score < 1)).all()
+
+
+def test_candidates_are_scored_one_by_one(model):
+    values = inputs()
+    together = scores(model, values)
+    last = {
+        name: array[:, -1:] if SCHEMA[name].side == "candidate" else array
+        for name, array in values.items()
+    }
+    assert_same(scores(model, last), {task: score[:, -1:] for task, score in together.items()})
+
+
+def test_requests_are_scored_one_by_one(model):
+    values = inputs()
+    together = scores(model, values)
+    alone = scores(model, {name: array[1:2] for name, array in values.items()})
+    assert_same(alone, {task: score[1:2] for task, score in together.items()})
+
+
+def test_a_padded_candidate_changes_no_other_while_training(model):
+    """Dice's statistics and the loss must not see it."""
+    mask = np.ones((B, T), bool)
+    mask[:, -1] = False
+    results = []
+    for seed in (1, 2):
+        values = inputs() | {CANDIDATE_MASK: mask}
+        values["item"][:, -1] = inputs(seed)["item"][:, -1]
+        values["price"][:, -1] = 100 * seed
+        logits = model(values, training=True)
+        results.append({t: keras.ops.convert_to_numpy(v)[:, :-1] for t, v in logits.items()})
+    assert_same(results[0], results[1])
+
+
+def test_padding_of_a_history_changes_nothing(model):
+    short = inputs()
+    short["items_seen"][:, 4:] = short["how"][:, 4:] = 0
+    long = dict(short)
+    for name in ("items_seen", "how"):
+        long[name] = np.concatenate([short[name], np.zeros((B, 3), "int32")], axis=1)
+    assert_same(scores(model, long), scores(model, short), rtol=1e-5)
+
+
+def test_survives_saving(model, tmp_path):
+    expected = scores(model, inputs())
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.schema == SCHEMA
+    assert_same(scores(loaded, inputs()), expected)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_learns(name):
+    """A label that one item decides is fitted within a few steps."""
+    model = models.get(name)(SCHEMA, **SMALL[name])
+    values = inputs()
+    label = (values["item"] % 2).astype("float32")
+    labels = {"click": label, "buy": 1 - label}
+    model.compile(
+        keras.optimizers.Adam(0.05),
+        loss={task: CandidateCrossentropy() for task in labels},
+        loss_weights={task.name: task.weight for task in SCHEMA.tasks},
+        jit_compile=False,
+    )
+    history = model.fit(values, labels, batch_size=B, epochs=150, verbose=0, shuffle=False)
+    assert history.history["loss"][-1] < 0.25 * history.history["loss"][0]
+
+
+def test_a_schema_of_context_features_alone_has_one_candidate(request):
+    schema = Schema((Categorical("user", "context", size=11),), (Task("click"),))
+    found = scores(models.autoint(schema, width=4), {"user": np.arange(B)})
+    assert found["click"].shape == (B, 1)
+
+
+def test_logistic_regression_is_linear_in_its_fields():
+    """Changing two fields changes the logit by the sum of what each changes alone."""
+    model = make("logistic_regression")
+    base = inputs()
+    item = base | {"item": (base["item"] + 1) % 13}
+    user = base | {"user": (base["user"] + 1) % 11}
+    both = item | {"user": user["user"]}
+
+    def logit(values):
+        return keras.ops.convert_to_numpy(model(values)["click"])
+
+    np.testing.assert_allclose(
+        logit(both) - logit(base),
+        (logit(item) - logit(base)) + (logit(user) - logit(base)),
+        atol=1e-6,
+    )
+
+
+def test_din_sees_the_history_only_through_its_similarity_to_the_candidate():
+    """An empty history and a history of missing events give the same scores."""
+    model = make("din")
+    empty = inputs()
+    empty["items_seen"][:] = empty["how"][:] = 0
+    assert_same(
+        scores(
+            model, empty | {"items_seen": empty["items_seen"][:, :1], "how": empty["how"][:, :1]}
+        ),
+        scores(model, empty),
+    )
+
+
+def test_errors():
+    without = Schema(SCHEMA.features[:5], SCHEMA.tasks)
+    with pytest.raises(ValueError, match="din needs a history"):
+        models.din(without)
+    with pytest.raises(ValueError, match="Did you mean 'autoint'"):
+        models.get("autoin")
+    mixed = Schema((*SCHEMA.features[:5], Categorical("brand", size=3, width=2)), SCHEMA.tasks)
+    with pytest.raises(ValueError, match=r"same width. Received: widths=\[2, 4\]"):
+        models.autoint(mixed, width=4)
+    models.mlp(mixed, width=4, units=(3,))

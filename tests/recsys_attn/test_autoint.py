@@ -1,0 +1,105 @@
+"""The interacting layer equals the paper's equations, one field and one head at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsys_attn.interactions import AutoInt, InteractingLayer
+from tests.support import reference
+
+B, T, F, E, N, H = 2, 3, 5, 7, 2, 11
+RNG = np.random.default_rng(0)
+FIELDS = RNG.normal(size=(B, T, F, E)).astype("float32")
+MASK = RNG.random((B, T, F)) < 0.6
+
+
+def expected(layer: InteractingLayer, fields: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    parts = 4 if layer.use_residual else 3
+    kernels = np.split(layer.get_weights()[0].astype("float64"), parts, axis=1)
+    output = np.zeros((*fields.shape[:-1], N * H))
+    for index in np.ndindex(fields.shape[:-2]):
+        output[index] = reference.interacting_layer(
+            fields[index],
+            kernels,
+            N,
+            scale=layer.scale,
+            field_mask=None if mask is None else mask[index],
+        )
+    return output
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all fields", "missing fields"])
+@pytest.mark.parametrize("scale", [False, True], ids=["unscaled", "scaled"])
+@pytest.mark.parametrize("use_residual", [True, False], ids=["residual", "no residual"])
+def test_layer_equals_the_paper(use_residual: bool, scale: bool, mask: np.ndarray | None) -> None:
+    layer = InteractingLayer(N, H, use_residual=use_residual, scale=scale)
+    output = layer(FIELDS, field_mask=mask)
+    np.testing.assert_allclose(output, expected(layer, FIELDS, mask), rtol=1e-4, atol=1e-5)
+
+
+def test_the_papers_choices_are_the_defaults() -> None:
+    layer = InteractingLayer()
+    layer.build((None, F, E))
+    assert (layer.num_heads, layer.head_dim, layer.scale) == (2, 32, False)
+    # W_Q, W_K, W_V and W_Res; no bias and no output projection.
+    assert [weight.shape for weight in layer.weights] == [(E, 4 * 2 * 32)]
+
+
+def test_every_kernel_starts_different_and_with_its_own_fan() -> None:
+    layer = InteractingLayer(2, 32)
+    layer.build((None, F, 64))
+    blocks = np.split(layer.get_weights()[0], 4, axis=1)
+    for block in blocks:
+        assert np.abs(block).max() == pytest.approx(np.sqrt(6 / 128), rel=0.02)
+    for first in range(4):
+        for second in range(first):
+            assert np.abs(blocks[first] - blocks[second]).max() > 0.01
+
+
+def test_stack_equals_its_layers_one_after_the_other() -> None:
+    stack = AutoInt(num_layers=3, num_heads=N, head_dim=H)
+    output = stack(FIELDS, field_mask=MASK)
+    assert output.shape == (B, T, F, N * H)
+    fields = FIELDS.astype("float64")
+    for layer in stack.layers:
+        fields = expected(layer, fields, MASK)
+    np.testing.assert_allclose(output, fields, rtol=1e-3, atol=1e-4)
+
+
+def test_permuted_fields_give_permuted_outputs() -> None:
+    order = RNG.permutation(F)
+    layer = AutoInt(num_layers=2, num_heads=N, head_dim=H)
+    np.testing.assert_allclose(
+        layer(FIELDS[:, :, order]), np.asarray(layer(FIELDS))[:, :, order], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("leading", [(5,), (2, 3), (2, 1, 3)], ids=str)
+def test_any_number_of_leading_axes(leading: tuple[int, ...]) -> None:
+    fields = RNG.normal(size=(*leading, F, E)).astype("float32")
+    layer = InteractingLayer(N, H)
+    output = np.asarray(layer(fields))
+    assert output.shape == (*leading, F, N * H)
+    flat = layer(fields.reshape(-1, F, E))
+    np.testing.assert_allclose(output.reshape(-1, F, N * H), flat, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: InteractingLayer(num_heads=0), "must be positive integers"),
+        (lambda: AutoInt(num_layers=0), "`num_layers` must be a positive integer"),
+        (lambda: InteractingLayer()(FIELDS[0, 0]), r"must have shape \(..., F, E\)"),
+        (
+            lambda: InteractingLayer()(FIELDS[:, 0], field_mask=MASK[:, 0, :-1]),
+            "`field_mask` must have the shape of `inputs`",
+        ),
+    ],
+)
+def test_arguments_are_checked(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

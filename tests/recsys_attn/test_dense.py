@@ -1,0 +1,111 @@
+"""The dense mechanism equals loops, and Keras' own attention where that exists."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import Dense, scores
+from tests.support import reference
+
+B, T, S, N, H, V = 2, 3, 5, 7, 11, 13
+RNG = np.random.default_rng(0)
+QUERY, KEY, VALUE = (
+    RNG.normal(size=shape).astype("float32") for shape in ((B, T, N, H), (B, S, N, H), (B, S, N, V))
+)
+MASKS = {
+    "query_mask": RNG.random((B, T)) < 0.7,
+    "key_mask": RNG.random((B, S)) < 0.7,
+    "attention_mask": RNG.random((B, N, T, S)) < 0.7,
+}
+ALLOWED = (
+    MASKS["query_mask"][:, None, :, None]
+    & MASKS["key_mask"][:, None, None]
+    & MASKS["attention_mask"]
+)
+
+
+@pytest.mark.parametrize("masks", [{}, MASKS], ids=["no masks", "all masks"])
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    [("softmax", reference.softmax_weights), ("identity", reference.identity_weights)],
+)
+def test_dense_equals_loops(weighting: str, expected: object, masks: dict) -> None:
+    output, weights = Dense("dot", weighting)(QUERY, KEY, VALUE, **masks)
+    wanted = expected(reference.dot(QUERY, KEY), ALLOWED if masks else None)
+    np.testing.assert_allclose(weights, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output, reference.weighted_sums(wanted, VALUE), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("single", ["query", "key and value"])
+def test_a_batch_of_one_meets_any_batch(single: str) -> None:
+    query, key, value = QUERY, KEY, VALUE
+    if single == "query":
+        query = query[:1]
+    else:
+        key, value = key[:1], value[:1]
+    layer = Dense("general")
+    output, weights = layer(query, key, value)
+    repeated = [np.repeat(x, B // len(x), axis=0) for x in (query, key, value)]
+    for actual, expected in zip((output, weights), layer(*repeated), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("masks", [{}, {"key_mask": MASKS["key_mask"]}], ids=["free", "masked"])
+def test_projected_dense_equals_keras_multi_head_attention(masks: dict) -> None:
+    theirs = keras.layers.MultiHeadAttention(N, key_dim=H, value_dim=V, use_bias=False)
+    query, value = (RNG.normal(size=(B, size, 4)).astype("float32") for size in (T, S))
+    keras_masks = {f"{name.replace('key', 'value')}": mask for name, mask in masks.items()}
+    expected, weights = theirs(query, value, return_attention_scores=True, **keras_masks)
+    by_query, by_key, by_value, by_output = theirs.get_weights()
+    ours, our_weights = Dense("scaled_dot")(
+        np.einsum("bte,enh->btnh", query, by_query),
+        np.einsum("bse,enh->bsnh", value, by_key),
+        np.einsum("bse,env->bsnv", value, by_value),
+        **masks,
+    )
+    np.testing.assert_allclose(our_weights, weights, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        np.einsum("btnv,nve->bte", ours, by_output), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_heads_are_separate_attentions() -> None:
+    together, _ = Dense("scaled_dot")(QUERY, KEY, VALUE)
+    for head in range(N):
+        one = slice(head, head + 1)
+        alone, _ = Dense("scaled_dot")(QUERY[:, :, one], KEY[:, :, one], VALUE[:, :, one])
+        np.testing.assert_allclose(alone, together[:, :, one], rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_drops_weights_in_training_only() -> None:
+    layer = Dense("dot", "identity", dropout=0.5)
+    value = np.ones((B, S, N, 1), "float32")
+    still, weights = layer(QUERY, KEY, value)
+    np.testing.assert_allclose(
+        np.swapaxes(still, 1, 2)[..., 0], np.sum(weights, axis=-1), rtol=1e-4, atol=1e-4
+    )
+    dropped, reported = layer(QUERY, KEY, value, training=True)
+    assert np.abs(np.asarray(dropped) - np.asarray(still)).max() > 0.1
+    np.testing.assert_allclose(reported, weights, rtol=1e-5)
+
+
+def test_two_mechanisms_may_share_a_score() -> None:
+    score = scores.General()
+    first, _ = Dense(score)(QUERY, KEY, VALUE)
+    second, _ = Dense(score)(QUERY, KEY, VALUE)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+
+
+def test_a_component_made_by_name_takes_the_policy_and_an_instance_keeps_its_own() -> None:
+    layer = Dense(scores.Dot(dtype="float32"), "softmax", dtype="mixed_bfloat16")
+    assert layer.score.compute_dtype == "float32"
+    assert layer.weighting.compute_dtype == "bfloat16"
+    output, _ = layer(QUERY, KEY, VALUE)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+
+
+def test_keys_and_values_must_be_aligned() -> None:
+    with pytest.raises(ValueError, match="with the same S and N"):
+        Dense()(QUERY, KEY, VALUE[:, :-1])

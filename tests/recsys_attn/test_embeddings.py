@@ -1,0 +1,221 @@
+"""Field vectors and histories, against a lookup one feature and one row at a time."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.embeddings import CANDIDATE_MASK, FeatureEmbedding, example_inputs
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+
+B, T, S, V, E = 5, 3, 7, 2, 4
+SCHEMA = Schema(
+    (
+        Categorical("user", "context", size=11),
+        Numeric("age", "context"),
+        Categorical("topics", "context", multivalued=True, max_length=V, size=5),
+        Categorical("item", size=13),
+        Categorical("brand", size=3),
+        Numeric("price"),
+        Categorical("tags", multivalued=True, max_length=V, size=7),
+        Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
+        Sequence("how", history="seen", max_length=S, size=5),
+    ),
+    (Task("click"),),
+)
+SHAPES = {
+    "user": (B,),
+    "topics": (B, V),
+    "item": (B, T),
+    "brand": (B, T),
+    "tags": (B, T, V),
+    "items_seen": (B, S),
+    "how": (B, S),
+}
+
+
+def random_inputs(seed=0):
+    rng = np.random.default_rng(seed)
+    inputs = {
+        name: rng.integers(0, SCHEMA[name].size, shape).astype("int32")
+        for name, shape in SHAPES.items()
+    }
+    inputs["age"] = rng.normal(size=B).astype("float32")
+    inputs["price"] = rng.normal(size=(B, T)).astype("float32")
+    inputs["price"][0, 1] = inputs["age"][2] = np.nan
+    return inputs
+
+
+def table_of(layer, name):
+    """The rows of a feature's own part of the table, its padding row zeroed."""
+    offset = 0
+    for feature in layer.schema.features:
+        if isinstance(feature, Numeric) or layer.schema.table_owner(feature.name) != feature.name:
+            continue
+        if feature.name == layer.schema.table_owner(name):
+            weights = keras.ops.convert_to_numpy(layer.weights_by_name[f"table_{E}"])
+            rows = weights[offset : offset + feature.size].copy()
+            rows[0] = 0
+            return rows
+        offset += feature.size
+    raise KeyError(name)
+
+
+@pytest.fixture
+def layer():
+    layer = FeatureEmbedding(SCHEMA, width=E)
+    layer.build()
+    layer.weights_by_name = {weight.name: weight for weight in layer.weights}
+    return layer
+
+
+def numpy(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def test_single_ids_are_rows_of_their_part_of_the_table(layer):
+    inputs = random_inputs()
+    fields = layer(inputs)
+    candidate = numpy(fields["candidate"][0])
+    np.testing.assert_array_equal(candidate[:, :, 0], table_of(layer, "item")[inputs["item"]])
+    np.testing.assert_array_equal(candidate[:, :, 1], table_of(layer, "brand")[inputs["brand"]])
+    context = numpy(fields["context"][0])
+    np.testing.assert_array_equal(context[:, 0], table_of(layer, "user")[inputs["user"]])
+
+
+def test_bags_are_the_mean_of_what_is_present(layer):
+    inputs = random_inputs()
+    fields = layer(inputs)
+    rows = table_of(layer, "tags")
+    for b, t in np.ndindex(B, T):
+        ids = [i for i in inputs["tags"][b, t] if i != 0]
+        expected = np.mean([rows[i] for i in ids], axis=0) if ids else np.zeros(E)
+        np.testing.assert_allclose(
+            numpy(fields["candidate"][0])[b, t, 2], expected, rtol=1e-5, atol=1e-7
+        )
+        assert bool(numpy(fields["candidate_present"][0])[b, t, 2]) == bool(ids)
+
+
+def test_numbers_are_value_times_vector_and_zeros_where_missing(layer):
+    inputs = random_inputs()
+    fields = layer(inputs)
+    vector = numpy(layer.weights_by_name[f"candidate_vectors_{E}"])[0]
+    expected = np.nan_to_num(inputs["price"])[..., None] * vector
+    np.testing.assert_allclose(numpy(fields["candidate"][0])[:, :, 3], expected, rtol=1e-6)
+    present = numpy(fields["candidate_present"][0])[:, :, 3]
+    np.testing.assert_array_equal(present, ~np.isnan(inputs["price"]))
+
+
+def test_missing_values_are_zeros_and_not_present(layer):
+    fields = layer(example_inputs(SCHEMA, B, T) | {"price": np.full((B, T), np.nan, "float32")})
+    np.testing.assert_array_equal(numpy(fields["candidate"][0]), 0)
+    assert not numpy(fields["candidate_present"][0]).any()
+    assert not numpy(fields["histories"]["seen"]["event_mask"]).any()
+
+
+def test_a_past_item_and_a_candidate_item_are_the_same_vector(layer):
+    inputs = random_inputs()
+    history = layer(inputs)["histories"]["seen"]
+    rows = table_of(layer, "item")
+    np.testing.assert_array_equal(numpy(history["events"])[..., :E], rows[inputs["items_seen"]])
+    np.testing.assert_array_equal(numpy(history["query"])[..., :E], rows[inputs["item"]])
+
+
+def test_a_sequence_without_a_partner_has_zeros_in_the_query(layer):
+    inputs = random_inputs()
+    history = layer(inputs)["histories"]["seen"]
+    np.testing.assert_array_equal(
+        numpy(history["events"])[..., E:], table_of(layer, "how")[inputs["how"]]
+    )
+    assert numpy(history["query"]).shape == (B, T, 2 * E)
+    np.testing.assert_array_equal(numpy(history["query"])[..., E:], 0)
+
+
+def test_an_event_counts_when_any_aligned_sequence_has_it(layer):
+    inputs = random_inputs()
+    mask = numpy(layer(inputs)["histories"]["seen"]["event_mask"])
+    np.testing.assert_array_equal(mask, (inputs["items_seen"] != 0) | (inputs["how"] != 0))
+
+
+def test_a_history_that_shares_nothing_has_a_query_of_zeros():
+    schema = Schema(
+        (Categorical("item", size=5), Sequence("how", max_length=S, size=3)), (Task("c"),)
+    )
+    history = FeatureEmbedding(schema, width=E)(example_inputs(schema, B, T))["histories"][
+        "history"
+    ]
+    assert numpy(history["query"]).shape == (B, 1, E)
+
+
+def test_a_history_of_context_ids_has_one_query_a_request():
+    schema = Schema(
+        (
+            Categorical("place", "context", size=5),
+            Categorical("item", size=5),
+            Sequence("places", shares="place", max_length=S, size=5),
+        ),
+        (Task("c"),),
+    )
+    inputs = example_inputs(schema, B, T) | {"place": np.arange(B).astype("int32")}
+    layer = FeatureEmbedding(schema, width=E)
+    fields = layer(inputs)
+    query = numpy(fields["histories"]["history"]["query"])
+    np.testing.assert_array_equal(query[:, 0], numpy(fields["context"][0])[:, 0])
+    assert query.shape == (B, 1, E)
+
+
+def test_each_width_has_its_table():
+    schema = Schema(
+        (
+            Categorical("item", size=5, width=3),
+            Categorical("brand", size=7),
+            Categorical("user", "context", size=11, width=3),
+            Numeric("price", width=2),
+        ),
+        (Task("click"),),
+    )
+    layer = FeatureEmbedding(schema, width=E)
+    fields = layer(example_inputs(schema, B, T))
+    assert [tuple(block.shape) for block in fields["candidate"]] == [
+        (B, T, 1, 2),
+        (B, T, 1, 3),
+        (B, T, 1, E),
+    ]
+    assert [tuple(block.shape) for block in fields["context"]] == [(B, 1, 3)]
+    shapes = sorted(tuple(weight.shape) for weight in layer.weights)
+    assert shapes == [(1, 2), (7, E), (5 + 11, 3)]
+
+
+def test_the_candidate_mask_is_handed_on(layer):
+    mask = np.random.default_rng(1).random((B, T)) < 0.5
+    np.testing.assert_array_equal(
+        numpy(layer(random_inputs() | {CANDIDATE_MASK: mask})[CANDIDATE_MASK]), mask
+    )
+
+
+def test_known_rows_start_different_and_unknown_ones_at_zero(layer):
+    for name in ("user", "topics", "item", "brand", "tags", "how"):
+        rows = table_of(layer, name)
+        np.testing.assert_array_equal(rows[:2], 0)
+        assert len(np.unique(rows[2:], axis=0)) == len(rows) - 2
+
+
+def test_vectors_start_with_length_one():
+    schema = Schema((Categorical("item", size=1009),), (Task("click"),))
+    layer = FeatureEmbedding(schema, width=31)
+    layer.build()
+    lengths = np.linalg.norm(numpy(layer.weights[0])[2:], axis=1)
+    np.testing.assert_allclose(lengths.mean(), 1, rtol=0.02)
+
+
+def test_errors():
+    unfitted = Schema((Categorical("item"),), (Task("click"),))
+    with pytest.raises(ValueError, match="Feature 'item' has no `size`"):
+        FeatureEmbedding(unfitted)
+    with pytest.raises(ValueError, match="`width` must be a positive integer"):
+        FeatureEmbedding(SCHEMA, width=0)
+    inputs = random_inputs()
+    del inputs["brand"]
+    with pytest.raises(ValueError, match=r"every feature of the schema. Missing: \['brand'\]"):
+        FeatureEmbedding(SCHEMA, width=E)(inputs)

@@ -1,0 +1,68 @@
+"""Masks meet by AND, and a mask of another shape is refused with one clear sentence."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from recsys_attn.attention.masks import allowed_pairs
+
+B, T, S, N = 2, 3, 5, 7
+RNG = np.random.default_rng(0)
+MASKS = {
+    "query_mask": RNG.random((B, T)) < 0.7,
+    "key_mask": RNG.random((B, S)) < 0.7,
+    "attention_mask": RNG.random((B, T, S)) < 0.7,
+}
+SHAPES = ((B, T, N, 4), (B, S, N, 4))
+
+
+def test_no_mask_allows_everything() -> None:
+    assert allowed_pairs(*SHAPES) is None
+
+
+@pytest.mark.parametrize(
+    "names",
+    [names for count in (1, 2, 3) for names in itertools.combinations(MASKS, count)],
+    ids="+".join,
+)
+def test_a_pair_is_allowed_where_every_mask_allows_it(names: tuple[str, ...]) -> None:
+    allowed = allowed_pairs(*SHAPES, **{name: MASKS[name] for name in names})
+    expected = np.ones((B, N, T, S), bool)
+    for b, n, t, s in np.ndindex(expected.shape):
+        seen = {
+            "query_mask": MASKS["query_mask"][b, t],
+            "key_mask": MASKS["key_mask"][b, s],
+            "attention_mask": MASKS["attention_mask"][b, t, s],
+        }
+        expected[b, n, t, s] = all(seen[name] for name in names)
+    np.testing.assert_array_equal(np.broadcast_to(allowed, expected.shape), expected)
+
+
+def test_an_attention_mask_may_differ_by_head() -> None:
+    by_head = RNG.random((B, N, T, S)) < 0.5
+    np.testing.assert_array_equal(allowed_pairs(*SHAPES, attention_mask=by_head), by_head)
+
+
+def test_numbers_count_as_booleans() -> None:
+    allowed = allowed_pairs(*SHAPES, key_mask=MASKS["key_mask"].astype("float32"))
+    np.testing.assert_array_equal(allowed[:, 0, 0], MASKS["key_mask"])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("query_mask", (B, S), r"`query_mask` must have shape \(B, T\) with T=3.*\(2, 5\)"),
+        ("key_mask", (B, T), r"`key_mask` must have shape \(B, S\) with S=5.*\(2, 3\)"),
+        ("key_mask", (B, 1, S), r"`key_mask` must have shape \(B, S\) with S=5.*\(2, 1, 5\)"),
+        ("attention_mask", (T, S), r"\(B, T, S\) or \(B, N, T, S\) with \(T, S\)=\(3, 5\)"),
+        ("attention_mask", (B, S, T), r"with \(T, S\)=\(3, 5\). Received: .*\(2, 5, 3\)"),
+    ],
+)
+def test_a_mask_of_another_shape_is_refused(
+    name: str, shape: tuple[int, ...], expected: str
+) -> None:
+    with pytest.raises(ValueError, match=expected):
+        allowed_pairs(*SHAPES, **{name: np.ones(shape, bool)})

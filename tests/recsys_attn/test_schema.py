@@ -1,0 +1,95 @@
+"""The schema refuses what does not fit together, and survives JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recsys_attn.schema import (
+    Categorical,
+    Hash,
+    Numeric,
+    Quantile,
+    Schema,
+    Sequence,
+    Task,
+    Vocabulary,
+    is_listed,
+)
+
+FEATURES = (
+    Categorical("item", dtype="int64", transform=Vocabulary(min_count=3, max_size=11)),
+    Categorical("tags", multivalued=True, max_length=5, transform=Hash(13)),
+    Categorical("age", "context", dtype="float32", transform=Quantile(7)),
+    Numeric("price", transform=("log1p", "standardise"), width=3),
+    Sequence("clicked", shares="item", dtype="int64", history="clicks", max_length=17),
+    Sequence("actions", history="clicks", max_length=17),
+)
+TASKS = (Task("click"), Task("buy", label="bought", weight=0.5, mask="clicked_once"))
+
+
+def test_survives_json():
+    schema = Schema(FEATURES, TASKS)
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+def test_sequences_share_the_table_and_the_size_of_their_owner():
+    schema = Schema(FEATURES, TASKS).with_sizes({"item": 19, "tags": 5, "age": 9, "actions": 4})
+    assert schema.table_owner("clicked") == "item"
+    assert schema.table_owner("actions") == "actions"
+    assert [getattr(f, "size", None) for f in schema.features] == [19, 5, 9, None, 19, 4]
+
+
+def test_histories_hold_aligned_sequences():
+    histories = Schema(FEATURES, TASKS).histories
+    assert {name: [s.name for s in group] for name, group in histories.items()} == {
+        "clicks": ["clicked", "actions"]
+    }
+
+
+def test_label_column_is_the_name_unless_given():
+    assert [task.label_column for task in TASKS] == ["click", "bought"]
+
+
+def test_lists_are_sequences_and_bags():
+    assert [f.name for f in FEATURES if is_listed(f)] == ["tags", "clicked", "actions"]
+
+
+def test_unknown_name_is_said():
+    with pytest.raises(KeyError, match="No feature is named 'itme'"):
+        Schema(FEATURES, TASKS)["itme"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Schema((), TASKS), "`features` must name at least one"),
+        (lambda: Schema(FEATURES, ()), "`tasks` must name at least one"),
+        (lambda: Schema((*FEATURES, Numeric("item")), TASKS), r"Received twice: \['item'\]"),
+        (lambda: Schema(FEATURES, (*TASKS, Task("click"))), r"Received twice: \['click'\]"),
+        (
+            lambda: Schema((*FEATURES, Sequence("h", shares="price")), TASKS),
+            "`shares` must name a categorical feature, one of .*'item'.*Received: shares='price'",
+        ),
+        (
+            lambda: Schema((*FEATURES, Sequence("h", shares="item")), TASKS),
+            "must have its dtype 'int64'. Received: dtype='string'",
+        ),
+        (
+            lambda: Schema((*FEATURES, Sequence("h", history="clicks", max_length=2)), TASKS),
+            "must have the same `max_length`. Received for history 'clicks'",
+        ),
+        (lambda: Vocabulary(min_count=0), "`min_count` must be a positive integer"),
+        (lambda: Vocabulary(max_size=0), "`max_size` must be a positive integer"),
+        (lambda: Hash(0), "`buckets` must be a positive integer"),
+        (lambda: Quantile(1), "`buckets` must be at least 2"),
+        (lambda: Categorical("a", width=0), "`width` must be a positive integer"),
+        (lambda: Sequence("a", max_length=0), "`max_length` must be a positive integer"),
+        (lambda: Categorical("a", dtype="float32"), "float32 values take the transform Quantile"),
+        (lambda: Categorical("a", transform=Quantile(3)), "float32 values take the transform"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

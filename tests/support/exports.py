@@ -1,0 +1,43 @@
+"""Exports of the small shop's models, and what their signatures answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from pipelines.config import ExportOptions
+from pipelines.data import DataSplit
+from pipelines.export import export
+from pipelines.features import FittedFeatures
+from recsys_attn.models import RankingModel
+from tests.support import shop
+
+
+def write_export(
+    folder: Path, model: RankingModel, features: FittedFeatures, **options: Any
+) -> dict[str, Any]:
+    """Exports with the parity check on a table of the schema; returns the manifest."""
+    table = shop.table(5, seed=6, longest=4, schema=features.schema)
+    sample = DataSplit(shop.write(folder.parent / f"{folder.name}.parquet", [table]))
+    chosen = ExportOptions(**{"parity_rows": 11, "warmup_requests": 3, **options})
+    return export(folder, "shop", 3, model, features, "request", sample, chosen)
+
+
+def call(loaded: Any, signature: str, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs of a signature for raw arrays."""
+    function = loaded.signatures[signature]
+    inputs = function.structured_input_signature[1]
+    tensors = {name: tf.constant(a, inputs[name].dtype, a.shape) for name, a in raw.items()}
+    return {task: scores.numpy() for task, scores in function(**tensors).items()}
+
+
+def split_requests(table: pa.Table) -> list[pa.Table]:
+    """A table per request."""
+    values = table["request"].to_numpy()
+    starts = [*np.flatnonzero(np.diff(values, prepend=values[0] + 1)), len(values)]
+    return [table.slice(a, b - a) for a, b in zip(starts, starts[1:], strict=False)]
