@@ -94,7 +94,7 @@ def _add_step(name: str, method: str, text: str) -> None:
 
 _add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
 _add_step("ingest", "ingest", "Read the source files; write train, valid and test as Parquet.")
-_add_step("fit", "fit", "Fit vocabularies and other feature transforms on the train split.")
+_add_step("fit", "fit", "Fit vocabularies and other transforms on the train split.")
 _add_step("train", "train", "Train the model; keep the weights of its best epoch.")
 _add_step("evaluate", "evaluate", "Score a split; write predictions, metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
@@ -141,7 +141,7 @@ def score(
 )
 @click.option("--rows", type=click.IntRange(min=10_000), help="Rows to simulate.")
 def demo(run_dir: Path, rows: int | None) -> None:
-    """The whole way on simulated data: train, report, export, serve, score over gRPC."""
+    """Run all steps on simulated data, then score over gRPC."""
     overrides = () if rows is None else (f"data.simulate.rows={rows}",)
     with opened(Path(__file__).with_name("demo.toml"), run_dir, overrides) as steps:
         from pipelines.demo import show

@@ -26,6 +26,18 @@ def width_of(schema: Schema, name: str, default_width: int) -> int:
     return schema[schema.table_owner(name)].width or default_width
 
 
+def require_one_width(schema: Schema, default_width: int) -> None:
+    """Raises when the features do not all embed with the model's width."""
+    for feature in schema.features:
+        width = width_of(schema, feature.name, default_width)
+        if width != default_width:
+            raise ValueError(
+                "Attention between fields needs every field to have the model's width, "
+                f"{default_width}. Received: width={width} for the feature {feature.name!r}. "
+                "Remove the feature's `width`"
+            )
+
+
 def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
     """One table per width, in increasing order of width."""
     by_width: dict[int, list[Feature]] = {}

@@ -19,8 +19,9 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
         PipelineError: A folder is no evaluated run.
     """
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("run", "model", "task"):
-        table.add_column(column)
+    table.add_column("run", overflow="fold")  # a path may be long
+    table.add_column("model", no_wrap=True)
+    table.add_column("task", no_wrap=True)
     for column in ("AUC", "ceiling", "GAUC", "logloss", "seed"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:

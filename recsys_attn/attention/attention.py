@@ -75,7 +75,7 @@ class Attention(keras.layers.Layer):
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
         return_weights: bool = False,
-    ) -> Tensor:
+    ) -> Any:
         if key_mask is None:
             key_mask = value_mask
         elif value_mask is not None:
@@ -107,8 +107,11 @@ class Attention(keras.layers.Layer):
         query: Tensor,
         value: Tensor,
         key: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         return_weights: bool = False,
-        **masks: Any,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)

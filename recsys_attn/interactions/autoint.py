@@ -129,7 +129,7 @@ class InteractingLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AutoInt(keras.layers.Layer):
-    """A stack of interacting layers: l of them combine up to 2^l fields.
+    """Interacting layers, each of which combines what the one before has combined.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921.

@@ -67,7 +67,7 @@ class TargetAttention(keras.layers.Layer):
         history_mask: Tensor | None = None,
         query_mask: Tensor | None = None,
         return_weights: bool = False,
-    ) -> Tensor:
+    ) -> Any:
         return self.attention(
             query,
             history,
@@ -80,7 +80,12 @@ class TargetAttention(keras.layers.Layer):
         return self.attention.compute_output_shape(query_shape, history_shape)
 
     def compute_output_spec(
-        self, query: Tensor, history: Tensor, return_weights: bool = False, **masks: Any
+        self,
+        query: Tensor,
+        history: Tensor,
+        history_mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        return_weights: bool = False,
     ) -> Any:
         return self.attention.compute_output_spec(query, history, return_weights=return_weights)
 

@@ -14,6 +14,7 @@ from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
+from recsys_attn.tables import require_one_width
 
 
 def attention_ranker(
@@ -51,7 +52,11 @@ def attention_ranker(
 
     Returns:
         A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has another width than the model.
     """
+    require_one_width(schema, width)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
         num_tasks=len(tasks),
@@ -64,7 +69,8 @@ def attention_ranker(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={
-                name: TargetAttention(MlpScore(attention_units)) for name in schema.histories
+                name: TargetAttention(MlpScore(attention_units, "relu"))
+                for name in schema.histories
             },
             interaction=FieldInteraction(
                 AutoInt(

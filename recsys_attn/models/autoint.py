@@ -12,6 +12,7 @@ from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
+from recsys_attn.tables import require_one_width
 
 
 def autoint(
@@ -44,7 +45,11 @@ def autoint(
 
     Returns:
         A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has another width than the model.
     """
+    require_one_width(schema, width)
     attention = AutoInt(
         num_layers=num_layers,
         num_heads=num_heads,

@@ -67,12 +67,6 @@ class FieldInteraction(keras.layers.Layer):
     def call(self, blocks: list[Any], present: list[Any], row_mask: Any = None) -> Any:
         outputs = []
         if self.autoint is not None:
-            if len(blocks) != 1:
-                raise ValueError(
-                    "AutoInt needs every field to have the same width. "
-                    f"Received: widths={[block.shape[-1] for block in blocks]}. "
-                    "Remove `width` from the features, or give them all the model's"
-                )
             outputs.append(flatten(self.autoint(blocks[0], present[0])))
         if self.mlp is not None or self.autoint is None:
             vector = ops.concatenate([flatten(block) for block in blocks], axis=-1)

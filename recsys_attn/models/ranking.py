@@ -47,6 +47,9 @@ class RankingModel(keras.Model):
         """The fitted schema that the model was made for."""
         return self.embedding.schema
 
+    def build(self, input_shape: Any = None) -> None:
+        self.built = True  # the parts build themselves on the first call, in the constructor
+
     def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return self.tower(self.embedding(inputs))
 

@@ -12,7 +12,7 @@ from pipelines.errors import PipelineError
 from pipelines.ingest.options import SplitOptions
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Hash, Numeric, Quantile, Schema, Sequence, Vocabulary
-from tests.pipelines.experiments import load
+from tests.support.experiments import load
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = sorted([ROOT / "pipelines" / "demo.toml", *(ROOT / "experiments").glob("*.toml")])

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.config import load_experiment
 from pipelines.errors import PipelineError
-from tests.pipelines.experiments import SIMULATED, load, write
+from tests.support.experiments import SIMULATED, load, write
 
 JARGON = ("pydantic", "http", "validation error", "Input", "tag", "dataclass", "Traceback", "()")
 

@@ -1,5 +1,7 @@
 """Batches of requests: every row once, no request torn apart, the same order for the same seed."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -32,7 +34,7 @@ def split(table, tmp_path_factory):
     """Row groups of about ten requests in two files."""
     starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
     cuts = [*starts[::10], table.num_rows]
-    groups = [table.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    groups = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
     folder = tmp_path_factory.mktemp("train")
     shop.write(folder / "part-00000.parquet", groups[:4])
     shop.write(folder / "part-00001.parquet", groups[4:])

@@ -15,7 +15,7 @@ from pipelines.features.graph import FeatureGraph
 from pipelines.raw import raw_request, raw_rows
 from pipelines.scoring import Scorer
 from recsys_attn.interactions.target_attention import TargetAttention
-from recsys_attn.models import din, logistic_regression
+from recsys_attn.models import logistic_regression
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Vocabulary, is_listed
 from tests.support import shop
 from tests.support.exports import call, split_requests, write_export
@@ -44,12 +44,12 @@ SCHEMAS = {
 
 @pytest.fixture(scope="module", params=SCHEMAS)
 def exported(request, tmp_path_factory):
-    """A model, its transforms, the manifest and the loaded export, for each schema."""
+    """A model's scorer, its transforms, the manifest and the loaded export, for each schema."""
     fitted = shop.fitted(SCHEMAS[request.param])
     model = shop.model(fitted)
     folder = tmp_path_factory.mktemp("export") / "3"
     manifest = write_export(folder, model, fitted)
-    return model, fitted, manifest, tf.saved_model.load(str(folder)), folder
+    return Scorer(model), fitted, manifest, tf.saved_model.load(str(folder)), folder
 
 
 def test_signatures_have_the_schemas_names_types_and_axes(exported):
@@ -81,9 +81,9 @@ def test_signatures_have_the_schemas_names_types_and_axes(exported):
 
 
 def test_both_signatures_score_as_the_training_path(exported):
-    model, fitted, _, loaded, _ = exported
+    scorer, fitted, _, loaded, _ = exported
     table = shop.table(23, seed=9, unknown=True, schema=fitted.schema)
-    expected = Scorer(model).score_table(table, fitted, None)
+    expected = scorer.score_table(table, fitted, None)
     rows = call(loaded, "serving_default", raw_rows(fitted.schema, table))
     for task, scores in expected.items():
         assert rows[task].shape == (table.num_rows,)
@@ -113,7 +113,7 @@ def test_the_manifest_is_plain_data(exported):
 
 @pytest.mark.parametrize("exported", ["all"], indirect=True)
 def test_several_requests_rank_at_once(exported):
-    model, fitted, _, loaded, _ = exported
+    scorer, fitted, _, loaded, _ = exported
     tables = [shop.table(1, seed=seed, longest=9).slice(0, 2) for seed in (0, 2, 4)]
     assert {table.num_rows for table in tables} == {2}
     raws = [raw_request(fitted.schema, table) for table in tables]
@@ -123,7 +123,7 @@ def test_several_requests_rank_at_once(exported):
     }
     found = call(loaded, "rank", together)
     for index, table in enumerate(tables):
-        for task, scores in Scorer(model).score_table(table, fitted, None).items():
+        for task, scores in scorer.score_table(table, fitted, None).items():
             np.testing.assert_allclose(found[task][index], scores, rtol=0, atol=1e-5)
 
 
@@ -162,7 +162,7 @@ def test_no_rows_no_candidates_and_empty_lists(exported, signature):
 
 @pytest.mark.parametrize("exported", ["all"], indirect=True)
 def test_a_process_with_nothing_but_tensorflow_scores_alike(exported, tmp_path):
-    model, fitted, _, _, folder = exported
+    scorer, fitted, _, _, folder = exported
     table = shop.table(7, seed=9, unknown=True)
     raw = raw_rows(fitted.schema, table)
     texts = {n: np.char.encode(a.astype(str), "utf-8") for n, a in raw.items() if a.dtype == "O"}
@@ -185,7 +185,7 @@ def test_a_process_with_nothing_but_tensorflow_scores_alike(exported, tmp_path):
         capture_output=True,
     )
     found = np.load(tmp_path / "scores.npz")
-    for task, scores in Scorer(model).score_table(table, fitted, None).items():
+    for task, scores in scorer.score_table(table, fitted, None).items():
         np.testing.assert_allclose(found[task], scores, rtol=0, atol=1e-5)
 
 
@@ -246,14 +246,6 @@ def test_rank_attends_from_all_candidates_to_one_history(monkeypatch):
         ((1, 1, 4), (1, 2, 4)),  # searches share no table, so one query is all candidates' query
         ((1, candidates, 8), (1, 5, 8)),
     ]
-
-
-@pytest.mark.parametrize("build", [din, logistic_regression])
-def test_other_models_export(build, tmp_path):
-    fitted = shop.fitted()
-    small = {} if build is logistic_regression else {"width": 4, "mlp_units": (5,)}
-    manifest = write_export(tmp_path / "1", build(fitted.schema, **small), fitted)
-    assert manifest["parity"]["max_abs_difference"] <= 1e-5
 
 
 def test_a_vocabulary_without_values_exports(tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import itertools
 import os
 
 import numpy as np
@@ -47,7 +48,7 @@ def parts(table):
     """Row groups of whole requests."""
     starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
     cuts = [*starts[::4], table.num_rows]
-    return [table.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 @pytest.mark.parametrize("request_column", ["request", None, "not in the file"])
@@ -185,7 +186,7 @@ def test_a_full_disk_is_one_error(run, tmp_path, monkeypatch, call):
 
     source = shop.write(tmp_path / "rows.parquet", parts(shop.table(11, seed=5)))
     monkeypatch.setattr(score_module.pq, "ParquetWriter", FullDisk)
-    with pytest.raises(PipelineError, match="No space left on the disk of .*scores.parquet"):
+    with pytest.raises(PipelineError, match=r"No space left on the disk of .*scores\.parquet"):
         run(source)
     assert FullDisk.calls == call
     assert_untouched(run)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from pipelines.errors import PipelineError
 from pipelines.steps import Steps, settings_by_step
-from tests.pipelines.experiments import load
+from tests.support.experiments import load
 
 EXPORTED = {"saved_model.pb", "variables", "manifest.json", "assets.extra"}
 

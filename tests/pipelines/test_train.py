@@ -27,7 +27,7 @@ from pipelines.scoring import Scorer
 from pipelines.train import check_model, train
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
-from tests.pipelines.experiments import load
+from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
 MASKED = (Task("click"), Task("conversion", mask="counts"))

@@ -12,7 +12,8 @@ from recsys_attn.attention import Attention, Dense, scores, weightings
 from recsys_attn.blocks import Dice, Mlp
 from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
 from recsys_attn.multitask import AttentionGate, Experts, InputGate, MMoE
-from tests.support.layer_checks import CHECKS, LayerCase
+from tests.support.layer_case import LayerCase
+from tests.support.layer_checks import CHECKS
 
 PER_HEAD = {"query": "BTNH", "key": "BSNH"}
 VALUES = {**PER_HEAD, "value": "BSNV"}

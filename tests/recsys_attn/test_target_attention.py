@@ -100,6 +100,14 @@ def test_an_empty_history_gives_zeros_in_training_and_serving_alike() -> None:
             np.testing.assert_array_equal(output, 0)
 
 
+def test_masks_may_be_positional_in_a_symbolic_call() -> None:
+    query, history = keras.Input((None, E)), keras.Input((None, E))
+    masks = keras.Input((None,), dtype="bool"), keras.Input((None,), dtype="bool")
+    assert TargetAttention()(query, history, *masks).shape == (None, None, E)
+    _, weights = TargetAttention()(query, history, *masks, return_weights=True)
+    assert weights.shape == (None, None, None)
+
+
 def test_masks_that_keras_finds_on_the_inputs_count() -> None:
     embedding = keras.layers.Embedding(11, E, mask_zero=True)
     query, history = np.array([[3, 4, 0]]), np.array([[5, 6, 7, 0, 0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,4 +41,4 @@ def split_requests(table: pa.Table) -> list[pa.Table]:
     """A table per request."""
     values = table["request"].to_numpy()
     starts = [*np.flatnonzero(np.diff(values, prepend=values[0] + 1)), len(values)]
-    return [table.slice(a, b - a) for a, b in zip(starts, starts[1:], strict=False)]
+    return [table.slice(a, b - a) for a, b in itertools.pairwise(starts)]

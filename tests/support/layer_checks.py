@@ -1,94 +1,22 @@
-"""Checks that every layer passes, each of a `LayerCase`.
-
-A case says which layer, and by letters which shapes: `{"query": "BTE"}` is a query of
-`SIZES["B"]` rows, and so on. All sizes are different primes, so that no axis can be taken for
-another, and B, T and S are unknown to a graph.
-"""
+"""Checks that every layer passes, each of a `LayerCase`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
-import pytest
 
-SIZES = {"B": 5, "T": 3, "S": 7, "N": 2, "H": 11, "V": 13, "F": 17, "E": 19}
-UNKNOWN = "BTS"
-ATOL = 1e-5
-
-Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class LayerCase:
-    """A layer with its arguments, its inputs, and what padding may change.
-
-    Args:
-        layer: Its class.
-        config: Its arguments.
-        inputs: Shapes in letters of the float arguments of its call.
-        masks: Shapes in letters of the boolean arguments of its call.
-        hides: By mask, the input whose masked entries must reach no output.
-        zeros: Masks that turn an output to zeros where they are False throughout.
-        batched: Whether axis 0 of every input is the batch.
-    """
-
-    layer: type[keras.layers.Layer]
-    config: dict[str, Any] = field(default_factory=dict)
-    inputs: Mapping[str, str] = field(default_factory=lambda: {"inputs": "BTE"})
-    masks: Mapping[str, str] = field(default_factory=dict)
-    hides: Mapping[str, str] = field(default_factory=dict)
-    zeros: tuple[str, ...] = ()
-    batched: bool = True
-
-    def make(self, **kwargs: Any) -> keras.layers.Layer:
-        return self.layer(**self.config, **kwargs)
-
-    def arrays(self, seed: int = 0, **sizes: int) -> Arrays:
-        """Random inputs and masks; every row has something to attend to."""
-        rng = np.random.default_rng(seed)
-        known = SIZES | sizes
-        arrays = {
-            name: rng.normal(size=[known[letter] for letter in shape]).astype("float32")
-            for name, shape in self.inputs.items()
-        }
-        for name, shape in self.masks.items():
-            arrays[name] = rng.random([known[letter] for letter in shape]) < 0.7
-            arrays[name][..., 0] = True
-        return arrays
-
-    def symbols(self) -> dict[str, keras.KerasTensor]:
-        shapes = {**self.inputs, **self.masks}
-        return {
-            name: keras.Input(
-                batch_shape=[None if letter in UNKNOWN else SIZES[letter] for letter in shape],
-                dtype="bool" if name in self.masks else "float32",
-                name=name,
-            )
-            for name, shape in shapes.items()
-        }
-
-    def model(self, **kwargs: Any) -> keras.Model:
-        symbols = self.symbols()
-        return keras.Model(symbols, self.make(**kwargs)(**symbols))
-
-
-def outputs_of(layer: keras.layers.Layer, arrays: Mapping[str, Any], **kwargs: Any) -> Arrays:
-    """The outputs of one call by their index, as float32."""
-    flat = keras.tree.flatten(layer(**arrays, **kwargs))
-    numpy = [keras.ops.convert_to_numpy(keras.ops.cast(output, "float32")) for output in flat]
-    return {str(index): output for index, output in enumerate(numpy)}
-
-
-def assert_same(actual: Arrays, expected: Arrays, atol: float = ATOL) -> None:
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(actual[name], value, rtol=1e-4, atol=atol, err_msg=name)
+from tests.support.layer_case import (
+    SIZES,
+    LayerCase,
+    assert_same,
+    outputs_of,
+    randomise,
+    tensorflow,
+)
 
 
 def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
@@ -190,6 +118,23 @@ def nothing_allowed_gives_zeros(case: LayerCase, folder: Path) -> None:
             np.testing.assert_array_equal(output, 0)
 
 
+def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
+    tf = tensorflow()
+    layer, arrays = case.make(), case.arrays()
+    for mask, hidden in case.hides.items():
+        for allowed in (arrays[mask], np.zeros_like(arrays[mask])):
+            inputs = {name: tf.constant(array) for name, array in arrays.items()}
+            inputs[mask] = tf.constant(allowed)
+            with tf.GradientTape() as tape:
+                tape.watch(inputs[hidden])
+                outputs = keras.tree.flatten(layer(**inputs))
+                loss = sum(tf.reduce_sum(tf.square(output)) for output in outputs)
+            gradient = tape.gradient(loss, inputs[hidden]).numpy()
+            masked = np.broadcast_to(~allowed, gradient.shape[: allowed.ndim])
+            np.testing.assert_array_equal(gradient[masked], 0)
+            assert np.isfinite(gradient).all()
+
+
 def unknown_sizes_run_in_a_graph(case: LayerCase, folder: Path) -> None:
     tf = tensorflow()
     layer = case.make()
@@ -227,26 +172,12 @@ CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     rows_are_independent,
     padding_reaches_no_output,
     nothing_allowed_gives_zeros,
+    padding_gets_no_gradient,
     unknown_sizes_run_in_a_graph,
     exported_model_serves_any_batch,
 )
 
 
-def tensorflow() -> Any:
-    """TensorFlow; the test is skipped where another backend runs."""
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("only on the TensorFlow backend")
-    return pytest.importorskip("tensorflow")
-
-
 def rows_of(number: int) -> dict[str, int]:
     """Other sizes than those that a graph was traced with."""
     return {"B": number + 1, "T": number + 4, "S": number + 2}
-
-
-def randomise(layer: keras.layers.Layer) -> None:
-    """Weights that no initializer makes: a layer that loads none of them is found out."""
-    rng = np.random.default_rng(1)
-    layer.set_weights(
-        [rng.uniform(0.1, 0.9, weight.shape).astype("float32") for weight in layer.weights]
-    )

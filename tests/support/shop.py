@@ -77,7 +77,7 @@ def table(
     events = {name: _lengths(rng, requests) for name in schema.histories}
     for feature in schema.features:
         count = requests if feature.side == "context" else rows
-        sizes = events.get(getattr(feature, "history", ""), None)
+        sizes = events.get(getattr(feature, "history", ""))
         values = _column(rng, feature, count, sizes, unknown)
         if feature.side == "context":
             values = [v for v, n in zip(values, lengths, strict=True) for _ in range(n)]

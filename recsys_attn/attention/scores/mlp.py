@@ -90,8 +90,9 @@ class Mlp(Score):
         per_query = ops.matmul(query, of_query + of_difference) + self.bias
         by_channel = ops.expand_dims(ops.swapaxes(query, 2, 3), -1)  # (B, N, H, T, 1)
         matrices = by_channel * of_product[:, None] + (of_key - of_difference)[:, None]
-        _, _, size, queries, units = shape = (*ops.shape(by_channel)[:4], self.units[0])
-        flat = ops.reshape(matrices, (*shape[:2], size, queries * units))
+        batch, heads, size, queries, _ = ops.shape(by_channel)
+        units = self.units[0]
+        flat = ops.reshape(matrices, (batch, heads, size, queries * units))
         product = batched_matmul(key, flat)  # (B, N, S, T * U)
         product = ops.reshape(product, (*ops.shape(product)[:3], queries, units))
         return product + ops.expand_dims(per_query, 2)

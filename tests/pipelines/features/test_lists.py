@@ -1,5 +1,7 @@
 """Ragged lists to padded arrays, against loops over rows."""
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ LISTS = [[1, 2, 3], None, [], [4, None], [5, 6, 7, 8, 9, 10, 11]]
 def test_flattening_gives_the_values_and_where_each_row_is(part):
     column = pa.array(LISTS, pa.list_(pa.int64()))[part.start or 0 : part.stop or len(LISTS)]
     values, offsets = flatten_list(column)
-    found = [values.to_pylist()[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    found = [values.to_pylist()[a:b] for a, b in itertools.pairwise(offsets)]
     assert found == [row or [] for row in LISTS[part]]
     assert len(values) == offsets[-1]
 

@@ -158,8 +158,8 @@ def test_learns(name):
         loss_weights={task.name: task.weight for task in SCHEMA.tasks},
         jit_compile=False,
     )
-    history = model.fit(values, labels, batch_size=B, epochs=150, verbose=0, shuffle=False)
-    assert history.history["loss"][-1] < 0.25 * history.history["loss"][0]
+    losses = [float(model.train_on_batch(values, labels)[0]) for _ in range(150)]
+    assert losses[-1] < 0.25 * losses[0]
 
 
 def test_a_schema_of_context_features_alone_has_one_candidate(request):
@@ -206,6 +206,6 @@ def test_errors():
     with pytest.raises(ValueError, match="Did you mean 'autoint'"):
         models.get("autoin")
     mixed = Schema((*SCHEMA.features[:5], Categorical("brand", size=3, width=2)), SCHEMA.tasks)
-    with pytest.raises(ValueError, match=r"same width. Received: widths=\[2, 4\]"):
+    with pytest.raises(ValueError, match="Received: width=2 for the feature 'brand'"):
         models.autoint(mixed, width=4)
     models.mlp(mixed, width=4, units=(3,))

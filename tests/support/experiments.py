@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from pipelines.config import Experiment, load_experiment
+from pipelines.steps import Steps
 
 SIMULATED = """
 name = "tiny"
@@ -78,3 +82,12 @@ def load(folder: Path, *changes: tuple[str, str], **overrides: Any) -> Experimen
     """The checked experiment; `training__epochs=3` stands for `training.epochs = 3`."""
     values = {key.replace("__", "."): value for key, value in overrides.items()}
     return load_experiment(write(folder, *changes), values)
+
+
+def prepare(folder: Path) -> Path:
+    """A run folder with the simulated experiment's data and fitted features."""
+    console = Console(file=io.StringIO(), width=80)
+    steps = Steps.of(load(folder), folder / "run", console, force=False)
+    steps.ingest()
+    steps.fit()
+    return folder / "run"

@@ -1,0 +1,50 @@
+"""`recsys-attn` as a user starts it: in this process, or as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from pipelines.cli import main
+
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='recsys-attn')"]
+
+
+def invoke(*arguments: str | Path) -> Result:
+    """Runs a command here; standard output and error are apart in the result."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def start(*arguments: str | Path, columns: int = 80) -> subprocess.Popen[str]:
+    """Starts a command whose output goes into pipes, as in a script."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**_environment(), "COLUMNS": str(columns)},
+    )
+
+
+def _environment() -> dict[str, str]:
+    """The user's environment: nothing that the tests set for themselves."""
+    own = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND")
+    return {key: value for key, value in os.environ.items() if key not in own}
+
+
+def error_of(result: Result) -> str:
+    """The one sentence of a command that failed as it should."""
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.output
+    return result.stderr.removeprefix("Error: ").rstrip()
+
+
+def hidden_or_half(folder: Path) -> list[str]:
+    """What an atomic step must not leave behind."""
+    return [str(path) for path in folder.rglob(".*") if path.name != ".lock"]

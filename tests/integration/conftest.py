@@ -1,0 +1,15 @@
+"""What several tests need and only one should make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.experiments import prepare
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with the simulated experiment's data and features; not to be changed."""
+    return prepare(tmp_path_factory.mktemp("prepared"))

@@ -1,0 +1,38 @@
+"""The demo, as a new user starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tests.integration.commands import hidden_or_half, start
+
+
+def test_the_demo_leaves_a_report_an_export_and_equal_scores(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with start("demo", "--rows", "10000", "--run-dir", run) as process:
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert (run / "report.html").exists()
+    assert (run / "export" / "demo" / "1" / "saved_model.pb").exists()
+    assert hidden_or_half(run) == []
+
+    batch, online = (pq.read_table(run / "scores" / f"{n}.parquet") for n in ("batch", "grpc"))
+    assert batch.num_rows == online.num_rows == 504
+    for task in ("click", "conversion"):
+        scores = online[f"{task}_score"].to_numpy()
+        np.testing.assert_allclose(scores, batch[f"{task}_score"].to_numpy(), atol=1e-5)
+        assert len(np.unique(scores)) > 100
+    assert batch.drop_columns(["click_score", "conversion_score"]).equals(
+        online.drop_columns(["click_score", "conversion_score"])
+    )
+
+    lines = output.replace(str(run), "RUN").splitlines()
+    assert max(map(len, lines)) <= 80
+    table = next(line for line in lines if line.startswith("task "))
+    assert "ceiling" in table
+    assert "distance" in table
+    assert "rows of raw features scored over gRPC" in output

@@ -1,0 +1,73 @@
+"""Ctrl-C, a request to end and a kill: finished steps stay, and the next run goes on from there."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import hidden_or_half, invoke, start
+from tests.support.experiments import write
+
+LONG = ("--set", "training.epochs=100000", "--set", "training.patience=100000")
+HUGE = ("--set", "data.simulate.rows=100000000")
+INTERRUPTED = "Interrupted. Finished steps are kept; the same command goes on from there.\n"
+ENDINGS = [
+    pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
+    pytest.param(signal.SIGTERM, 130, id="SIGTERM"),
+    pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
+]
+
+
+def _interrupt(
+    ending: signal.Signals, code: int, when: Callable[[], bool], *arguments: str | Path
+) -> None:
+    """Ends a command as soon as `when` is true."""
+    with start(*arguments) as process:
+        deadline = time.monotonic() + 120
+        while not when() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(ending)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert errors == ("" if ending == signal.SIGKILL else INTERRUPTED)
+
+
+@pytest.mark.parametrize(("ending", "code"), ENDINGS)
+def test_a_training_that_is_interrupted(
+    tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
+) -> None:
+    run = Path(shutil.copytree(prepared, tmp_path / "run"))
+    experiment = write(tmp_path)
+    logs = run / "tensorboard" / "validation"
+    arguments = ("run", experiment, "--run-dir", run)
+    _interrupt(ending, code, logs.exists, *arguments, *LONG)
+
+    assert not (run / "model").exists()
+    if ending != signal.SIGKILL:
+        assert hidden_or_half(run) == []
+    result = invoke("train", experiment, "--run-dir", run)
+    assert result.exit_code == 0, result.output
+    assert "train: done" in result.stdout
+    assert hidden_or_half(run) == []
+    assert "fit: unchanged, skipped" in invoke("fit", experiment, "--run-dir", run).stdout
+
+
+@pytest.mark.parametrize(("ending", "code"), ENDINGS)
+def test_an_ingest_that_is_interrupted(
+    tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
+) -> None:
+    """The data of the last finished ingest is there all the time."""
+    run = Path(shutil.copytree(prepared, tmp_path / "run"))
+    experiment = write(tmp_path)
+    half = run / ".data.new" / "train" / "part-00000.parquet"
+    arguments = ("ingest", experiment, "--run-dir", run)
+    _interrupt(ending, code, half.exists, *arguments, *HUGE)
+
+    assert half.exists() == (ending == signal.SIGKILL)
+    assert "ingest: unchanged, skipped" in invoke(*arguments).stdout
+    assert hidden_or_half(run) == []

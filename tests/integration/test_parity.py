@@ -1,0 +1,130 @@
+"""Raw rows sent over gRPC score as the batch scores them, with every kind of feature."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_attn.schema import Numeric, Task
+from serving.client import Client
+from serving.config import ServerConfig
+from serving.server import create_server
+from tests.integration.commands import invoke
+from tests.support import shop
+from tests.support.exports import split_requests
+
+SETTINGS = """
+name = "shop"
+
+[data]
+source = "parquet"
+path = "{path}"
+request = "request"
+
+[model]
+width = 4
+attention_units = [5]
+num_layers = 1
+head_dim = 3
+expert_units = [7]
+
+[training]
+epochs = 1
+batch_size = 64
+learning_rate = 0.05
+
+[evaluation]
+group = "segment"
+ceiling = {{ click = "truth" }}
+baselines = {{ popularity = "popularity" }}
+"""
+
+
+def _table(part: Any) -> str:
+    """A feature or task of the schema as a TOML table."""
+    lines = []
+    for key, value in dataclasses.asdict(part).items():
+        if value is None or key in ("size", "side"):
+            continue
+        if key == "dtype" and isinstance(part, Numeric):
+            continue
+        if isinstance(value, dict):
+            given = ((k, json.dumps(v)) for k, v in value.items() if v is not None)
+            lines.append(f"{key} = {{ {', '.join(f'{k} = {v}' for k, v in given)} }}")
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    if getattr(part, "side", None) == "context" and part.kind != "sequence":
+        lines.append('side = "context"')
+    return f"\n[[{'tasks' if isinstance(part, Task) else 'features'}]]\n" + "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on a table of the shop, and batch scores of rows it has not seen."""
+    folder = tmp_path_factory.mktemp("shop")
+    shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
+    schema = "".join(_table(part) for part in (*shop.SCHEMA.features, *shop.SCHEMA.tasks))
+    experiment = folder / "shop.toml"
+    experiment.write_text(SETTINGS.format(path=folder / "shop.parquet") + schema, "utf-8")
+    result = invoke("run", experiment, "--run-dir", folder / "run")
+    assert result.exit_code == 0, result.output
+
+    rows = shop.table(40, seed=12, unknown=True)
+    pq.write_table(rows.drop_columns(["click", "bought", "clicked"]), folder / "rows.parquet")
+    arguments = ("--input", folder / "rows.parquet", "--output", folder / "scores.parquet")
+    result = invoke("score", experiment, "--run-dir", folder / "run", *arguments)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Client]:
+    config = ServerConfig(str(folder / "run" / "export" / "shop"), port=0)
+    server, port = create_server(config)
+    server.start()
+    try:
+        with Client(f"localhost:{port}", timeout=60) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def scored(folder: Path) -> pa.Table:
+    return pq.read_table(folder / "scores.parquet")
+
+
+def _raw(table: pa.Table, side: str | None = None) -> list[dict[str, Any]]:
+    names = [f.name for f in shop.SCHEMA.features if side in (None, f.side)]
+    return table.select(names).to_pylist()
+
+
+def test_rows_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
+    answers = client.predict_rows(_raw(scored))
+    _check(answers, scored)
+
+
+def test_candidates_of_a_request_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
+    for table in split_requests(scored):
+        answers = client.rank(_raw(table, "context")[0], _raw(table, "candidate"))
+        _check(answers, table)
+
+
+def test_what_is_missing_may_be_left_out(client: Client, scored: pa.Table) -> None:
+    rows = [{n: v for n, v in row.items() if v is not None} for row in _raw(scored)]
+    assert any(len(row) < len(shop.SCHEMA.features) for row in rows)
+    _check(client.predict_rows(rows), scored)
+
+
+def _check(answers: dict[str, np.ndarray], scored: pa.Table) -> None:
+    for task in ("click", "buy"):
+        expected = scored[f"{task}_score"].to_numpy()
+        np.testing.assert_allclose(answers[task], expected, atol=1e-5)

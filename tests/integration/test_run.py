@@ -1,0 +1,101 @@
+"""A whole experiment through the command line, and what a user sees of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.integration.commands import error_of, hidden_or_half, invoke, start
+from tests.support.experiments import write
+
+FILES = {
+    "data/manifest.json",
+    "data/train/part-00000.parquet",
+    "data/valid/part-00000.parquet",
+    "data/test/part-00000.parquet",
+    "features/manifest.json",
+    "features/features.json",
+    "model/manifest.json",
+    "model/model.keras",
+    "evaluation/manifest.json",
+    "evaluation/metrics.json",
+    "evaluation/predictions.parquet",
+    "report.html",
+    "export/tiny/1/manifest.json",
+    "export/tiny/1/saved_model.pb",
+    "export/tiny/1/variables/variables.index",
+    "export/tiny/1/assets.extra/tf_serving_warmup_requests",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The experiment file's folder with its run, and what a process of its own printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    with start("run", write(folder), "--run-dir", folder / "run") as process:
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return folder, output, errors
+
+
+@pytest.fixture
+def folder(finished: tuple[Path, str, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished[0], tmp_path / "copy"))
+
+
+def test_every_file_is_there_and_nothing_half_written(finished: tuple[Path, str, str]) -> None:
+    run = finished[0] / "run"
+    assert {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()} >= FILES
+    assert hidden_or_half(run) == []
+
+
+def test_what_is_printed_is_for_the_user(finished: tuple[Path, str, str]) -> None:
+    folder, output, errors = finished
+    assert errors == ""
+    lines = [line.replace(str(folder), "") for line in output.splitlines()]
+    assert max(map(len, lines)) <= 80
+    starts = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
+    for step in ("ingest", "fit", "train", "evaluate", "export"):
+        assert starts.count(step) == 2  # begins, ends
+    assert f"report: written  {folder}/run/report.html" in output
+    assert "parity on" in output
+
+
+def test_a_second_run_skips_every_step_and_says_so(folder: Path) -> None:
+    result = invoke("run", folder / "experiment.toml", "--run-dir", folder / "run")
+    assert result.exit_code == 0
+    for step in ("ingest", "fit", "train", "evaluate", "export"):
+        assert f"{step}: unchanged, skipped" in result.stdout
+    assert "epoch" not in result.stdout
+
+
+def test_batch_scores_of_rows_without_labels(folder: Path) -> None:
+    experiment, run = folder / "experiment.toml", folder / "run"
+    source, target = folder / "rows.parquet", folder / "deep" / "scores.parquet"
+    table = pq.read_table(run / "data" / "test" / "part-00000.parquet")
+    pq.write_table(table.drop_columns(["click", "conversion"]), source)
+    arguments = ("--run-dir", run, "--input", source, "--output", target)
+    result = invoke("score", experiment, *arguments)
+    assert result.exit_code == 0, result.output
+    assert f"score: {table.num_rows} rows  {target}" in result.stdout
+    scores, expected = pq.read_table(target), run / "evaluation" / "predictions.parquet"
+    for task in ("click", "conversion"):
+        np.testing.assert_allclose(
+            scores[f"{task}_score"], pq.read_table(expected)[f"{task}/score"], atol=1e-6
+        )
+    assert f"{run / 'nowhere'} does not exist" in error_of(
+        invoke("score", experiment, *arguments[:3], run / "nowhere", *arguments[4:])
+    )
+    assert hidden_or_half(folder) == []
+
+
+def test_runs_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    result = invoke("compare", "run", folder / "run")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("run  attention_ranker  ") == 2
+    assert "…" not in result.stdout  # a long path is folded
