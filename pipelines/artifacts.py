@@ -114,8 +114,8 @@ def disk_errors(target: Path) -> Iterator[None]:
         if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
             raise
         raise PipelineError(
-            f"No space left on the disk of {target.parent} while writing {target.name}. Nothing "
-            "was changed; free some space or choose another folder."
+            f"No space left on the disk while writing {target}. Nothing was changed; free some "
+            "space or choose another folder."
         ) from None
 
 

@@ -84,6 +84,12 @@ class EvaluationOptions(Options):
     ceiling: dict[str, str] = {}
     baselines: dict[str, str] = {}
 
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the data that are no features or labels."""
+        named = [self.group, *self.ceiling.values(), *self.baselines.values()]
+        return [name for name in named if name is not None]
+
 
 class ExportOptions(Options):
     """How the model is exported and checked."""

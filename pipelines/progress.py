@@ -49,4 +49,5 @@ class Progress:
 class _RowsPerSecond(progress.ProgressColumn):
     def render(self, task: progress.Task) -> str:
         speed = task.finished_speed or task.speed
-        return "" if speed is None else f"{speed:,.0f} rows/s"
+        done = f"{task.completed:,.0f} rows  " if task.total is None else ""
+        return "" if speed is None else f"{done}{speed:,.0f} rows/s"

@@ -20,6 +20,7 @@ from pipelines.errors import PipelineError
 from pipelines.export import export
 from pipelines.features import FittedFeatures, fit
 from pipelines.ingest import ingest
+from pipelines.ingest.checks import require_column
 from pipelines.progress import Progress
 from pipelines.report import print_metrics, write_report
 from pipelines.run import Run
@@ -78,7 +79,10 @@ class Steps:
             progress.finish(f"rows: {rows}")
             return {**summary, "data_hash": hash_files(files)}
 
-        self.run.execute("ingest", build, sources=_source_stamps(self.experiment))
+        manifest = self.run.execute("ingest", build, sources=_source_stamps(self.experiment))
+        for name in self.experiment.evaluation.columns:  # before hours of training
+            where = str(self.run.path("ingest"))
+            require_column(manifest["columns"], name, "named by `evaluation`", where)
 
     def fit(self) -> None:
         """Feature transforms from the train split."""

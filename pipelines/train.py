@@ -133,13 +133,17 @@ def _callbacks(options: TrainingOptions, logs: Path) -> list[keras.callbacks.Cal
     callbacks = [
         keras.callbacks.TensorBoard(str(logs), write_graph=False, profile_batch=0),
         keras.callbacks.EarlyStopping(
-            "val_auc", mode="max", patience=options.patience, restore_best_weights=True
+            "val_auc",
+            mode="max",
+            min_delta=1e-5,
+            patience=options.patience,
+            restore_best_weights=True,
         ),
     ]
     if options.reduce_on_plateau < 1:
         callbacks.append(
             keras.callbacks.ReduceLROnPlateau(
-                "val_auc", mode="max", factor=options.reduce_on_plateau, patience=0, min_delta=0
+                "val_auc", mode="max", factor=options.reduce_on_plateau, patience=0, min_delta=1e-5
             )
         )
     return callbacks

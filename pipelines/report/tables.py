@@ -1,6 +1,6 @@
 """The metrics as a table on the screen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -8,13 +8,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.report.evaluation import complete
-from pipelines.report.numbers import below, count, decimal
+from pipelines.report.numbers import ABSENT, below, count, decimal
 
 COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
+ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
 
 
 def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """Prints one line per task, and below it one per baseline.
+
+    Columns that no task has, such as the ceiling, are left out, so that a narrow terminal does.
 
     Args:
         console: Where to print.
@@ -24,18 +27,31 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
         ValueError: A key of metrics.json is missing.
     """
     metrics = complete(metrics)
+    rows = list(_rows(metrics["tasks"]))
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("task")
-    for column in COLUMNS:
+    table.add_column("task", overflow="fold")
+    shown = [
+        name
+        for index, name in enumerate(COLUMNS)
+        if name in ALWAYS or any(cells[index] not in ("", ABSENT) for _, cells, _ in rows)
+    ]
+    for column in shown:
         table.add_column(column, justify="right", no_wrap=True)
-    for name, task in metrics["tasks"].items():
-        table.add_row(escape(name), *_model_cells(task))
+    for label, cells, style in rows:
+        by_name = dict(zip(COLUMNS, cells, strict=True))
+        table.add_row(escape(label), *(by_name[name] for name in shown), style=style)
+    console.print(table)
+
+
+def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Label, a cell for each of `COLUMNS`, and style."""
+    for name, task in tasks.items():
+        yield name, _model_cells(task), ""
         for baseline, found in task["baselines"].items():
             cells = dict.fromkeys(COLUMNS, "")
             cells["AUC"], cells["GAUC"] = decimal(found.get("auc")), decimal(found.get("gauc"))
-            table.add_row(f"  {escape(baseline)}", *cells.values(), style="dim")
-    console.print(table)
+            yield f"  {baseline}", tuple(cells.values()), "dim"
 
 
 def _model_cells(task: Mapping[str, Any]) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ def test_a_full_disk_while_ingesting(
 ) -> None:
     pq.write_table(rows, clicks)
     monkeypatch.setattr(pq.ParquetWriter, "write_table", _no_space)
-    assert "No space left on the disk of" in _ingest(tmp_path)
+    assert f"No space left on the disk while writing {tmp_path}" in _ingest(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_full_disk_in_a_later_step_leaves_the_earlier_ones(
         os.symlink(prepared / "features", run / "features")
     monkeypatch.setattr(function, _no_space)
     result = invoke(step, write(tmp_path), "--run-dir", run, "--set", "training.epochs=1")
-    assert f"No space left on the disk of {run} while writing" in error_of(result)
+    assert f"No space left on the disk while writing {run}" in error_of(result)
     assert hidden_or_half(run) == []
     assert not (run / "model").exists()
 

@@ -73,6 +73,15 @@ def test_a_second_run_skips_every_step_and_says_so(folder: Path) -> None:
     assert "epoch" not in result.stdout
 
 
+def test_a_column_that_only_the_evaluation_names_is_missed_before_the_training(
+    folder: Path,
+) -> None:
+    arguments = ("--run-dir", folder / "run", "--set", "evaluation.group=user")
+    error = error_of(invoke("run", folder / "experiment.toml", *arguments))
+    message = "the column 'user' (named by `evaluation`) is missing. Did you mean 'user_id'?"
+    assert message in error
+
+
 def test_batch_scores_of_rows_without_labels(folder: Path) -> None:
     experiment, run = folder / "experiment.toml", folder / "run"
     source, target = folder / "rows.parquet", folder / "deep" / "scores.parquet"
@@ -97,5 +106,5 @@ def test_runs_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
     result = invoke("compare", "run", folder / "run")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("run  attention_ranker  ") == 2
+    assert result.stdout.count("attention_ranker") == 4  # two runs, two tasks
     assert "…" not in result.stdout  # a long path is folded

@@ -76,13 +76,17 @@ def test_without_a_seed_the_order_is_that_of_the_files(fitted, split, table, req
     assert order(dataset) == requests_of(table, request_column)
 
 
-def test_the_order_follows_from_seed_and_epoch(fitted, split):
+def test_the_order_follows_from_seed_and_epoch(fitted, split, table):
     def shuffled(seed, epoch):
         return order(RequestDataset(split, fitted, "request", BATCH, seed=seed, epoch=epoch))
 
     assert shuffled(5, 0) == shuffled(5, 0)
     orders = [shuffled(seed, epoch) for seed in (5, 6) for epoch in (0, 1, 2)]
     assert len({str(order) for order in orders}) == 6
+    # One row group at a time, and not always the first one first.
+    one_by_one = RequestDataset(split, fitted, "request", BATCH, seed=5, shuffle_row_groups=1)
+    first_group = requests_of(table)[:10]
+    assert {order(one_by_one)[0] in first_group for one_by_one.epoch in range(9)} == {True, False}
     # An epoch's first batches come from all over the split, not from its first rows.
     dataset = RequestDataset(split, fitted, "request", BATCH, seed=5)
     firsts = {rows_of(next(iter(dataset)))[0] for dataset.epoch in range(20)}

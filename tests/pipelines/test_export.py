@@ -18,7 +18,7 @@ from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models import logistic_regression
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Vocabulary, is_listed
 from tests.support import shop
-from tests.support.exports import call, split_requests, write_export
+from tests.support.exports import call, operations, split_requests, write_export
 
 TYPES = {"string": tf.string, "int64": tf.int64, "float32": tf.float32}
 
@@ -87,7 +87,7 @@ def test_both_signatures_score_as_the_training_path(exported):
     rows = call(loaded, "serving_default", raw_rows(fitted.schema, table))
     for task, scores in expected.items():
         assert rows[task].shape == (table.num_rows,)
-        assert np.ptp(scores) > 0.05, "all rows score alike"
+        assert len(np.unique(scores.round(3))) > 5, "all rows score alike"
         np.testing.assert_allclose(rows[task], scores, rtol=0, atol=1e-5)
     if "rank" not in loaded.signatures:
         return
@@ -187,23 +187,6 @@ def test_a_process_with_nothing_but_tensorflow_scores_alike(exported, tmp_path):
     found = np.load(tmp_path / "scores.npz")
     for task, scores in scorer.score_table(table, fitted, None).items():
         np.testing.assert_allclose(found[task], scores, rtol=0, atol=1e-5)
-
-
-def operations(signature, fitted, candidates, events):
-    """The operations of a signature's graph, with their shapes for one request of that size."""
-    sizes = {}
-    for feature in fitted.schema.features:
-        shape = [1, candidates] if feature.side == "candidate" else [1]
-        sizes[feature.name] = [*shape, events] if is_listed(feature) else shape
-    with tf.Graph().as_default() as graph:
-        inputs = {
-            tensor.name: tf.compat.v1.placeholder(
-                tensor.dtype, sizes.get(tensor.op.name, tensor.shape)
-            )
-            for tensor in signature.inputs
-        }
-        tf.graph_util.import_graph_def(signature.graph.as_graph_def(), inputs)
-    return graph.get_operations()
 
 
 def test_rank_looks_the_context_up_once():

@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipelines import parity as parity_module
 from pipelines.data import request_starts
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features import graph as graph_module
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.parity import awkward_rows, check_parity, sample_requests
+from pipelines.raw import raw_request
 from recsys_attn.schema import Categorical, Schema, is_listed
 from tests.support import shop
 from tests.support.exports import write_export
@@ -80,6 +82,16 @@ def test_an_export_with_a_skewed_graph_is_refused(fitted, tmp_path, monkeypatch)
     monkeypatch.setattr(graph_module, "keep_last", keep_first)
     with pytest.raises(PipelineError, match="does not score like"):
         write_export(tmp_path / "1", shop.linear_model(fitted), fitted, parity_rows=1)
+
+
+def test_a_rank_signature_with_other_scores_is_found(fitted, exported, monkeypatch):
+    def reversed_candidates(schema, table):
+        raw = raw_request(schema, table)
+        return {n: a[:, ::-1] if schema[n].side == "candidate" else a for n, a in raw.items()}
+
+    monkeypatch.setattr(parity_module, "raw_request", reversed_candidates)
+    with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), fitted, exported, requests(), 1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 17, 999])

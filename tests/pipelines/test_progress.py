@@ -21,6 +21,7 @@ def test_a_terminal_shows_a_bar_with_rows_per_second_that_goes_away(total: int |
     text = output.getvalue()
     assert "reading" in text
     assert "rows/s" in text
+    assert ("17 rows  " in text) == (total is None)
     assert text.rstrip().endswith("17 rows")
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 

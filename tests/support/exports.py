@@ -16,6 +16,7 @@ from pipelines.data import DataSplit
 from pipelines.export import export
 from pipelines.features import FittedFeatures
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import is_listed
 from tests.support import shop
 
 
@@ -42,3 +43,22 @@ def split_requests(table: pa.Table) -> list[pa.Table]:
     values = table["request"].to_numpy()
     starts = [*np.flatnonzero(np.diff(values, prepend=values[0] + 1)), len(values)]
     return [table.slice(a, b - a) for a, b in itertools.pairwise(starts)]
+
+
+def operations(
+    signature: Any, features: FittedFeatures, candidates: int, events: int
+) -> list[tf.Operation]:
+    """The operations of a signature's graph, with their shapes for one request of that size."""
+    sizes = {}
+    for feature in features.schema.features:
+        shape = [1, candidates] if feature.side == "candidate" else [1]
+        sizes[feature.name] = [*shape, events] if is_listed(feature) else shape
+    with tf.Graph().as_default() as graph:
+        inputs = {
+            tensor.name: tf.compat.v1.placeholder(
+                tensor.dtype, sizes.get(tensor.op.name, tensor.shape)
+            )
+            for tensor in signature.inputs
+        }
+        tf.graph_util.import_graph_def(signature.graph.as_graph_def(), inputs)
+    return graph.get_operations()

@@ -52,7 +52,15 @@ def test_names_are_no_markup():
 def test_undefined_metrics_are_a_dash():
     metrics = folders.metrics()
     metrics["tasks"]["click"] |= dict.fromkeys(("auc", "gauc", "logloss", "calibration"))
-    assert lines(metrics)[2].split() == ["click", "1,009", "251", "—", "0.7346", "—", "—", "—", "—"]
+    assert lines(metrics)[2].split() == ["click", "1,009", "251", "—", "0.7346", "—", "—", "—"]
+
+
+def test_columns_that_no_task_has_are_left_out():
+    metrics = folders.metrics()
+    for task in metrics["tasks"].values():
+        task |= {"ceiling": None, "gauc": None, "baselines": {}}
+    head = lines(metrics)[1]
+    assert head.split() == ["task", "rows", "positives", "AUC", "logloss", "calibration"]
 
 
 def test_metrics_without_a_needed_key_are_refused():
