@@ -97,7 +97,7 @@ class ExportOptions(Options):
     name: str | None = None
     parity_rows: int = Field(default=512, ge=1)
     tolerance: float = Field(default=1e-5, gt=0)
-    warmup_requests: int = Field(default=5, ge=0, le=1000)
+    warmup_requests: int = Field(default=5, ge=0, le=500)
 
 
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]

@@ -232,7 +232,7 @@ def settings_by_step(experiment: Experiment) -> dict[str, Any]:
         "ingest": [values["data"], read],
         "fit": values["features"],
         "train": [values["model"], values["training"], values["tasks"]],
-        "evaluate": values["evaluation"],
+        "evaluate": [values["name"], values["evaluation"]],
         "export": values["export"],
     }
 

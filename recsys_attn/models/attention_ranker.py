@@ -9,7 +9,7 @@ from recsys_attn.attention.scores import Mlp as MlpScore
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.interactions.target_attention import TargetAttention
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.parts import FieldInteraction, InterestHistory, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
@@ -33,8 +33,8 @@ def attention_ranker(
 ) -> RankingModel:
     """Histories become fields by target attention, fields interact, tasks share experts.
 
-    Each history is weighed for each candidate as in DIN; the interests join the other fields
-    in AutoInt's interacting layers; experts over the result serve every task through a gate
+    Each history is weighed for each candidate as in DIN; the interests and their intensity join
+    the other fields in AutoInt's interacting layers; experts over the result serve every task through a gate
     that attends to the experts' outputs with one learned query per task.
 
     Args:
@@ -69,7 +69,7 @@ def attention_ranker(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={
-                name: TargetAttention(MlpScore(attention_units, "relu"))
+                name: InterestHistory(TargetAttention(MlpScore(attention_units, "relu")), width)
                 for name in schema.histories
             },
             interaction=FieldInteraction(

@@ -10,6 +10,7 @@ from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.serialization import deserialize, serialize
 
@@ -34,6 +35,60 @@ class MeanHistory(keras.layers.Layer):
         weights = ops.cast(event_mask, events.dtype)[..., None]
         total = ops.sum(events * weights, axis=1, keepdims=True)
         return total / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class InterestHistory(keras.layers.Layer):
+    """A history as target attention sees it, and how strong the interest is.
+
+    `[sum_s w[t, s] * event[s], (sum_s w[t, s]) * v]` with a learned vector `v`. DIN leaves its
+    weights unnormalised so that their sum tells the intensity of the interest; as a field of its
+    own it can interact with the others.
+
+    Args:
+        attention: A `TargetAttention`.
+        width: Size of `v`.
+
+    Call arguments:
+        query: `(B, T, K)`.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+        query_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, K + width)`.
+    """
+
+    def __init__(self, attention: TargetAttention, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.attention: Any = deserialize(attention)
+        self.width = width
+
+    def build(self, *shapes: Any) -> None:
+        self.vector = self.add_weight(
+            shape=(self.width,),
+            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+            name="vector",
+        )
+        self.built = True
+
+    def call(self, query: Any, events: Any, event_mask: Any, query_mask: Any = None) -> Any:
+        interest, weights = self.attention(
+            query,
+            events,
+            history_mask=event_mask,
+            query_mask=query_mask,
+            return_weights=True,
+        )
+        intensity = ops.sum(weights, axis=-1, keepdims=True) * ops.cast(self.vector, weights.dtype)
+        return ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "width": self.width,
+        }
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")

@@ -1,0 +1,80 @@
+"""Real rows sent raw over gRPC score as the training path scores them, for each data set.
+
+The weights are the initial ones: what is held here is that nothing between a row of Parquet and
+its score differs between training and serving, and that needs no training.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from pipelines.config import load_experiment
+from pipelines.data import DataSplit
+from pipelines.export import export
+from pipelines.features import FittedFeatures
+from pipelines.parity import sample_requests
+from pipelines.scoring import Scorer
+from pipelines.steps import Steps
+from pipelines.train import build_model
+from serving.client import Client
+from serving.config import ServerConfig
+from serving.server import create_server
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+ROWS = 300
+
+pytestmark = pytest.mark.skipif(
+    "RECSYS_DATA" not in os.environ, reason="RECSYS_DATA does not name the folder of real data"
+)
+
+
+@pytest.mark.parametrize("name", ["frappe", "census-income", "movielens-1m", "trivago"])
+def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> None:
+    experiment = load_experiment(EXPERIMENTS / f"{name}.toml")
+    steps = Steps.of(experiment, tmp_path, Console(quiet=True), force=False)
+    steps.ingest()
+    steps.fit()
+    fitted = FittedFeatures.load(steps.run.path("fit")).without(experiment.model.exclude)
+    request = steps.run.manifest("ingest")["request"]
+    model = build_model(experiment, fitted.schema)
+    test = DataSplit(steps.run.path("ingest") / "test")
+    base = tmp_path / "export"
+    export(base / "1", name, 1, model, fitted, request, test, experiment.export)
+
+    columns = [feature.name for feature in fitted.schema.features]
+    columns += [request] if request else []
+    requests = sample_requests(fitted.schema, test.row_groups[-1].read(columns), request, ROWS)
+    expected = Scorer(model).score_table(pa.concat_tables(requests), fitted, None)
+    by_row, by_request = ask(base, fitted, requests)
+    for task, scores in expected.items():
+        assert len(scores) >= ROWS
+        assert np.std(scores) > 0
+        np.testing.assert_allclose(by_row[task], scores, atol=1e-5)
+        np.testing.assert_allclose(by_request[task], scores, atol=1e-5)
+
+
+def ask(base: Path, fitted: FittedFeatures, requests: list[pa.Table]) -> tuple[dict, dict]:
+    """Scores by `predict_rows` for all rows at once, and by `rank` request for request."""
+    sides = {feature.name: feature.side for feature in fitted.schema.features}
+    server, port = create_server(ServerConfig(str(base), port=0))
+    server.start()
+    try:
+        with Client(f"localhost:{port}", timeout=60) as client:
+            by_row = client.predict_rows(pa.concat_tables(requests).to_pylist())
+            ranked = []
+            for table in requests:
+                rows = table.to_pylist()
+                context = {n: v for n, v in rows[0].items() if sides[n] == "context"}
+                candidates = [
+                    {n: v for n, v in row.items() if sides[n] == "candidate"} for row in rows
+                ]
+                ranked.append(client.rank(context, candidates))
+    finally:
+        server.stop()
+    return by_row, {task: np.concatenate([r[task] for r in ranked]) for task in ranked[0]}
