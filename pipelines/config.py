@@ -61,13 +61,28 @@ else:
 
 
 class TrainingOptions(Options):
-    """How the model is trained. `batch_size` counts requests."""
+    """The `[training]` table.
+
+    Attributes:
+        epochs: Most epochs.
+        batch_size: Requests in a step.
+        learning_rate, optimizer: Keras' own.
+        learning_rate_decay: Factor of the learning rate after each epoch.
+        reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
+        patience: Epochs without a better AUC after which training stops.
+        monitor: Task whose validation AUC decides; the mean of all tasks' where None.
+        precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
+        jit_compile: Compile the step with XLA; worth it where requests have one length.
+        shuffle_row_groups: Row groups whose requests are mixed with one another.
+        embeddings_l2: L2 penalty of the embedding tables.
+    """
 
     epochs: int = Field(default=10, ge=1)
     batch_size: int = Field(default=1024, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     optimizer: Literal["adam", "adamw", "adagrad", "sgd"] = "adam"
     patience: int = Field(default=2, ge=0)
+    learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"

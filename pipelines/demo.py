@@ -80,7 +80,8 @@ def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
                 ]
                 answers.append(client.rank(context, candidates))
                 if len(answers) == 1:
-                    steps.console.print(score_table(answers[0], candidates))
+                    by = steps.experiment.tasks[0].name
+                    steps.console.print(score_table(answers[0], candidates, by))
     finally:
         server.stop()
     return {task: np.concatenate([a[task] for a in answers]) for task in answers[0]}

@@ -140,6 +140,12 @@ def _callbacks(options: TrainingOptions, logs: Path) -> list[keras.callbacks.Cal
             restore_best_weights=True,
         ),
     ]
+    if options.learning_rate_decay < 1:
+        callbacks.append(
+            keras.callbacks.LearningRateScheduler(
+                lambda epoch, rate: rate * options.learning_rate_decay if epoch else rate
+            )
+        )
     if options.reduce_on_plateau < 1:
         callbacks.append(
             keras.callbacks.ReduceLROnPlateau(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
+from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Config
 
 
@@ -71,11 +71,3 @@ class Family:
             f"Expected {self.kind} as a layer, a config dict or a name. "
             + unknown_name(name, self.members)
         )
-
-
-def unknown_name(name: Any, names: Iterable[str]) -> str:
-    """The end of an error: the valid names, what was received, and the nearest valid name."""
-    valid = sorted(names)
-    nearest = difflib.get_close_matches(name, valid, n=1) if isinstance(name, str) else []
-    hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"Valid names: {valid}. Received: {name!r}{hint}"

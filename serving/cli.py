@@ -115,8 +115,11 @@ def serve(**options: Any) -> None:
     show_default=True,
     help="Seconds to wait for an answer.",
 )
+@click.option("--by", help="Task that candidates are ranked by.  [default: the first by name]")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON, in sent order.")
-def request(address: str, model: str | None, file: str, timeout: float, as_json: bool) -> None:
+def request(
+    address: str, model: str | None, file: str, timeout: float, by: str | None, as_json: bool
+) -> None:
     """Send raw features as JSON and print the scores.
 
     Rows are scored one by one:
@@ -125,7 +128,7 @@ def request(address: str, model: str | None, file: str, timeout: float, as_json:
       {"rows": [{"user_id": "u7", "age": 31, "clicked_items": ["i1", "i2"]},
                 {"user_id": "u8", "age": null}]}
 
-    Candidates of one context are ranked by the first task's score:
+    Candidates of one context are ranked, best first:
 
     \b
       {"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},
@@ -145,12 +148,12 @@ def request(address: str, model: str | None, file: str, timeout: float, as_json:
                 scores = client.predict_rows(document["rows"])
             else:
                 scores = client.rank(document.get("context", {}), document["candidates"])
+        if as_json:
+            click.echo(display.to_json(scores))
+        else:
+            Console().print(display.score_table(scores, document.get("candidates"), by))
     except ServingError as error:
         raise click.ClickException(str(error)) from error
-    if as_json:
-        click.echo(display.to_json(scores))
-    else:
-        Console().print(display.score_table(scores, document.get("candidates")))
 
 
 def _read(file: str) -> bytes:

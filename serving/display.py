@@ -40,11 +40,20 @@ def read_document(text: bytes, source: str) -> dict[str, Any]:
 
 
 def score_table(
-    scores: Mapping[str, np.ndarray], candidates: Sequence[Mapping[str, Any]] | None
+    scores: Mapping[str, np.ndarray],
+    candidates: Sequence[Mapping[str, Any]] | None,
+    by: str | None = None,
 ) -> Table:
-    """A line for each row; for candidates best first by the first task, with their rank."""
+    """A line for each row; for candidates best first by the task `by`, with their rank.
+
+    Raises:
+        InvalidArgument: No task is named `by`.
+    """
     table = Table()
     tasks = list(scores)
+    by = by or tasks[0]
+    if by not in scores:
+        raise InvalidArgument(f"No task is named {by!r}. Tasks: {', '.join(tasks)}.")
     order: Sequence[int] = range(len(scores[tasks[0]]))
     if candidates is None:
         heads = ["row"]
@@ -52,7 +61,7 @@ def score_table(
         # The first feature of the first candidate is most likely what people know it by.
         feature = next(iter(candidates[0]), None)
         heads = ["rank", "candidate", *([] if feature is None else [feature])]
-        order = np.argsort(-scores[tasks[0]], kind="stable").tolist()
+        order = np.argsort(-scores[by], kind="stable").tolist()
     for head in [*heads, *tasks]:
         table.add_column(Text(head), justify="right")
     for place, i in enumerate(order, start=1):

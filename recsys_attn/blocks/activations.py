@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from recsys_attn.blocks.dice import Dice
-from recsys_attn.serialization import unknown_name
+from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 

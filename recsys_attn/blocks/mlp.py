@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from recsys_attn.blocks import activations
+from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -79,6 +80,6 @@ class Mlp(keras.layers.Layer):
 
 def check_units(units: Sequence[int]) -> tuple[int, ...]:
     """Layer sizes as a tuple of positive integers."""
-    if any(size < 1 for size in units):
-        raise ValueError(f"`units` must be positive integers. Received: units={tuple(units)}")
+    for index, size in enumerate(units):
+        require_positive(f"units[{index}]", size)
     return tuple(units)

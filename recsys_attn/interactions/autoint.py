@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -58,11 +59,8 @@ class InteractingLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_heads < 1 or head_dim < 1:
-            raise ValueError(
-                "`num_heads` and `head_dim` must be positive integers. "
-                f"Received: num_heads={num_heads}, head_dim={head_dim}"
-            )
+        require_positive("num_heads", num_heads)
+        require_positive("head_dim", head_dim)
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.use_residual = use_residual
@@ -165,8 +163,7 @@ class AutoInt(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be a positive integer. Received: {num_layers}")
+        require_positive("num_layers", num_layers)
         self.options: Config = {
             "num_heads": num_heads,
             "head_dim": head_dim,

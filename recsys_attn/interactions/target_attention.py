@@ -39,6 +39,9 @@ class TargetAttention(keras.layers.Layer):
     Returns:
         (B, T, E), and with `return_weights` also (B, T, S).
 
+    Raises:
+        ValueError: `score` or `weighting` is not known, or a mask does not fit its tensor.
+
     Example:
 
     >>> import keras
@@ -55,7 +58,7 @@ class TargetAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
         policy = self.dtype_policy
-        self.attention = Attention(Dense(score, weighting, dtype=policy), dtype=policy)
+        self.attention = Attention(Dense(score, weighting=weighting, dtype=policy), dtype=policy)
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)

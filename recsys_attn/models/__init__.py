@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
+from recsys_attn.checks import unknown_name
 from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
@@ -21,15 +21,14 @@ MODELS: dict[str, Callable[..., RankingModel]] = {
 def get(name: str) -> Callable[..., RankingModel]:
     """The function of a model's name.
 
+    Raises:
+        ValueError: No model has this name.
+
     >>> get("autoint").__name__
     'autoint'
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"`name` must be one of the models {sorted(MODELS)}. Received: {name!r}.{hint}"
-        )
+        raise ValueError(f"`name` must be the name of a model. {unknown_name(name, MODELS)}")
     return MODELS[name]
 
 

@@ -34,8 +34,8 @@ def attention_ranker(
     """Histories become fields by target attention, fields interact, tasks share experts.
 
     Each history is weighed for each candidate as in DIN; the interests and their intensity join
-    the other fields in AutoInt's interacting layers; experts over the result serve every task through a gate
-    that attends to the experts' outputs with one learned query per task.
+    the other fields in AutoInt's interacting layers; experts over the result serve every task
+    through a gate that attends to the experts' outputs with one learned query per task.
 
     Args:
         schema: A fitted schema.

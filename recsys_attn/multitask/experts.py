@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import check_units
+from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -48,8 +49,7 @@ class Experts(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_experts < 1:
-            raise ValueError(f"`num_experts` must be a positive integer. Received: {num_experts}")
+        require_positive("num_experts", num_experts)
         self.num_experts = num_experts
         self.units = check_units(units)
         if not self.units:

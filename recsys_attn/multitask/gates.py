@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import scores
+from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -40,6 +41,8 @@ class InputGate(keras.layers.Layer):
 
     def __init__(self, num_tasks: int, num_experts: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        require_positive("num_tasks", num_tasks)
+        require_positive("num_experts", num_experts)
         self.num_tasks = num_tasks
         self.num_experts = num_experts
 
@@ -93,6 +96,7 @@ class AttentionGate(keras.layers.Layer):
 
     def __init__(self, num_tasks: int, score: Any = "scaled_dot", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        require_positive("num_tasks", num_tasks)
         self.num_tasks = num_tasks
         self.score = scores.get(score, dtype=self.dtype_policy)
 

@@ -9,9 +9,10 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.weightings.softmax import Softmax
+from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
-from recsys_attn.serialization import serialize, unknown_name
+from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _GATES = ("attention", "both", "softmax")
@@ -48,6 +49,10 @@ class MMoE(keras.layers.Layer):
     Returns:
         (..., num_tasks, U), and with `return_gates` also (..., num_tasks, E).
 
+    Raises:
+        ValueError: A number or a size is not positive, there is no expert layer, or `gate` or
+            `score` is not known.
+
     Example:
 
     >>> import keras
@@ -69,8 +74,7 @@ class MMoE(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_tasks < 1:
-            raise ValueError(f"`num_tasks` must be a positive integer. Received: {num_tasks}")
+        require_positive("num_tasks", num_tasks)
         if gate not in _GATES:
             raise ValueError(f"Unknown `gate`. {unknown_name(gate, _GATES)}")
         policy = self.dtype_policy

@@ -51,6 +51,16 @@ def test_candidates_are_printed_best_first(shared_address: str) -> None:
     ]
 
 
+def test_candidates_are_ranked_by_the_task_that_is_named(shared_address: str) -> None:
+    rising = dict(RANKING, context={"history": ["a"]})
+    result = _request(shared_address, rising, "--by", "convert")
+    order = [row[1] for row in _cells(result.output)[1:]]
+    assert order == ["0", "1", "2"]  # all convert alike: the order sent
+    result = _request(shared_address, rising, "--by", "convrt")
+    assert result.exit_code == 1
+    assert "No task is named 'convrt'. Tasks: click, convert." in result.output
+
+
 def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps(RANKING), encoding="utf-8")
     result = CliRunner().invoke(

@@ -59,6 +59,7 @@ class Dense(keras.layers.Layer):
     def __init__(
         self,
         score: Any = "scaled_dot",
+        *,
         weighting: Any = "softmax",
         dropout: float = 0.0,
         **kwargs: Any,

@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.layout import head_sizes, per_head
 from recsys_attn.attention.scores.base import Score
+from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -38,8 +39,8 @@ class Additive(Score):
 
     def __init__(self, units: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if units is not None and units < 1:
-            raise ValueError(f"`units` must be a positive integer or None. Received: {units}")
+        if units is not None:
+            require_positive("units", units)
         self.units = units
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

@@ -16,12 +16,12 @@ from recsys_attn.attention.layout import (
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.tensors import Config, Shape, Tensor
 
-_EPSILON = 1e-12  # of the squared norm: a zero vector is similar to nothing
+_EPSILON = 1e-12  # squared norm up to which a vector counts as zero
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Cosine")
 class Cosine(Score):
-    """`score = q . k / (|q| |k| temperature)`; 0 where q or k is zero.
+    """`score = q . k / (|q| |k| temperature)`; 0, and without gradient, where q or k is zero.
 
     Cosines lie in [-1, 1], so that a softmax over many of them is nearly flat: a temperature
     below 1 sharpens it.
@@ -60,9 +60,10 @@ class Cosine(Score):
         # In float32: the squares of small embeddings vanish in half precision.
         x = ops.cast(x, "float32")
         squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
-        return ops.cast(
-            x * (length * ops.rsqrt(ops.maximum(squared, _EPSILON))), self.compute_dtype
-        )
+        # A zero vector has no direction; without the two wheres its gradient would be huge.
+        some = ops.greater(squared, _EPSILON)
+        scale = ops.where(some, length * ops.rsqrt(ops.where(some, squared, 1.0)), 0.0)
+        return ops.cast(x * scale, self.compute_dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "temperature": self.temperature}
