@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all, each with a manifest of what made it."""
+"""Folders and files that appear whole or not at all; a folder's manifest says what made it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from typing import Any
 from pipelines.errors import PipelineError
 
 MANIFEST = "manifest.json"
+METRICS = "metrics.json"  # of an evaluation, with
+PREDICTIONS = "predictions.parquet"
 _PACKAGES = ("recsys-attn", "tensorflow", "keras", "pyarrow", "numpy")
 
 
@@ -100,6 +102,22 @@ def atomic_directory(target: Path) -> Iterator[Path]:
             _replace(temporary, target)
         finally:
             recover(target)
+
+
+@contextlib.contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """A temporary file that takes `target`'s place when the block ends well, as for a folder."""
+    temporary = _beside(target, "new")
+    try:
+        with disk_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            temporary.replace(target)
+    except OSError as error:
+        raise PipelineError(f"{target} cannot be written: {error}.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import signal
 import tomllib
@@ -16,7 +15,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, did_you_mean
 from pipelines.quiet import import_tensorflow
 
 if TYPE_CHECKING:
@@ -41,9 +40,9 @@ class Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+        near = did_you_mean(args[0], self.list_commands(ctx))
         if args[0] not in self.list_commands(ctx) and near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+            ctx.fail(f"No such command {args[0]!r}.{near}")
         return super().resolve_command(ctx, args)
 
 
@@ -186,19 +185,24 @@ def reported() -> Iterator[None]:
     except (PipelineError, OSError) as error:
         ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         ERRORS.print(
             "[bold]Interrupted.[/bold] Finished steps are kept; the same command goes on from "
             "there.",
             soft_wrap=True,
         )
-        raise SystemExit(130) from None
+        ending = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
+        raise SystemExit(128 + ending) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
+class _Terminated(KeyboardInterrupt):
+    """The process was asked to end."""
+
+
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    raise _Terminated
 
 
 def _override(text: str) -> tuple[str, Any]:

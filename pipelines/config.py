@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import tomllib
@@ -10,21 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
 from pipelines.config_errors import explain
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, did_you_mean
 from pipelines.ingest.options import DataOptions
+from pipelines.names import check_feature_names
+from pipelines.options import Options
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
-
-
-class Options(BaseModel):
-    """A TOML table: unknown keys are errors, values keep their types."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
-    )
 
 
 class ModelOptions(Options):
@@ -74,7 +67,8 @@ class TrainingOptions(Options):
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the step with XLA; worth it where requests have one length.
         shuffle_row_groups: Row groups whose requests are mixed with one another.
-        embeddings_l2: L2 penalty of the embedding tables.
+        embeddings_l2: L2 penalty of the embedding tables. It reads every row of every table in
+            each step, which costs a large vocabulary most of its speed.
     """
 
     epochs: int = Field(default=10, ge=1)
@@ -96,8 +90,8 @@ class EvaluationOptions(Options):
 
     split: Literal["train", "valid", "test"] = "test"
     group: str | None = None
-    ceiling: dict[str, str] = {}
-    baselines: dict[str, str] = {}
+    ceiling: dict[str, str] = Field(default_factory=dict)
+    baselines: dict[str, str] = Field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -139,6 +133,7 @@ class Experiment(Options):
     @model_validator(mode="after")
     def _check_names(self) -> Experiment:
         features = [feature.name for feature in self.schema_.features]
+        check_feature_names(features)
         tasks = [task.name for task in self.tasks]
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
@@ -233,8 +228,7 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
 def _known(key: str, names: Iterable[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"`{key}` names {name!r}; expected one of {', '.join(map(repr, known))}.{hint}"
+                f"`{key}` names {name!r}; expected one of {', '.join(map(repr, known))}."
+                f"{did_you_mean(name, known)}"
             )

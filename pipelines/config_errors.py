@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 import types
@@ -12,6 +11,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+
+from pipelines.errors import did_you_mean
 
 # What was expected, by pydantic's type of problem and filled with its context.
 _EXPECTED = {
@@ -120,8 +121,7 @@ def _discriminator(problem: Any) -> str:
 
 
 def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean `{near[0]}`?" if near else ""
+    return did_you_mean(name, known, lambda near: f"`{near}`")
 
 
 def _walk(root: type, location: Sequence[Any]) -> _Place:

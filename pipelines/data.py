@@ -14,8 +14,6 @@ from pipelines.errors import PipelineError
 from pipelines.ingest.checks import require_column
 from pipelines.ingest.requests import run_starts
 
-SPLITS = ("train", "valid", "test")
-
 
 @dataclass(frozen=True)
 class RowGroup:

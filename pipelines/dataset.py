@@ -13,10 +13,13 @@ import tensorflow as tf
 from pipelines.data import DataSplit, RowGroup, request_starts
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
-from recsys_attn.embeddings import CANDIDATE_MASK
-from recsys_attn.schema import Schema, Task
+from recsys_attn.schema import CANDIDATE_MASK, Schema, Task
 
 Arrays = dict[str, np.ndarray]
+# Candidates of a batch with its padding: what bounds the memory of a step. A thousand requests
+# padded to one that holds thousands of candidates would not fit.
+PADDED_CANDIDATES = 65_536
+TRAINING_CANDIDATES = 4 * PADDED_CANDIDATES
 
 
 class Columns(NamedTuple):
@@ -48,10 +51,14 @@ class RequestDataset:
         split: The Parquet files.
         fitted: Schema and transforms.
         request: Column of the request's id; None: every row is a request.
-        batch_size: Requests in a batch.
+        batch_size: Requests in a batch; fewer where padded to the longest they would hold more
+            than `candidates`.
         seed: Shuffles with it; None keeps the order of the files.
         shuffle_row_groups: Row groups whose requests are mixed with one another. Row groups are
             shuffled over the whole split, requests over this many row groups.
+        candidates: Most candidates of a batch, padding included; a request that has more is a
+            batch of its own. Training takes four times as many as scoring, so that only outliers
+            make a step smaller than `batch_size`.
     """
 
     split: DataSplit
@@ -60,6 +67,7 @@ class RequestDataset:
     batch_size: int
     seed: int | None = None
     shuffle_row_groups: int = 16
+    candidates: int = PADDED_CANDIDATES
     epoch: int = 0  # which of the seed's orders is next
     rows_read: int = field(default=0, init=False)
     failure: Exception | None = field(default=None, init=False)
@@ -90,8 +98,8 @@ class RequestDataset:
         requests = np.arange(len(columns.starts) - 1)
         if rng is not None:
             rng.shuffle(requests)
-        for start in range(0, len(requests), self.batch_size):
-            yield assemble(columns, requests[start : start + self.batch_size])
+        for part in cut(columns.starts, requests, self.batch_size, self.candidates):
+            yield assemble(columns, part)
 
     def tensorflow(self) -> tf.data.Dataset:
         """The same batches as a `tf.data.Dataset`, decoded in the background."""
@@ -153,6 +161,20 @@ def _labels(table: pa.Table, tasks: tuple[Task, ...]) -> Arrays:
             label[~mask.to_numpy(zero_copy_only=False)] = np.nan
         labels[task.name] = label
     return labels
+
+
+def cut(
+    starts: np.ndarray, requests: np.ndarray, most: int, candidates: int = PADDED_CANDIDATES
+) -> Iterator[np.ndarray]:
+    """Requests in their order as batches of at most `most`, and of `candidates` when padded."""
+    lengths = np.diff(starts)[requests]
+    begin = 0
+    while begin < len(requests):
+        longest = np.maximum.accumulate(lengths[begin : begin + most])
+        padded = longest * np.arange(1, len(longest) + 1)
+        end = begin + max(1, int(np.searchsorted(padded, candidates, side="right")))
+        yield requests[begin:end]
+        begin = end
 
 
 def assemble(columns: Columns, requests: np.ndarray) -> Batch:

@@ -51,11 +51,8 @@ def show(steps: Steps) -> None:
 def _requests(steps: Steps) -> list[pa.Table]:
     """Requests of the test split, and rows with missing, unknown and over-long values."""
     schema = steps.experiment.model_schema
-    test = DataSplit(steps.run.path("ingest") / "test").row_groups[0]
-    request = steps.run.manifest("ingest").get("request")
-    names = [feature.name for feature in schema.features]
-    names += [request] if request and request not in names else []
-    return sample_requests(schema, test.read(names), request, ROWS)
+    test = DataSplit(steps.run.path("ingest") / "test")
+    return sample_requests(schema, test, steps.run.manifest("ingest").get("request"), ROWS)
 
 
 def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:

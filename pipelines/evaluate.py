@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import write_json
+from pipelines.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.config import Experiment
 from pipelines.data import DataSplit, request_starts
 from pipelines.dataset import RequestDataset
@@ -19,9 +19,6 @@ from pipelines.metrics import task_metrics
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
 from recsys_attn.models import RankingModel
-
-PREDICTIONS = "predictions.parquet"
-METRICS = "metrics.json"
 
 
 def evaluate(
@@ -117,9 +114,8 @@ def _request_numbers(split: DataSplit, request: str | None) -> np.ndarray:
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    """Groups as integers; rows without a group are one group of their own."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False)
+    """Groups as numbers, NaN for rows without one."""
+    return column.dictionary_encode().indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _numbers(extras: dict[str, pa.Array], name: str) -> np.ndarray:

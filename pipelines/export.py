@@ -86,11 +86,7 @@ def export(
         PipelineError: The exported model does not score like the trained one.
     """
     schema = fitted.schema
-    columns = [feature.name for feature in schema.features]
-    columns += [request] if request and request not in columns else []
-    requests = sample_requests(
-        schema, sample.row_groups[0].read(columns), request, options.parity_rows
-    )
+    requests = sample_requests(schema, sample, request, options.parity_rows)
     module = ServingModule(model, fitted)
     signatures = module.signatures()
     tf.saved_model.save(module, str(folder), signatures=signatures)

@@ -10,28 +10,54 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.data import request_starts
+from pipelines.arrow import arrow_type
+from pipelines.data import DataSplit, request_starts
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.features.fitted import arrow_type, raw_column
+from pipelines.features.fitted import raw_column
 from pipelines.raw import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
 from pipelines.scoring import Scorer
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Feature, Schema, is_listed
 
 _UNKNOWN = {"string": "\x01 never seen \u20ac", "int64": np.iinfo("int64").max, "float32": 1e6}
+_ROW_GROUPS = 8  # what a sample is taken from: enough to be spread, few enough to be read fast
+_REQUEST = "number of the request"  # no feature can have this name
 
 
 def sample_requests(
+    schema: Schema, split: DataSplit, request: str | None, rows: int
+) -> list[pa.Table]:
+    """Whole requests from all over a split, then one row of every awkward kind.
+
+    Args:
+        schema: Names the columns.
+        split: Where they are taken from: the first requests of a few row groups.
+        request: Column of the request's id; None: every row is a request.
+        rows: How many rows there are at least, where the split has them; the last request of
+            each row group may add some.
+    """
+    names = [feature.name for feature in schema.features]
+    names += [request] if request and request not in names else []
+    groups = split.row_groups
+    count = min(len(groups), _ROW_GROUPS, rows)
+    requests: list[pa.Table] = []
+    for done, index in enumerate(np.linspace(0, len(groups) - 1, count).astype(int)):
+        missing = rows - sum(table.num_rows for table in requests)
+        share = max(1, -(-missing // (count - done)))
+        requests += _first_requests(schema, groups[index].read(names), request, share)
+    return requests + awkward_rows(schema, requests[0].slice(0, 1))
+
+
+def _first_requests(
     schema: Schema, table: pa.Table, request: str | None, rows: int
 ) -> list[pa.Table]:
-    """Whole requests from a table, up to `rows` rows, then one row of every awkward kind."""
-    table = table.slice(0, rows)
-    columns = {f.name: raw_column(table, f.name, f.dtype, is_listed(f)) for f in schema.features}
     starts = request_starts(table, request)
-    raw = pa.table(columns)
-    requests = [raw.slice(start, end - start) for start, end in itertools.pairwise(starts)]
-    return requests + awkward_rows(schema, raw.slice(0, 1))
+    raw = pa.table(
+        {f.name: raw_column(table, f.name, f.dtype, is_listed(f)) for f in schema.features}
+    )
+    pairs = itertools.takewhile(lambda pair: pair[0] < rows, itertools.pairwise(starts))
+    return [raw.slice(start, end - start) for start, end in pairs]
 
 
 def awkward_rows(schema: Schema, row: pa.Table) -> list[pa.Table]:
@@ -81,6 +107,9 @@ def check_parity(
 ) -> dict[str, Any]:
     """Scores the same requests by the training path and by the exported folder's signatures.
 
+    The training path is taken as in training, with a request's context transformed once, and as
+    in batch scoring without requests, row by row.
+
     Args:
         model: The trained model.
         fitted: Its transforms.
@@ -96,8 +125,15 @@ def check_parity(
     """
     loaded = tf.saved_model.load(str(folder))
     together = pa.concat_tables(requests)
-    expected = Scorer(model).score_table(together, fitted, None)
-    found = [_call(loaded, ROWS_SIGNATURE, raw_rows(fitted.schema, together))]
+    numbers = np.repeat(np.arange(len(requests)), [table.num_rows for table in requests])
+    scorer = Scorer(model)
+    expected = scorer.score_table(
+        together.append_column(_REQUEST, pa.array(numbers)), fitted, _REQUEST
+    )
+    found = [
+        _call(loaded, ROWS_SIGNATURE, raw_rows(fitted.schema, together)),
+        scorer.score_table(together, fitted, None),
+    ]
     if RANK_SIGNATURE in loaded.signatures:
         parts = [
             _call(loaded, RANK_SIGNATURE, raw_request(fitted.schema, table)) for table in requests

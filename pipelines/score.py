@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import disk_errors
+from pipelines.artifacts import atomic_file
 from pipelines.data import DataSplit, open_parquet
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.context import check_context
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
 from recsys_attn.models import RankingModel
@@ -36,15 +34,16 @@ def score(
         fitted: Transforms of the trained model.
         model: The trained model.
         request: Column of the request's id. Where the file has it, the rows of a request share
-            one computation of their context; the scores are the same without it.
+            one computation of their context, which must be the same in all of them; the scores
+            are the same without it.
         progress: Told the rows done.
 
     Returns:
         The number of rows written.
 
     Raises:
-        PipelineError: A column is missing or of another type, a file is damaged, the disk is
-            full. `target` is then as it was before.
+        PipelineError: A column is missing or of another type, a context changes inside a request,
+            a file is damaged, the disk is full. `target` is then as it was before.
     """
     split = _open(source)
     request = request if request in split.columns else None
@@ -64,12 +63,15 @@ def score(
     try:
         advance = progress.start("scoring", rows)
         with (
-            _atomic_file(target) as temporary,
+            atomic_file(target) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
         ):
             for group in split.row_groups:
                 table = group.read(split.columns)
-                checked = check_table(table, fitted.schema, str(group.path), False, group.first_row)
+                where = (str(group.path), group.first_row)
+                checked = check_table(table, fitted.schema, where[0], False, where[1])
+                if request is not None:
+                    check_context(checked, fitted.schema, request, *where)
                 scores = scorer.score_table(checked, fitted, request)
                 for task, name in zip(fitted.schema.tasks, names, strict=True):
                     table = table.append_column(name, pa.array(scores[task.name]))
@@ -78,22 +80,6 @@ def score(
     finally:
         progress.stop()
     return rows
-
-
-@contextlib.contextmanager
-def _atomic_file(target: Path) -> Iterator[Path]:
-    """A temporary file that takes `target`'s place when the block ends well."""
-    temporary = target.parent / f".{target.name}.new"
-    try:
-        with disk_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            yield temporary
-            os.replace(temporary, target)
-    except OSError as error:
-        raise PipelineError(f"{target} cannot be written: {error}.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def _open(source: Path) -> DataSplit:

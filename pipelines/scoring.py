@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.dataset import Batch, RequestDataset, assemble, input_specs, transform
+from pipelines.dataset import Batch, RequestDataset, assemble, cut, input_specs, transform
 from pipelines.features import FittedFeatures
-from recsys_attn.embeddings import CANDIDATE_MASK
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import CANDIDATE_MASK
 
 Scores = dict[str, np.ndarray]
 REQUESTS_AT_ONCE = 4096
@@ -56,7 +56,7 @@ class Scorer:
         """Scores of a table's rows, which need no labels."""
         columns = transform(table, fitted, request, labelled=False)
         every = np.arange(len(columns.starts) - 1)
-        parts = np.array_split(every, max(1, len(every) // REQUESTS_AT_ONCE))
+        parts = cut(columns.starts, every, REQUESTS_AT_ONCE)
         return _concatenate([self.score(assemble(columns, part)) for part in parts])
 
 

@@ -13,18 +13,20 @@ from rich.markup import escape
 
 from pipelines import evaluate as evaluation
 from pipelines import train as training
-from pipelines.artifacts import disk_errors, hash_files, read_json
+from pipelines.artifacts import METRICS, hash_files, read_json
 from pipelines.config import Experiment
-from pipelines.data import SPLITS, DataSplit
+from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
 from pipelines.export import export
 from pipelines.features import FittedFeatures, fit
 from pipelines.ingest import ingest
 from pipelines.ingest.checks import require_column
+from pipelines.ingest.source import SPLITS
 from pipelines.progress import Progress
 from pipelines.report import print_metrics, write_report
 from pipelines.run import Run
 from pipelines.score import score
+from pipelines.settings import config_hash, settings_by_step
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
 
@@ -114,7 +116,7 @@ class Steps:
                     self.run.path("ingest"),
                     self._request,
                     FittedFeatures.load(self.run.path("fit")),
-                    self.run.folder / "tensorboard",
+                    folder / training.LOGS,
                     progress,
                 )
             finally:
@@ -141,7 +143,7 @@ class Steps:
                 "model": manifest["model"],
                 **summary,
                 "seed": self.experiment.seed,
-                "config_hash": manifest["config_hash"],
+                "config_hash": config_hash(self.experiment),
                 "data_hash": data["data_hash"],
                 "versions": manifest["versions"],
                 "training": manifest["training"],
@@ -157,9 +159,8 @@ class Steps:
         self.run.manifest("evaluate")
         folder = self.run.path("evaluate")
         target = self.run.folder / REPORT
-        with disk_errors(target):
-            write_report(folder, target)
-        print_metrics(self.console, read_json(folder / evaluation.METRICS))
+        write_report(folder, target)
+        print_metrics(self.console, read_json(folder / METRICS))
         place = f"[dim]{escape(str(target))}[/dim]"
         self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
@@ -218,23 +219,6 @@ class Steps:
     @property
     def _request(self) -> str | None:
         return self.run.manifest("ingest").get("request")
-
-
-def settings_by_step(experiment: Experiment) -> dict[str, Any]:
-    """What of the configuration decides each step's result."""
-    values = experiment.model_dump(mode="json")
-    columns = ("kind", "name", "dtype", "multivalued", "label", "mask")
-    read = [
-        {key: part[key] for key in columns if key in part}
-        for part in [*values["features"], *values["tasks"]]
-    ]
-    return {
-        "ingest": [values["data"], read],
-        "fit": values["features"],
-        "train": [values["model"], values["training"], values["tasks"]],
-        "evaluate": [values["name"], values["evaluation"]],
-        "export": values["export"],
-    }
 
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:

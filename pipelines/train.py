@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import warnings
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from pipelines.config import Experiment, TrainingOptions
 from pipelines.data import DataSplit
-from pipelines.dataset import RequestDataset
+from pipelines.dataset import PADDED_CANDIDATES, TRAINING_CANDIDATES, RequestDataset
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.metrics import auc, logloss
@@ -25,6 +24,7 @@ from recsys_attn.models import RankingModel
 from recsys_attn.schema import RESERVED_IDS, Schema
 
 MODEL_FILE = "model.keras"
+LOGS = "tensorboard"
 
 
 def train(
@@ -35,9 +35,17 @@ def train(
     logs: Path,
     progress: Progress,
 ) -> tuple[RankingModel, list[dict[str, Any]]]:
-    """Fits the experiment's model; returns it with its best weights, and a dict per epoch."""
+    """Fits the experiment's model; returns it with its best weights, and a dict per epoch.
+
+    Args:
+        experiment: What to train.
+        data: Folder with the splits.
+        request: Column of the request's id; None: every row is a request.
+        fitted: Schema and transforms.
+        logs: Folder that TensorBoard's logs are written to.
+        progress: Told the rows done and each epoch's metrics.
+    """
     options = experiment.training
-    shutil.rmtree(logs, ignore_errors=True)  # TensorBoard would mix two trainings
     keras.utils.set_random_seed(experiment.seed)
     fitted = fitted.without(experiment.model.exclude)
     keras.config.set_dtype_policy(options.precision)
@@ -126,6 +134,7 @@ def _dataset(
         experiment.training.batch_size,
         seed=seed,
         shuffle_row_groups=experiment.training.shuffle_row_groups,
+        candidates=PADDED_CANDIDATES if seed is None else TRAINING_CANDIDATES,
     )
 
 

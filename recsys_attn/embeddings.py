@@ -9,18 +9,20 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.checks import require_positive
+from recsys_attn.pooling import masked_mean
 from recsys_attn.schema import (
+    CANDIDATE_MASK,
     PADDING_ID,
     RESERVED_IDS,
-    Categorical,
     Numeric,
     Schema,
     Sequence,
     Side,
+    is_listed,
 )
 from recsys_attn.tables import Table, plan_tables, width_of
-
-CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False where a request is padded
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -51,13 +53,22 @@ class FeatureEmbedding(keras.layers.Layer):
         A dict: `"context"` and `"candidate"`, lists of field blocks `(B, F, E)` and
         `(B, T, F, E)`, one per width; `"context_present"` and `"candidate_present"`, the same
         without the last axis, False where a value is missing; `"histories"`, by name a dict of
-        `query` `(B, T, K)`, `events` `(B, S, K)` and `event_mask` `(B, S)`; and
-        `"candidate_mask"` where given.
+        `query` `(B, T, K)`, `events` `(B, S, K)`, `event_mask` `(B, S)` and `query_mask`
+        `(B, T)`, where T is 1 if no candidate feature is in the query, and `query_mask` is None
+        without a candidate mask; and `"candidate_mask"` where given.
 
+    Raises:
+        ValueError: The schema is not fitted, `width` is not positive, or a call lacks a feature.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.embeddings import FeatureEmbedding
     >>> from recsys_attn.schema import Categorical, Schema, Task
     >>> schema = Schema((Categorical("item", size=7), Categorical("user", "context", size=5)),
     ...                 (Task("click"),))
-    >>> fields = FeatureEmbedding(schema, width=4)({"item": [[2, 3, 4]], "user": [2]})
+    >>> inputs = {"item": np.array([[2, 3, 4]]), "user": np.array([2])}
+    >>> fields = FeatureEmbedding(schema, width=4)(inputs)
     >>> [tuple(block.shape) for block in fields["candidate"] + fields["context"]]
     [(1, 3, 1, 4), (1, 1, 4)]
     """
@@ -70,16 +81,16 @@ class FeatureEmbedding(keras.layers.Layer):
         embeddings_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        if width < 1:
-            raise ValueError(f"`width` must be a positive integer. Received: width={width}")
+        # Numbers arrive as they are: Keras would round them to the policy's compute dtype.
+        super().__init__(autocast=False, **kwargs)
+        require_positive("width", width)
         self.schema = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
         self.width = width
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self._tables = plan_tables(self.schema, width)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         self._table_weights = {}
         self._vector_weights = {}
         for table in self._tables:
@@ -88,6 +99,7 @@ class FeatureEmbedding(keras.layers.Layer):
                     shape=(table.rows, table.width),
                     initializer=self._table_initializer(table),
                     regularizer=self.embeddings_regularizer,
+                    autocast=False,  # the rows that are looked up are cast, not the whole table
                     name=f"table_{table.width}",
                 )
             for side, names in table.numerics.items():
@@ -95,6 +107,7 @@ class FeatureEmbedding(keras.layers.Layer):
                     self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
                         shape=(len(names), table.width),
                         initializer=self._initializer(table.width),
+                        autocast=False,
                         name=f"{side}_vectors_{table.width}",
                     )
         self.built = True
@@ -112,14 +125,14 @@ class FeatureEmbedding(keras.layers.Layer):
         draw = self._initializer(table.width)
         return lambda shape, dtype=None: draw(shape, dtype) * ops.cast(known, dtype)
 
-    def call(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
         self._check_inputs(inputs)
         result: dict[str, Any] = {
             f"{side}{suffix}": []
             for side in ("context", "candidate")
             for suffix in ("", "_present")
         }
-        vectors: dict[str, Any] = {}  # by feature name, for the queries and events of histories
+        vectors: dict[str, Tensor] = {}  # by feature name, for the queries and events of histories
         for table in self._tables:
             for side in ("context", "candidate"):
                 block, present = self._embed_side(table, side, inputs, vectors)
@@ -134,7 +147,7 @@ class FeatureEmbedding(keras.layers.Layer):
             result[CANDIDATE_MASK] = ops.cast(inputs[CANDIDATE_MASK], "bool")
         return result
 
-    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+    def _check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
         missing = [feature.name for feature in self.schema.features if feature.name not in inputs]
         if missing:
             raise ValueError(
@@ -143,8 +156,8 @@ class FeatureEmbedding(keras.layers.Layer):
             )
 
     def _embed_side(
-        self, table: Table, side: Side, inputs: Mapping[str, Any], vectors: dict[str, Any]
-    ) -> tuple[Any, Any]:
+        self, table: Table, side: Side, inputs: Mapping[str, Tensor], vectors: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """One lookup for all ids of one side, cut into single fields, bags and sequences."""
         singles, bags, numerics = table.singles[side], table.bags[side], table.numerics[side]
         blocks, presents = [], []
@@ -161,9 +174,9 @@ class FeatureEmbedding(keras.layers.Layer):
                 mask = present[..., start : start + length]
                 start = start + length
                 if name in bags:
-                    values, mask = _masked_mean(values, mask)
+                    values = masked_mean(values, mask)
                     blocks.append(values)
-                    presents.append(mask)
+                    presents.append(ops.any(mask, axis=-1, keepdims=True))
                     values = values[..., 0, :]
                 vectors[name] = values
         if numerics:
@@ -179,8 +192,8 @@ class FeatureEmbedding(keras.layers.Layer):
         table: Table,
         singles: tuple[str, ...],
         listed: tuple[str, ...],
-        inputs: Mapping[str, Any],
-    ) -> tuple[Any, Any, list[Any]]:
+        inputs: Mapping[str, Tensor],
+    ) -> tuple[Tensor, Tensor, list[Any]]:
         parts = [ops.cast(inputs[name], "int32") for name in listed]
         offsets: list[Any] = [table.offsets[name] for name in listed]
         lengths = [ops.shape(ids)[-1] for ids in parts]
@@ -196,28 +209,36 @@ class FeatureEmbedding(keras.layers.Layer):
         return rows * ops.cast(present, rows.dtype)[..., None], present, lengths
 
     def _numbers(
-        self, key: str, names: tuple[str, ...], inputs: Mapping[str, Any]
-    ) -> tuple[Any, Any]:
+        self, key: str, names: tuple[str, ...], inputs: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         values = ops.stack([ops.cast(inputs[name], "float32") for name in names], axis=-1)
         present = ops.logical_not(ops.isnan(values))
-        values = ops.cast(ops.where(present, values, 0.0), self.compute_dtype)
-        vectors = ops.cast(self._vector_weights[key], self.compute_dtype)
-        return values[..., None] * vectors, present
+        values = ops.where(present, values, 0.0)[..., None]
+        return ops.cast(values * self._vector_weights[key], self.compute_dtype), present
 
     def _history(
-        self, sequences: tuple[Sequence, ...], inputs: Mapping[str, Any], vectors: dict[str, Any]
+        self,
+        sequences: tuple[Sequence, ...],
+        inputs: Mapping[str, Tensor],
+        vectors: dict[str, Tensor],
     ) -> dict[str, Any]:
         ids = [ops.cast(inputs[sequence.name], "int32") for sequence in sequences]
         event_mask = ops.not_equal(ids[0], PADDING_ID)
         for other in ids[1:]:
             event_mask = ops.logical_or(event_mask, ops.not_equal(other, PADDING_ID))
+        query_mask = inputs.get(CANDIDATE_MASK)
+        if query_mask is not None:
+            query_mask = ops.cast(query_mask, "bool")
+            if not any(self._side_of_partner(s.name) == "candidate" for s in sequences):
+                query_mask = ops.any(query_mask, axis=1, keepdims=True)  # one query a request
         return {
             "query": self._query(sequences, vectors),
+            "query_mask": query_mask,
             "events": ops.concatenate([vectors[s.name] for s in sequences], axis=-1),
             "event_mask": event_mask,
         }
 
-    def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Any]) -> Any:
+    def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Tensor]) -> Tensor:
         """The concatenated partners, `(B, T, K)`; `T` is 1 where all of them are context."""
         found = {s.name: self._partner(s, vectors) for s in sequences if s.shares is not None}
         like = next(
@@ -227,7 +248,8 @@ class FeatureEmbedding(keras.layers.Layer):
         parts = []
         for sequence in sequences:
             if like is None:
-                parts.append(ops.zeros_like(vectors[sequence.name][:, :1]))
+                events = vectors[sequence.name]
+                parts.append(ops.zeros_like(ops.sum(events, axis=1, keepdims=True)))
             elif sequence.name in found:
                 parts.append(found[sequence.name] + ops.zeros_like(like[..., :1]))
             else:
@@ -238,11 +260,11 @@ class FeatureEmbedding(keras.layers.Layer):
     def _side_of_partner(self, sequence: str) -> Side:
         return self.schema[self.schema.table_owner(sequence)].side
 
-    def _partner(self, sequence: Sequence, vectors: dict[str, Any]) -> Any:
+    def _partner(self, sequence: Sequence, vectors: dict[str, Tensor]) -> Tensor:
         vector = vectors[self.schema.table_owner(sequence.name)]
         return vector if self._side_of_partner(sequence.name) == "candidate" else vector[:, None]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "schema": self.schema.to_dict(),
@@ -259,17 +281,8 @@ def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[
         shape: tuple[int, ...] = (batch,)
         if feature.side == "candidate":
             shape += (candidates,)
-        if isinstance(feature, Sequence) or (
-            isinstance(feature, Categorical) and feature.multivalued
-        ):
+        if is_listed(feature):
             shape += (feature.max_length,)
         dtype = "float32" if isinstance(feature, Numeric) else "int32"
         inputs[feature.name] = np.zeros(shape, dtype)
     return inputs
-
-
-def _masked_mean(values: Any, present: Any) -> tuple[Any, Any]:
-    """Mean over the second last axis of the rows that are present; zeros where none is."""
-    count = ops.sum(ops.cast(present, values.dtype), axis=-1, keepdims=True)[..., None]
-    mean = ops.sum(values, axis=-2, keepdims=True) / ops.maximum(count, 1)
-    return mean, ops.any(present, axis=-1, keepdims=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
+
+from recsys_attn.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -17,10 +17,26 @@ class CandidateCrossentropy(keras.losses.Loss):
     candidates and labels that are not known. This one keeps `(B, T)` and divides by the sum of
     the weights.
 
+    Args:
+        reduction: How the losses of all candidates become one number; a name of Keras.
+        name: Name of the loss.
+
     Call arguments:
         y_true: `(B, T)`, 0 or 1.
         y_pred: Logits `(B, T)`.
         sample_weight: `(B, T)`, 0 where the candidate does not count.
+
+    Returns:
+        The loss, a scalar.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import CandidateCrossentropy
+    >>> label, logit = np.array([[1.0, 0.0]]), np.array([[0.0, 9.0]])
+    >>> loss = CandidateCrossentropy()(label, logit, sample_weight=np.array([[1.0, 0.0]]))
+    >>> round(float(loss), 3)
+    0.693
     """
 
     def __init__(
@@ -28,5 +44,5 @@ class CandidateCrossentropy(keras.losses.Loss):
     ) -> None:
         super().__init__(reduction=reduction, name=name)
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return ops.binary_crossentropy(y_true, y_pred, from_logits=True)

@@ -7,10 +7,13 @@ transforms, the model's inputs, the SavedModel's signature and a client's reques
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
+
+from recsys_attn.checks import require_positive, unknown_name
 
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
@@ -18,11 +21,7 @@ RawType = Literal["string", "int64", "float32"]
 PADDING_ID = 0  # a missing value or padding: never attended, embeds as zeros
 UNKNOWN_ID = 1  # a value that the fitted vocabulary does not hold
 RESERVED_IDS = 2
-
-
-def _require_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
+CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False where a request is padded
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,9 @@ class Vocabulary:
     kind: Literal["vocabulary"] = "vocabulary"
 
     def __post_init__(self) -> None:
-        _require_positive("min_count", self.min_count)
+        require_positive("min_count", self.min_count)
         if self.max_size is not None:
-            _require_positive("max_size", self.max_size)
+            require_positive("max_size", self.max_size)
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Hash:
     kind: Literal["hash"] = "hash"
 
     def __post_init__(self) -> None:
-        _require_positive("buckets", self.buckets)
+        require_positive("buckets", self.buckets)
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,19 @@ class Numeric:
     kind: Literal["numeric"] = "numeric"
 
     def __post_init__(self) -> None:
+        _check_feature(self)
+        if isinstance(self.transform, str):
+            raise ValueError(
+                f"Feature {self.name!r}: `transform` must be a tuple of steps. Received: "
+                f"transform={self.transform!r}. Write ({self.transform!r},)"
+            )
         object.__setattr__(self, "transform", tuple(self.transform))
-        if self.width is not None:
-            _require_positive("width", self.width)
+        for step in self.transform:
+            if step not in get_args(NumericTransform):
+                raise ValueError(
+                    f"Feature {self.name!r}: unknown step in `transform`. "
+                    + unknown_name(step, get_args(NumericTransform))
+                )
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ class Sequence:
             a past item and a candidate item are the same vector.
         history: Sequences of one history are aligned: entry s of each belongs to event s.
         max_length: Events kept (the last ones).
-        dtype, transform, width, size: As for `Categorical`; those of `shares` where given.
+        dtype, transform, width, size: As for `Categorical`. A sequence that shares has those of
+            `shares`: its dtype must be given, the others may be left out and must not differ.
     """
 
     name: str
@@ -174,8 +184,10 @@ class Task:
     kind: Literal["binary"] = "binary"
 
     def __post_init__(self) -> None:
-        if not self.weight > 0:
-            raise ValueError(f"`weight` must be positive. Received: weight={self.weight}")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise ValueError(
+                f"`weight` must be positive and finite. Received: weight={self.weight}"
+            )
 
     @property
     def label_column(self) -> str:
@@ -233,6 +245,14 @@ class Schema:
                 f"Sequence {feature.name!r} shares the table of {owner.name!r} and must have its "
                 f"dtype {owner.dtype!r}. Received: dtype={feature.dtype!r}"
             )
+        for name, not_given in (("transform", Vocabulary()), ("width", None), ("size", None)):
+            own, shared = getattr(feature, name), getattr(owner, name)
+            if own not in (not_given, shared):
+                raise ValueError(
+                    f"Sequence {feature.name!r} shares the table of {owner.name!r}, whose `{name}` "
+                    f"is {shared!r}. Received: {name}={own!r}. Remove the sequence's `{name}`, or "
+                    f"give {owner.name!r} the same"
+                )
 
     def __getitem__(self, name: str) -> Feature:
         for feature in self.features:
@@ -285,6 +305,11 @@ _FEATURES: dict[str, type[Feature]] = {
     "numeric": Numeric,
     "sequence": Sequence,
 }
+_DTYPES: dict[str, tuple[str, ...]] = {
+    "categorical": get_args(RawType),
+    "numeric": ("float32",),
+    "sequence": get_args(RawType),
+}
 _ID_TRANSFORMS: dict[str, type[IdTransform]] = {
     "vocabulary": Vocabulary,
     "hash": Hash,
@@ -299,10 +324,32 @@ def _feature_from_dict(config: Mapping[str, Any]) -> Feature:
     return _FEATURES[fields["kind"]](**fields)
 
 
-def _check_id_feature(feature: Categorical | Sequence) -> None:
-    _require_positive("max_length", feature.max_length)
+def _check_feature(feature: Feature) -> None:
+    if feature.name == CANDIDATE_MASK:
+        raise ValueError(
+            f"`name` must not be {CANDIDATE_MASK!r}, which is the model's input for padding. "
+            "Rename the feature"
+        )
+    for name, valid in (("side", get_args(Side)), ("dtype", _DTYPES[feature.kind])):
+        if getattr(feature, name) not in valid:
+            raise ValueError(
+                f"Feature {feature.name!r}: unknown `{name}`. "
+                + unknown_name(getattr(feature, name), valid)
+            )
     if feature.width is not None:
-        _require_positive("width", feature.width)
+        require_positive("width", feature.width)
+
+
+def _check_id_feature(feature: Categorical | Sequence) -> None:
+    _check_feature(feature)
+    require_positive("max_length", feature.max_length)
+    if feature.size is not None:
+        require_positive("size", feature.size)
+    if not isinstance(feature.transform, IdTransform):
+        raise ValueError(
+            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash or a Quantile. "
+            f"Received: transform={feature.transform!r}"
+        )
     if isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
         raise ValueError(
             f"Feature {feature.name!r}: float32 values take the transform Quantile and nothing "

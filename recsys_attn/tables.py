@@ -54,7 +54,7 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
         if isinstance(feature, Numeric):
             continue
         if owner not in offsets:
-            size = feature.size
+            size = getattr(schema[owner], "size", None)  # whichever of them comes first
             if size is None:
                 raise ValueError(
                     f"Feature {owner!r} has no `size`: how many rows its table needs is known "

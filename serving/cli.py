@@ -170,6 +170,7 @@ def _read(file: str) -> bytes:
 def _import_tensorflow_quietly() -> None:
     """Its remarks on the processor and missing GPUs go past every logger to descriptor 2."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors reach the user as exceptions
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "wb") as nowhere:

@@ -28,10 +28,9 @@ from serving.errors import (
     signature_not_found,
 )
 from serving.features import Row, TensorSpec, encode_candidates, encode_rows
-from serving.signature import DEFAULT_SIGNATURE
+from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
 from serving.status import VersionStatus
 
-RANK_SIGNATURE = "rank"
 _MESSAGE_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -222,6 +221,8 @@ class Client:
             # This client cancels nothing: a cancelled call met a server that was stopping.
             if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
                 raise Unavailable(f"No scores from {self._address}: {words}") from error
+            if code == grpc.StatusCode.DEADLINE_EXCEEDED and self._timeout is not None:
+                words = f"No answer from {self._address} within {self._timeout:g} s: {words}"
             raise from_code(code.value[0], words) from error
 
 

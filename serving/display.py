@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serving.errors import InvalidArgument
-from serving.features import TensorSpec
+from serving.features import TensorSpec, shortened
 from serving.model import Model
 
 _EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
@@ -26,16 +26,23 @@ def read_document(text: bytes, source: str) -> dict[str, Any]:
     """
     try:
         document = json.loads(text)
+    except RecursionError as error:
+        raise InvalidArgument(f"{source} is nested too deeply. {_EXPECTED}") from error
     except ValueError as error:
         raise InvalidArgument(f"{source} is not JSON: {error}. {_EXPECTED}") from error
     if not isinstance(document, dict):
-        raise InvalidArgument(f"{source} holds a {type(document).__name__}. {_EXPECTED}")
+        kind = "null" if document is None else f"a {type(document).__name__}"
+        raise InvalidArgument(f"{source} holds {kind}. {_EXPECTED}")
     if set(document) not in ({"rows"}, {"candidates"}, {"context", "candidates"}):
-        raise InvalidArgument(f"{source} holds the keys {sorted(document)}. {_EXPECTED}")
+        keys = shortened(sorted(document))
+        raise InvalidArgument(f"{source} holds the keys {keys}. {_EXPECTED}")
     for key, value in document.items():
         rows = [value] if key == "context" else value
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise InvalidArgument(f"{key!r} in {source} is of the wrong form. {_EXPECTED}")
+            form = "an object {...}" if key == "context" else "a list of objects [{...}, ...]"
+            raise InvalidArgument(
+                f"{source}: {key!r} must be {form}. Received: {shortened(value, json.dumps)}"
+            )
     return document
 
 
@@ -67,7 +74,8 @@ def score_table(
     for place, i in enumerate(order, start=1):
         cells: list[Any] = [i] if candidates is None else [place, i]
         if len(heads) == 3 and candidates is not None:
-            cells.append(candidates[i].get(heads[2]))
+            known_by = candidates[i].get(heads[2])
+            cells.append("-" if known_by is None else known_by)
         cells += [_cell(scores[task][i]) for task in tasks]
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table

@@ -85,7 +85,7 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
         if name not in known:
             nearest = difflib.get_close_matches(str(name), known, n=1)
             hint = f"Did you mean {nearest[0]!r}?" if nearest else f"Features: {', '.join(known)}."
-            raise InvalidFeature(f"Unknown feature {name!r} in {where}. {hint}")
+            raise InvalidFeature(f"Unknown feature {shortened(name)} in {where}. {hint}")
 
 
 def _check_side(
@@ -162,7 +162,7 @@ def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidFeature(f"Feature {name!r}: not valid Unicode: {value!r}") from error
+        raise InvalidFeature(f"Feature {name!r}: not valid Unicode: {shortened(value)}") from error
 
 
 def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
@@ -172,7 +172,7 @@ def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
     if not limits.min <= number <= limits.max:
         raise InvalidFeature(
             f"Feature {name!r}: expected an integer from {limits.min} to {limits.max}. "
-            f"Received: {number}"
+            f"Received: {shortened(number)}"
         )
     return number
 
@@ -184,8 +184,8 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
     # What is too large for the feature's type would arrive as infinite; NaN passes.
     if abs(value) > float(np.finfo(dtype).max):
         raise InvalidFeature(
-            f"Feature {name!r}: expected a finite {dtype.name} number, or None where it is "
-            f"missing. Received: {value}"
+            f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
+            f"missing. Received: {shortened(value, str)}"
         )
     return float(value)
 
@@ -199,5 +199,15 @@ _CONVERTERS: dict[str, Callable[[str, Any, np.dtype[Any]], Any]] = {
 
 def _wrong(name: str, expected: str, value: Any) -> InvalidFeature:
     return InvalidFeature(
-        f"Feature {name!r}: expected {expected}. Received: {value!r} ({type(value).__name__})"
+        f"Feature {name!r}: expected {expected}. "
+        f"Received: {shortened(value)} ({type(value).__name__})"
     )
+
+
+def shortened(value: object, show: Callable[[Any], str] = repr) -> str:
+    """At most 80 characters of an echoed value."""
+    try:
+        text = show(value)
+    except RecursionError:
+        return "a value that is nested too deeply"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -9,11 +9,12 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from serving.codec import parse
-from serving.errors import DataLoss, NotFound, signature_not_found
-from serving.signature import Signature
+from serving.errors import DataLoss, FailedPrecondition, NotFound, signature_not_found
+from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Signature
 
 SAVED_MODEL_FILE = "saved_model.pb"
 _SERVE_TAG = "serve"
+_WILDCARDS = "*?[]"
 
 
 class Model:
@@ -26,6 +27,7 @@ class Model:
 
     Raises:
         NotFound: The folder has no `saved_model.pb`.
+        FailedPrecondition: TensorFlow would take the path for a pattern.
         DataLoss: The file is no SavedModel for serving.
     """
 
@@ -33,6 +35,12 @@ class Model:
         self.name = name
         self.version = version
         self.path = path
+        wild = sorted(set(str(path)) & set(_WILDCARDS))
+        if wild:
+            raise FailedPrecondition(
+                f"The path {path} holds {' '.join(wild)}, which TensorFlow takes for a pattern of "
+                f"file names: rename the folder, or link to it from a path without {_WILDCARDS}"
+            )
         self.definitions = _read_definitions(path)
         self._loaded = tf.saved_model.load(str(path), tags=[_SERVE_TAG])
         self._signatures = {
@@ -40,6 +48,9 @@ class Model:
             for key, function in self._loaded.signatures.items()
             if key in self.definitions
         }
+        if {DEFAULT_SIGNATURE, RANK_SIGNATURE} <= self._signatures.keys():
+            rank = self._signatures[RANK_SIGNATURE]
+            rank.share_candidates(self._signatures[DEFAULT_SIGNATURE])
 
     def signature(self, key: str) -> Signature:
         """The signature of this name."""

@@ -13,6 +13,7 @@ from serving import errors
 from serving.codec import decode, dtype_name, numpy_dtype
 
 DEFAULT_SIGNATURE = "serving_default"
+RANK_SIGNATURE = "rank"
 
 
 class Signature:
@@ -40,6 +41,17 @@ class Signature:
         shapes = [shape for _, shape in self._inputs.values()]
         shapes += [_declared(info)[1] for info in definition.outputs.values()]
         self._is_batched = all(shape and shape[0] is None for shape in shapes)
+        self._listed: frozenset[str] = frozenset()
+
+    def share_candidates(self, rows: Signature) -> None:
+        """Notes the inputs of candidates: they have one axis more here than among the rows."""
+        self._listed = frozenset(
+            name
+            for name, (_, shape) in self._inputs.items()
+            if shape is not None
+            and (of_row := rows._inputs.get(name, (0, None))[1]) is not None
+            and len(shape) == len(of_row) + 1
+        )
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""
@@ -73,7 +85,9 @@ class Signature:
         for name, array in inputs.items():
             self._check(name, array)
         if self._is_batched:
-            _check_batch(inputs)
+            _check_same(inputs, 0, "batch size (first dimension)")
+        listed = {name: array for name, array in inputs.items() if name in self._listed}
+        _check_same(listed, 1, "number of candidates (second dimension)")
         try:
             results = self._function(
                 **{name: tf.constant(array, _tf_dtype(array)) for name, array in inputs.items()}
@@ -114,9 +128,7 @@ def _tf_dtype(array: np.ndarray) -> tf.DType:
     return tf.string if array.dtype == object else tf.as_dtype(array.dtype)
 
 
-def _check_batch(inputs: Mapping[str, np.ndarray]) -> None:
-    sizes = {name: len(array) for name, array in sorted(inputs.items())}
+def _check_same(inputs: Mapping[str, np.ndarray], axis: int, what: str) -> None:
+    sizes = {name: array.shape[axis] for name, array in sorted(inputs.items())}
     if len(set(sizes.values())) > 1:
-        raise errors.InvalidArgument(
-            f"inputs must have the same batch size (first dimension). Received: {sizes}"
-        )
+        raise errors.InvalidArgument(f"inputs must have the same {what}. Received: {sizes}")

@@ -148,7 +148,13 @@ class ModelVersions:
             warm_up(model)
         except Exception as error:  # whatever a folder raises is this version's own failure
             failure = _as_serving_error(error)
-            _LOGGER.error("Version %d of model %s: %s", number, self.name, failure)
+            _LOGGER.error(
+                "Model %s: version %d is incomplete or damaged: %s; it will be tried again when "
+                "its folder changes",
+                self.name,
+                number,
+                " ".join(str(failure).split()),
+            )
             with self._lock:
                 version.state, version.error = State.END, failure
                 version.failed_on = fingerprint

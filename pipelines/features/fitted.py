@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.arrow import arrow_type
 from pipelines.artifacts import read_json, write_json
 from pipelines.data import open_parquet
 from pipelines.errors import PipelineError
@@ -20,9 +21,7 @@ from pipelines.features.lists import check_aligned, drop_missing, flatten_list, 
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
-from recsys_attn.schema import Schema, Sequence, Side, is_listed
-
-_ARROW = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+from recsys_attn.schema import RawType, Schema, Sequence, Side, is_listed
 
 
 @dataclass(frozen=True)
@@ -108,12 +107,7 @@ def _load(state: dict[str, Any], folder: Path) -> Transform:
     return NumericTransform(tuple(state["steps"]), state["mean"], state["deviation"])
 
 
-def arrow_type(dtype: str, listed: bool = False) -> pa.DataType:
-    """The Arrow type of a raw value, or of a list of them."""
-    return pa.list_(_ARROW[dtype]) if listed else _ARROW[dtype]
-
-
-def raw_column(table: pa.Table, name: str, dtype: str, listed: bool = False) -> pa.Array:
+def raw_column(table: pa.Table, name: str, dtype: RawType, listed: bool = False) -> pa.Array:
     """One column as a single array of the feature's raw type."""
     kind = arrow_type(dtype, listed)
     column = table[name]

@@ -17,6 +17,7 @@ from pipelines.features.base import (
 )
 
 _EPSILON = float(np.finfo("float32").eps)
+_LARGEST = 1e6  # of a transformed number
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class NumericTransform:
-    """Applies `steps`: `log1p` is sign(x) log(1 + |x|), `standardise` is (x - mean) / deviation."""
+    """Applies `steps`: `log1p` is sign(x) log(1 + |x|), `standardise` is (x - mean) / deviation.
+
+    What comes out is cut to [-1e6, 1e6].
+    """
 
     steps: tuple[str, ...]
     mean: float = 0.0
@@ -57,6 +61,8 @@ class NumericTransform:
                     numbers = tf.sign(numbers) * tf.math.log1p(tf.abs(numbers))
                 else:
                     numbers = (numbers - self.mean) * (1.0 / self.deviation)
+            # Products of huge numbers would overflow inside the model.
+            numbers = tf.clip_by_value(numbers, -_LARGEST, _LARGEST)
             return tf.where(missing, np.float32(np.nan), numbers)
 
         return function

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
-from recsys_attn.schema import Feature, Schema, is_listed
-
-_TYPES = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+from pipelines.arrow import arrow_type
+from pipelines.errors import PipelineError, did_you_mean
+from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 
 def check_table(
@@ -41,9 +39,10 @@ def check_table(
         column = _column(table, name, "label, 0 or 1 or null", where)
         table = _replace(table, name, _cast_label(column, name, where, first_row))
     for name in _unique(task.mask for task in schema.tasks) if labels else ():
-        column = _column(table, name, "mask, bool", where)
-        if not pa.types.is_boolean(column.type):
-            raise _type_error(where, name, "bool", column.type, "")
+        column = _column(table, name, "mask, 0 or 1 or bool", where)
+        mask = _cast_label(column, name, where, first_row, "mask", "false")
+        if name not in {feature.name for feature in schema.features}:
+            table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
 
 
@@ -52,10 +51,9 @@ def require_column(names: Iterable[str], name: str, role: str, where: str) -> No
     names = list(names)
     if name in names:
         return
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     raise PipelineError(
-        f"{where}: the column {name!r} ({role}) is missing.{hint} Columns: {', '.join(names)}."
+        f"{where}: the column {name!r} ({role}) is missing.{did_you_mean(name, names)} "
+        f"Columns: {', '.join(names)}."
     )
 
 
@@ -82,25 +80,23 @@ def _replace(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
 def _cast_feature(
     column: pa.ChunkedArray, feature: Feature, where: str, first_row: int
 ) -> pa.ChunkedArray:
-    expected = describe_type(feature)
     if not is_listed(feature):
-        return _cast(column, feature.dtype, feature.name, expected, where, first_row)
+        return _cast(column, feature, where, first_row)
+    kind = arrow_type(feature.dtype, listed=True)
     if pa.types.is_null(column.type):
-        return column.cast(pa.list_(_TYPES[feature.dtype]))
+        return column.cast(kind)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise _type_error(where, feature.name, expected, column.type, "")
-    if column.type == pa.list_(_TYPES[feature.dtype]) and feature.dtype != "float32":
+        raise _type_error(where, feature.name, describe_type(feature), column.type, "")
+    if column.type == kind and feature.dtype != "float32":
         return column
-    chunks = [
-        _cast_list(chunk, feature.dtype, feature.name, expected, where) for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, type=pa.list_(_TYPES[feature.dtype]))
+    chunks = [_cast_list(chunk, feature, where) for chunk in column.chunks]
+    return pa.chunked_array(chunks, type=kind)
 
 
-def _cast_list(chunk: pa.Array, dtype: str, name: str, expected: str, where: str) -> pa.Array:
+def _cast_list(chunk: pa.Array, feature: Feature, where: str) -> pa.Array:
     chunk = pa.concat_arrays([chunk])  # drops a slice's offset, which `values` would ignore
     values = pa.chunked_array([chunk.flatten()])
-    flat = _cast(values, dtype, name, expected, where, None).combine_chunks()
+    flat = _cast(values, feature, where, None).combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(chunk), 0)
     offsets = pa.concat_arrays(
         [pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast("int32")]
@@ -109,39 +105,35 @@ def _cast_list(chunk: pa.Array, dtype: str, name: str, expected: str, where: str
 
 
 def _cast(
-    column: pa.ChunkedArray,
-    dtype: str,
-    name: str,
-    expected: str,
-    where: str,
-    first_row: int | None,
+    column: pa.ChunkedArray, feature: Feature, where: str, first_row: int | None
 ) -> pa.ChunkedArray:
     """One column, or the flat values of a list column (then without row numbers)."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind = column.type
-    if kind == _TYPES[dtype] and dtype != "float32":
+    kind, dtype, name = column.type, feature.dtype, feature.name
+    if kind == arrow_type(dtype) and dtype != "float32":
         return column
     if pa.types.is_floating(kind):
         _check_finite(column, name, where, first_row)
     try:
         if dtype == "string" and (pa.types.is_large_string(kind) or pa.types.is_null(kind)):
             return column.cast(pa.string())
-        if dtype == "int64" and (_is_number(kind) or pa.types.is_null(kind)):
+        if dtype == "int64" and (is_number(kind) or pa.types.is_null(kind)):
             return column.cast(pa.int64())
-        if dtype == "float32" and (_is_number(kind) or pa.types.is_null(kind)):
+        if dtype == "float32" and (is_number(kind) or pa.types.is_null(kind)):
             number = column.cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
-            _check_finite(number, name, where, first_row)
+            _check_finite(number, name, where, first_row, column)
             return number
     except pa.ArrowInvalid as error:
         raise PipelineError(
-            f"{where}: column {name!r}: expected {expected}, received {kind} with a value that "
-            f"does not fit: {error}."
+            f"{where}: column {name!r}: expected {describe_type(feature)}, received {kind} with a "
+            f"value that does not fit: {error}."
         ) from error
-    raise _type_error(where, name, expected, kind, _dtype_hint(kind))
+    raise _type_error(where, name, describe_type(feature), kind, _hint(feature, kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of the type count as numbers."""
     return (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -150,7 +142,9 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _dtype_hint(kind: pa.DataType) -> str:
+def _hint(feature: Feature, kind: pa.DataType) -> str:
+    if isinstance(feature, Numeric):
+        return ' A numeric feature holds numbers: declare kind = "categorical", or change the file.'
     fits = {
         "string": pa.types.is_string(kind) or pa.types.is_large_string(kind),
         "int64": pa.types.is_integer(kind),
@@ -169,28 +163,47 @@ def _type_error(
     return PipelineError(f"{where}: column {name!r}: expected {expected}, received {kind}.{hint}")
 
 
-def _check_finite(column: pa.ChunkedArray, name: str, where: str, first_row: int | None) -> None:
+def _check_finite(
+    column: pa.ChunkedArray,
+    name: str,
+    where: str,
+    first_row: int | None,
+    wide: pa.ChunkedArray | None = None,
+) -> None:
+    """Raises at NaN and infinity; `wide` are the finite numbers that became the column."""
     bad = pc.invert(pc.fill_null(pc.is_finite(column), True))
     index = pc.index(bad, True).as_py()
     if index < 0:
         return
     row = "" if first_row is None else f" in row {first_row + index}"
+    if wide is not None:
+        raise PipelineError(
+            f"{where}: column {name!r}: {wide[index].as_py()}{row} does not fit float32; store a "
+            "smaller number, or null where a value is missing."
+        )
     raise PipelineError(
         f"{where}: column {name!r}: expected finite numbers, received {column[index].as_py()}"
         f"{row}; store null where a value is missing."
     )
 
 
-def _cast_label(column: pa.ChunkedArray, name: str, where: str, first_row: int) -> pa.ChunkedArray:
+def _cast_label(
+    column: pa.ChunkedArray,
+    name: str,
+    where: str,
+    first_row: int,
+    role: str = "label",
+    null: str = "unknown",
+) -> pa.ChunkedArray:
     kind = column.type
-    if not (_is_number(kind) or pa.types.is_null(kind)):
-        raise _type_error(where, name, "a label of 0, 1 or null", kind, "")
+    if not (is_number(kind) or pa.types.is_null(kind)):
+        raise _type_error(where, name, f"a {role} of 0, 1 or null", kind, "")
     values = column.cast(pa.float64(), safe=False)
     valid = pc.fill_null(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0)), True)
     index = pc.index(valid, False).as_py()
     if index >= 0:
         raise PipelineError(
-            f"{where}: column {name!r}: expected a label of 0, 1 or null (unknown), received "
+            f"{where}: column {name!r}: expected a {role} of 0, 1 or null ({null}), received "
             f"{column[index].as_py()} in row {first_row + index}."
         )
     return values.cast(pa.int8())

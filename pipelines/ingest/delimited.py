@@ -91,6 +91,8 @@ def _header(source: Path | IO[bytes], delimiter: str) -> list[str]:
 
 def _explain(error: str, names: Sequence[str]) -> str:
     conversion = _CONVERSION.search(error)
+    if "Empty CSV file" in error:
+        return "holds no rows; expected a file with rows."
     if conversion is None:
         return f"cannot be read as delimited text: {error}."
     number, kind, what = conversion.groups()

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
-from pipelines.ingest.checks import require_column
+from pipelines.ingest.checks import is_number, require_column
 from pipelines.ingest.options import HistoryOptions
+from pipelines.ingest.requests import run_starts
 from pipelines.ingest.source import CHUNK_ROWS
 
 
@@ -20,15 +21,25 @@ def add_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: s
     Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
     oldest first (rows of one time in the table's order), the last `max_length` of them.
     """
-    return pa.concat_tables(Histories(table, histories, where).chunks(0, table.num_rows))
+    check_histories(table, histories, where)
+    return pa.concat_tables(Histories(table, histories).chunks(0, table.num_rows))
 
 
 class Histories:
-    """A table and its histories, given out in chunks, since the lists are far larger."""
+    """A table and its histories, given out in chunks, since the lists are far larger.
 
-    def __init__(self, table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
+    Args:
+        table: All rows, as `check_histories` has passed them.
+        histories: The columns to make.
+        request: Column of the request; all rows of one see what was there at its earliest time.
+    """
+
+    def __init__(
+        self, table: pa.Table, histories: Sequence[HistoryOptions], request: str | None = None
+    ) -> None:
         self._table = table
-        self._made = [(history.name, _History(table, history, where)) for history in histories]
+        starts = None if request is None else run_starts(table[request])
+        self._made = [(history.name, _History(table, history, starts)) for history in histories]
 
     def chunks(self, first: int, last: int) -> Iterator[pa.Table]:
         """Rows `first` to `last` with their list columns."""
@@ -43,16 +54,20 @@ class Histories:
 class _History:
     """Events sorted by (key, time) and, per row, the range of them that it may see."""
 
-    def __init__(self, table: pa.Table, options: HistoryOptions, where: str) -> None:
-        _check(table, options, where)
+    def __init__(self, table: pa.Table, options: HistoryOptions, starts: np.ndarray | None) -> None:
         key = _ranks(table[options.by])
         time = _ranks(table[options.time])
-        moment = key * (time.max(initial=0) + 1) + time  # orders by key, then by time
+        times = time.max(initial=0) + 1
+        moment = key * times + time  # orders by key, then by time
         is_event = _events(table, options) & table[options.by].is_valid().to_numpy()
         events = np.flatnonzero(is_event)
         events = events[np.argsort(moment[events], kind="stable")]
         self._values = table[options.of].combine_chunks().take(pa.array(events))
-        self._end = np.searchsorted(moment[events], moment, side="left")
+        if starts is not None and len(starts):
+            lengths = np.diff(starts, append=table.num_rows)
+            time = np.repeat(np.minimum.reduceat(time, starts), lengths)
+        now = key * times + time
+        self._end = np.searchsorted(moment[events], now, side="left")
         own_first = np.searchsorted(key[events], key, side="left")
         # A row without a key has no past: its key's range of events is empty.
         self._start = np.maximum(own_first, self._end - options.max_length)
@@ -83,6 +98,12 @@ def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
     return is_one.to_numpy()
 
 
+def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
+    """Raises where a file lacks what a history is made of."""
+    for history in histories:
+        _check(table, history, where)
+
+
 def _check(table: pa.Table, options: HistoryOptions, where: str) -> None:
     roles = {"of": options.of, "by": options.by, "time": options.time, "where": options.where}
     for role, name in roles.items():
@@ -93,6 +114,11 @@ def _check(table: pa.Table, options: HistoryOptions, where: str) -> None:
         raise PipelineError(
             f"{where}: the history {options.name!r} would replace a column of that name; "
             "give data.histories another `name`."
+        )
+    if options.where is not None and not is_number(table[options.where].type):
+        raise PipelineError(
+            f"{where}: column {options.where!r} (data.histories {options.name!r}: where) must hold "
+            f"0 and 1, received {table[options.where].type}."
         )
     missing = table[options.time].null_count
     if missing:

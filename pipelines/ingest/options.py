@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, did_you_mean
+from pipelines.options import Options
 
 SourceName = Literal[
     "simulate",
@@ -25,11 +25,7 @@ SourceName = Literal[
 ]
 
 
-class _Options(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SplitOptions(_Options):
+class SplitOptions(Options):
     """How rows are divided into train, valid and test; always the same for the same seed.
 
     Attributes:
@@ -58,7 +54,7 @@ class SplitOptions(_Options):
         return self
 
 
-class HistoryOptions(_Options):
+class HistoryOptions(Options):
     """A list column of what the same `by` did strictly earlier than the row.
 
     Attributes:
@@ -78,7 +74,7 @@ class HistoryOptions(_Options):
     max_length: int = Field(default=50, ge=1)
 
 
-class SimulateOptions(_Options):
+class SimulateOptions(Options):
     """Size and character of the simulated marketplace.
 
     Attributes:
@@ -106,7 +102,7 @@ class SimulateOptions(_Options):
         return self
 
 
-class DataOptions(_Options):
+class DataOptions(Options):
     """The whole `[data]` table.
 
     Attributes:
@@ -161,6 +157,5 @@ def _existing(text: str) -> Path:
     if path.exists():
         return path
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, siblings, n=1)
-    hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+    hint = did_you_mean(path.name, siblings, lambda near: str(path.parent / near))
     raise PipelineError(f"`data.path`: no file or folder is at {path}.{hint}")

@@ -17,6 +17,8 @@ def run_starts(column: pa.ChunkedArray) -> np.ndarray:
     """Index of each request's first row; equal values in a row are one request."""
     if len(column) == 0:
         return np.zeros(0, np.int64)
+    if pa.types.is_null(column.type):
+        return np.arange(len(column))  # rows without a request are each their own
     values = column.combine_chunks()
     change = pc.not_equal(values[1:], values[:-1])
     changed = np.flatnonzero(pc.fill_null(change, True).to_numpy(zero_copy_only=False))
@@ -44,19 +46,30 @@ class RequestLog:
     def __init__(self, request: str) -> None:
         self._request = request
         self._hashes: list[np.ndarray] = []
+        self._files: list[str] = []
 
-    def add(self, table: pa.Table) -> None:
-        """Notes the requests of a table of whole requests."""
+    def add(self, table: pa.Table, where: str) -> None:
+        """Notes the requests of a table of whole requests, and its file."""
         column = table[self._request]
-        self._hashes.append(hash_column(column.take(run_starts(column)), 0))
-
-    def check(self, where: str) -> None:
-        """Raises where the rows of one request lie in two places."""
-        hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
-        again = len(hashes) - len(np.unique(hashes))
-        if again:
+        if column.null_count:
             raise PipelineError(
-                f"{where}: the rows of a request must follow each other in one file, but "
+                f"{where}: the column {self._request!r} (data.request) must name the request of "
+                f"every row. Received: {column.null_count} nulls; fill them, or name another column."
+            )
+        self._hashes.append(hash_column(column.take(run_starts(column)), 0))
+        self._files.append(where)
+
+    def check(self) -> None:
+        """Raises where the rows of one request lie in two places."""
+        hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
+        first = np.unique(hashes, return_index=True)[1]
+        again = len(hashes) - len(first)
+        if again:
+            repeated = np.setdiff1d(np.arange(len(hashes)), first)[0]
+            ends = np.cumsum([len(part) for part in self._hashes])
+            file = self._files[int(np.searchsorted(ends, repeated, side="right"))]
+            raise PipelineError(
+                f"{file}: the rows of a request must follow each other in one file, but "
                 f"{again} runs of equal {self._request!r} (data.request) repeat an earlier "
                 "request; sort the file by that column, or name another one."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,16 @@ from pipelines.ingest import (
     tables,
     trivago,
 )
+from pipelines.ingest.alike import with_common_columns
 from pipelines.ingest.checks import check_table
-from pipelines.ingest.histories import Histories
+from pipelines.ingest.context import check_context
+from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.options import DataOptions
 from pipelines.ingest.requests import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import Columns, File, Source
+from pipelines.ingest.source import SPLITS, Columns, File, Source
 from pipelines.ingest.split import Splitter, check_splits, read_chunks
-from pipelines.ingest.writer import SPLITS, SplitWriter
+from pipelines.ingest.writer import SplitWriter
 from recsys_attn.schema import Schema
 
 _READERS: Mapping[str, Callable[[DataOptions], Source]] = {
@@ -75,11 +78,13 @@ def ingest(
         for part, where, table in read_chunks(source):
             split = splitter(part, table, where)
             if log is not None:
-                log.add(table)
+                log.add(table, where)
             first_row = rows_of_file.get(where, 0)
             rows_of_file[where] = first_row + table.num_rows
             if schema is not None:
                 table = check_table(table, schema, where, first_row=first_row)
+                if source.request is not None:
+                    check_context(table, schema, source.request, where, first_row)
             for index, name in enumerate(SPLITS):
                 rows = table.filter(pa.array(split == index))
                 writer.write(name, rows)
@@ -87,7 +92,9 @@ def ingest(
             if progress is not None:
                 progress(sum(writer.rows.values()))
         if log is not None:
-            log.check(options.source)
+            log.check()
+        if not sum(writer.rows.values()):
+            raise _no_rows(options)
         check_splits(writer.rows, options.split)
         labels.check()
     return {
@@ -105,27 +112,55 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
         source = tables.read_csv(options, schema)
     else:
         source = _READERS[options.source](options)
+    if options.source in ("csv", "parquet"):
+        source = with_common_columns(source, options, schema)
     source = dataclasses.replace(source, request=options.request or source.request)
     return _with_histories(source, options) if options.histories else source
 
 
 def _with_histories(source: Source, options: DataOptions) -> Source:
     """The source with its history columns; every row may be in another's past: all are loaded."""
-    loaded = [(part, table) for part, _, table in read_chunks(source)]
-    histories = Histories(
-        pa.concat_tables(table for _, table in loaded), options.histories, options.source
-    )
-    parts: dict[str, list[File]] = {}
+    tables: list[pa.Table] = []
+    parts: dict[str, list[File]] = {part: [] for part in source.parts}
     first = 0
-    for part in source.parts:
-        last = first + sum(table.num_rows for name, table in loaded if name == part)
+    for part, files in source.parts.items():
+        for file in files:
+            alone = dataclasses.replace(source, parts={part: [file]})
+            chunks = [table for _, _, table in read_chunks(alone) if table.num_rows]
+            if not chunks:
+                continue
+            check_histories(pa.concat_tables(chunks), options.histories, file.where)
+            _check_joins(chunks[0].schema, tables, file.where)
+            last = first + sum(table.num_rows for table in chunks)
 
-        def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
-            return histories.chunks(first, last)
+            def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
+                return histories.chunks(first, last)
 
-        parts[part] = [File(options.source, read)]
-        first = last
+            parts[part].append(File(file.where, read))
+            tables += chunks
+            first = last
+    if not tables:
+        raise _no_rows(options)
+    histories = Histories(
+        pa.concat_tables(tables, promote_options="permissive"), options.histories, source.request
+    )
     return dataclasses.replace(source, parts=parts)
+
+
+def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
+    try:
+        pa.unify_schemas(
+            [*(table.schema for table in tables), schema], promote_options="permissive"
+        )
+    except pa.ArrowException as error:
+        raise PipelineError(
+            f"{where}: does not have the types of the other files, which histories need: {error}."
+        ) from error
+
+
+def _no_rows(options: DataOptions) -> PipelineError:
+    given = ", ".join(str(path) for path in options.paths()) or options.source
+    return PipelineError(f"{given}: holds no rows; expected a file with rows.")
 
 
 class _LabelCounts:
@@ -136,12 +171,14 @@ class _LabelCounts:
         self.counts: dict[str, dict[str, list[int]]] = {
             task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks
         }
+        self._unmasked: Counter[tuple[str, str]] = Counter()
 
     def add(self, split: str, rows: pa.Table) -> None:
         for task in self._tasks:
             label = rows[task.label_column]
             if task.mask is not None:
-                label = label.filter(rows[task.mask])
+                label = label.filter(rows[task.mask].cast(pa.bool_()))
+                self._unmasked[task.name, split] += len(label)
             count = self.counts[task.name][split]
             count[0] += len(label) - label.null_count
             count[1] += pc.sum(label).as_py() or 0
@@ -152,8 +189,11 @@ class _LabelCounts:
             known, positive = self.counts[task.name][split]
             if positive in (0, known):
                 lacks = "positive" if positive == 0 else "negative"
+                masked = ""
+                if task.mask is not None and not self._unmasked[task.name, split]:
+                    masked = f"the mask {task.mask!r} is false in every row; "
                 raise PipelineError(
                     f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of "
-                    f"{known} rows with a known label, {positive} are 1; check the column "
+                    f"{known} rows with a known label, {positive} are 1; {masked}check the column "
                     f"{task.label_column!r} and data.split."
                 )

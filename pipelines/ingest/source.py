@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+SPLITS = ("train", "valid", "test")
 ALL = "all"  # the name of the one part of a source that names no split
 CHUNK_ROWS = 65_536
 

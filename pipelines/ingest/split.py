@@ -13,8 +13,7 @@ from pipelines.ingest.checks import require_column
 from pipelines.ingest.hashing import hash_column, mix, uniform
 from pipelines.ingest.options import SplitOptions
 from pipelines.ingest.requests import run_starts, whole_requests
-from pipelines.ingest.source import Source
-from pipelines.ingest.writer import SPLITS
+from pipelines.ingest.source import SPLITS, Source
 
 _TRAIN, _VALID, _TEST = range(3)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from pipelines.errors import PipelineError
 from pipelines.ingest.checks import describe_type
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.options import DataOptions
-from pipelines.ingest.source import ALL, CHUNK_ROWS, Columns, File, Source
-from pipelines.ingest.writer import SPLITS
+from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, File, Source
 from recsys_attn.schema import Schema
 
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
@@ -42,9 +42,10 @@ def parquet_file(path: Path) -> File:
     def read(columns: Columns) -> Iterator[pa.Table]:
         try:
             with pq.ParquetFile(path) as file:
+                _check_names(file.schema_arrow.names, path)
                 names = [n for n in file.schema_arrow.names if columns is None or n in columns]
                 for batch in file.iter_batches(CHUNK_ROWS, columns=names):
-                    yield pa.Table.from_batches([batch])
+                    yield _decoded(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:
             raise PipelineError(
                 f"{path}: is not a complete Parquet file ({error}); write or copy it again."
@@ -58,13 +59,46 @@ def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if path.is_file():
         return [path]
     found = sorted(
-        file
-        for file in path.rglob("*")
-        if file.name.endswith(tuple(suffixes)) and not file.name.startswith((".", "_"))
+        folder / name
+        for folder, names in _folders(path)
+        for name in names
+        if name.endswith(tuple(suffixes)) and not name.startswith((".", "_"))
     )
     if not found:
         raise PipelineError(f"{path}: expected files *{' or *'.join(suffixes)}, found none.")
     return found
+
+
+def _folders(path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder below the path and its files' names; links are followed, each folder once."""
+    seen: set[str] = set()
+    for folder, below, names in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        yield Path(folder), names
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
+    if twice is not None:
+        raise PipelineError(f"{path}: has two columns {twice!r}; rename or remove one of them.")
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The values themselves where a column is stored as codes of a dictionary."""
+    fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+        return pa.list_(kind.value_type.value_type)
+    return kind
 
 
 def _parts(
@@ -91,16 +125,35 @@ def _csv_file(path: Path, schema: Schema | None) -> File:
             types[feature.name] = pa.string()
         else:
             types[feature.name] = arrow[feature.dtype]
+    masks = {task.mask for task in schema.tasks if task.mask} - types.keys() if schema else set()
+    types |= dict.fromkeys(masks, pa.string())
     for task in schema.tasks if schema else ():
         types[task.label_column] = pa.float64()
 
     def finish(table: pa.Table) -> pa.Table:
+        _check_names(table.column_names, path)
+        for name in masks & set(table.column_names):
+            values = _parse_mask(table[name], name, path)
+            table = table.set_column(table.column_names.index(name), name, values)
         for name in lists.keys() & set(table.column_names):
             values = _split_list(table[name], lists[name], name, path)
             table = table.set_column(table.column_names.index(name), name, values)
         return table
 
     return delimited_file(path, types=types, finish=finish)
+
+
+def _parse_mask(cells: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
+    """Numbers of `1`, `0.0` or `true`."""
+    text = pc.utf8_lower(cells)
+    text = pc.if_else(pc.equal(text, "true"), "1", text)
+    text = pc.if_else(pc.equal(text, "false"), "0", text)
+    try:
+        return text.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"{path}: column {name!r}: expected a mask of 0, 1, true, false or nothing: {error}."
+        ) from error
 
 
 def _split_list(

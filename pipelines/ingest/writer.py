@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from pipelines.errors import PipelineError
 from pipelines.ingest.requests import run_starts
+from pipelines.ingest.source import SPLITS
 
 ROW_GROUP = 65_536
-SPLITS = ("train", "valid", "test")
 
 
 class SplitWriter:

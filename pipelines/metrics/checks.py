@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
@@ -53,21 +54,13 @@ def check_weights(weights: ArrayLike | None, labels: Floats) -> Floats | None:
 
 
 def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:
-    """Numbers the groups 0, 1, 2, ... in their sorted order."""
+    """Numbers the groups 0, 1, 2, ...; -1 where the group is missing (None or nan)."""
     groups = check_shape("groups", np.asarray(groups), labels)
     try:
-        values, codes = np.unique(groups, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            "`groups` must hold values of one kind and none missing; "
-            f"give rows without a group a value of their own. Received: {error}"
-        ) from error
-    if (values != values).any():
-        raise ValueError(
-            "`groups` must not be missing; give rows without a group a value of their own. "
-            "Received: nan"
-        )
-    return codes
+        encoded = pa.array(groups, from_pandas=True).dictionary_encode()
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"`groups` must hold values of one kind. Received: {error}") from error
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
 
 
 def check_shape(name: str, array: NDArray[Any], labels: Floats) -> NDArray[Any]:

@@ -52,15 +52,15 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
     Args:
         labels: 0 or 1 per row, shape (rows,).
         scores: A number per row, shape (rows,).
-        groups: The group (user, request) of each row, shape (rows,), without missing
-            values. Integers are the fastest.
+        groups: The group (user, request) of each row, shape (rows,). Rows without one (None or
+            nan) are left out: nothing says whom their items compete for. Integers are the fastest.
 
     Returns:
         The value (nan with a warning where no group holds both classes) and the number
         of groups that counted.
 
     Raises:
-        ValueError: As for `auc`; or a group is missing.
+        ValueError: As for `auc`; or the groups are of several kinds.
 
     Source: Zhou et al., Deep Interest Network, https://arxiv.org/abs/1706.06978.
 
@@ -70,6 +70,8 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
     """
     labels, scores = check_pairs(labels, scores)
     codes = group_codes(groups, labels)
+    known = codes >= 0
+    labels, scores, codes = labels[known], scores[known], codes[known]
     (_, block_codes), positive, negative = _tie_blocks(labels, (scores, codes))
     firsts = _starts(block_codes)
     below = np.cumsum(negative) - negative

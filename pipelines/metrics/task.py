@@ -25,7 +25,8 @@ def task_metrics(
     Args:
         labels: 0, 1, or nan where the label is unknown, shape (rows,).
         scores: Predicted probability per row, shape (rows,).
-        groups: The group of each row; without it GAUC is None.
+        groups: The group of each row; without it GAUC is None. Rows whose group is missing (None
+            or nan) count in everything but GAUC.
         ceiling: True probability per row, where known.
         baselines: Other scores per row by name, of any scale.
 
@@ -39,7 +40,10 @@ def task_metrics(
     def rows(name: str, column: ArrayLike) -> NDArray[Any]:
         return check_shape(name, np.asarray(column), every)[known]
 
-    codes = None if groups is None else group_codes(rows("groups", groups), y)
+    codes = None
+    if groups is not None:
+        found = group_codes(rows("groups", groups), y)
+        codes = np.where(found < 0, np.nan, found)
 
     def ranking(name: str, column: ArrayLike) -> tuple[dict[str, float | None], int | None]:
         scored = rows(name, column)

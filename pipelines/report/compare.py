@@ -10,6 +10,7 @@ from rich.table import Table
 
 from pipelines.report.evaluation import Evaluation
 from pipelines.report.numbers import decimal
+from pipelines.run import STEPS
 
 
 def print_comparison(console: Console, runs: list[Path]) -> None:
@@ -25,7 +26,7 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
     for column in ("AUC", "ceiling", "GAUC", "logloss", "seed"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        metrics = Evaluation.read(run / "evaluation").metrics
+        metrics = Evaluation.read(run / STEPS["evaluate"].folder).metrics
         for name, task in metrics["tasks"].items():
             table.add_row(
                 escape(str(run)),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from pipelines.artifacts import METRICS, PREDICTIONS
 from pipelines.errors import PipelineError
 
 REQUIRED = ("name", "model", "split", "rows", "tasks")
@@ -43,8 +44,7 @@ class Evaluation:
         Raises:
             PipelineError: A file is missing or is not what it should be.
         """
-        predictions = folder / "predictions.parquet"
-        source = folder / "metrics.json"
+        predictions, source = folder / PREDICTIONS, folder / METRICS
         for path in (source, predictions):
             if not path.is_file():
                 raise PipelineError(f"There is no {path}; run `recsys-attn evaluate` first.")
@@ -67,7 +67,7 @@ class Evaluation:
         labelled = ~np.isnan(columns[label])
         if labelled.sum() != metrics["rows"]:
             raise PipelineError(
-                f"metrics.json counts {metrics['rows']} labelled rows of task {task!r} and "
+                f"{METRICS} counts {metrics['rows']} labelled rows of task {task!r} and "
                 f"{self.predictions} holds {labelled.sum()}; run `recsys-attn evaluate` again."
             )
         columns = {name: column[labelled] for name, column in columns.items()}

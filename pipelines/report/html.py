@@ -1,12 +1,12 @@
 """The offline report: one HTML file that needs nothing but itself."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipelines.artifacts import atomic_file
 from pipelines.report import plots
 from pipelines.report.evaluation import Evaluation
 from pipelines.report.numbers import below, count, decimal, percent, ratio
@@ -40,14 +40,8 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
         hints=HINTS,
         pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
     )
-    out_file = Path(out_file)
-    out_file.parent.mkdir(parents=True, exist_ok=True)
-    part = out_file.with_name(f".{out_file.name}.part")
-    try:
+    with atomic_file(Path(out_file)) as part:
         part.write_text(page, encoding="utf-8")
-        os.replace(part, out_file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _environment() -> Environment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recsys_attn.checks import unknown_name
+from recsys_attn.checks import unknown_name as _unknown_name
 from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
@@ -28,7 +28,7 @@ def get(name: str) -> Callable[..., RankingModel]:
     'autoint'
     """
     if name not in MODELS:
-        raise ValueError(f"`name` must be the name of a model. {unknown_name(name, MODELS)}")
+        raise ValueError(f"`name` must be the name of a model. {_unknown_name(name, MODELS)}")
     return MODELS[name]
 
 

@@ -54,7 +54,20 @@ def attention_ranker(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model.
+        ValueError: A feature has another width than the model or no `size` yet, or an argument
+            is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import attention_ranker
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = attention_ranker(schema, width=4, attention_units=(8,), expert_units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
     """
     require_one_width(schema, width)
     tasks = [task.name for task in schema.tasks]

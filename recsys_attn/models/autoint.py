@@ -47,7 +47,20 @@ def autoint(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model.
+        ValueError: A feature has another width than the model or no `size` yet, or an argument
+            is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import autoint
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = autoint(schema, width=4, num_layers=1, head_dim=4)
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
     """
     require_one_width(schema, width)
     attention = AutoInt(

@@ -17,6 +17,28 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     """Logistic regression: one weight per id and per number, no interaction.
 
     A width of one, then a linear layer over the fields.
+
+    Args:
+        schema: A fitted schema.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has no `size` yet.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import logistic_regression
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = logistic_regression(schema)
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
     """
     embedding = FeatureEmbedding(
         schema, 1, embeddings_initializer="zeros", embeddings_regularizer=embeddings_regularizer
@@ -33,7 +55,34 @@ def mlp(
     dropout: float = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """Embeddings, concatenated, through a network that all tasks share."""
+    """Embeddings, concatenated, through a network that all tasks share.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width.
+        units: Hidden units of the network.
+        activation: Its activation.
+        dropout: Its dropout.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has no `size` yet, or an argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import mlp
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = mlp(schema, width=4, units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
+    """
     network = Mlp(units, activation=activation, dropout=dropout)
     embedding = FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer)
     return _baseline("mlp", embedding, network)

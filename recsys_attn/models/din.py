@@ -45,7 +45,20 @@ def din(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no sequence to attend to.
+        ValueError: The schema has no sequence to attend to, a feature has no `size` yet, or an
+            argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import din
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = din(schema, width=4, attention_units=(8,), mlp_units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
     """
     if not schema.histories:
         raise ValueError(

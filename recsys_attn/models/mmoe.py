@@ -44,6 +44,21 @@ def mmoe(
 
     Returns:
         A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has no `size` yet, or an argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import mmoe
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = mmoe(schema, width=4, num_experts=2, expert_units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
     """
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(

@@ -9,10 +9,13 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_positive
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.pooling import masked_mean
 from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -26,15 +29,24 @@ class MeanHistory(keras.layers.Layer):
 
     Returns:
         `(B, 1, K)`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.models.parts import MeanHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> tuple(MeanHistory()(query, events, np.ones((2, 5), bool)).shape)
+    (2, 1, 8)
     """
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self.built = True
 
-    def call(self, query: Any, events: Any, event_mask: Any, query_mask: Any = None) -> Any:
-        weights = ops.cast(event_mask, events.dtype)[..., None]
-        total = ops.sum(events * weights, axis=1, keepdims=True)
-        return total / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
+        return masked_mean(events, event_mask)
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -57,14 +69,26 @@ class InterestHistory(keras.layers.Layer):
 
     Returns:
         `(B, T, K + width)`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.interactions import TargetAttention
+    >>> from recsys_attn.models.parts import InterestHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> history = InterestHistory(TargetAttention("dot"), width=4)
+    >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
+    (2, 3, 12)
     """
 
     def __init__(self, attention: TargetAttention, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        require_positive("width", width)
         self.attention: Any = deserialize(attention)
         self.width = width
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self.vector = self.add_weight(
             shape=(self.width,),
             initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
@@ -72,7 +96,9 @@ class InterestHistory(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, query: Any, events: Any, event_mask: Any, query_mask: Any = None) -> Any:
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
         interest, weights = self.attention(
             query,
             events,
@@ -83,7 +109,7 @@ class InterestHistory(keras.layers.Layer):
         intensity = ops.sum(weights, axis=-1, keepdims=True) * ops.cast(self.vector, weights.dtype)
         return ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "attention": serialize(self.attention),
@@ -109,6 +135,19 @@ class FieldInteraction(keras.layers.Layer):
 
     Returns:
         `(B, T, D)`, the outputs side by side.
+
+    Raises:
+        ValueError: `autoint` is given and the fields have several widths.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.blocks import Mlp
+    >>> from recsys_attn.models.parts import FieldInteraction
+    >>> blocks, present = [keras.random.normal((2, 3, 5, 4))], [np.ones((2, 3, 5), bool)]
+    >>> tuple(FieldInteraction(mlp=Mlp((8,)))(blocks, present).shape)
+    (2, 3, 8)
     """
 
     def __init__(self, autoint: AutoInt | None = None, mlp: Mlp | None = None, **kwargs: Any):
@@ -116,10 +155,17 @@ class FieldInteraction(keras.layers.Layer):
         self.autoint = deserialize(autoint)
         self.mlp = deserialize(mlp)
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self.built = True
 
-    def call(self, blocks: list[Any], present: list[Any], row_mask: Any = None) -> Any:
+    def call(
+        self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None
+    ) -> Tensor:
+        if self.autoint is not None and len(blocks) > 1:
+            raise ValueError(
+                "`autoint` needs fields of one width. Received: widths "
+                f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
+            )
         outputs = []
         if self.autoint is not None:
             outputs.append(flatten(self.autoint(blocks[0], present[0])))
@@ -130,7 +176,7 @@ class FieldInteraction(keras.layers.Layer):
             outputs.append(vector)
         return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "autoint": serialize(self.autoint),
@@ -155,6 +201,14 @@ class TaskHeads(keras.layers.Layer):
 
     Returns:
         Dict by task of logits `(B, T)`, in float32.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.models.parts import TaskHeads
+    >>> logits = TaskHeads(["click", "buy"], units=(8,))(keras.random.normal((2, 3, 5)))
+    >>> {task: tuple(logit.shape) for task, logit in logits.items()}
+    {'click': (2, 3), 'buy': (2, 3)}
     """
 
     def __init__(
@@ -173,15 +227,16 @@ class TaskHeads(keras.layers.Layer):
         self.dropout = dropout
         self.experts = deserialize(experts)
         self._towers = {
-            task: Mlp(self.units, activation=activation, dropout=dropout) for task in self.tasks
+            task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
+            for task in self.tasks
         }
         # Sigmoid and cross-entropy need more digits than bfloat16 has.
         self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
 
-    def build(self, *shapes: Any) -> None:
+    def build(self, *shapes: Shape) -> None:
         self.built = True
 
-    def call(self, vector: Any, row_mask: Any = None) -> dict[str, Any]:
+    def call(self, vector: Tensor, row_mask: Tensor | None = None) -> dict[str, Tensor]:
         mixed = None if self.experts is None else self.experts(vector)
         logits = {}
         for index, task in enumerate(self.tasks):
@@ -191,7 +246,7 @@ class TaskHeads(keras.layers.Layer):
             logits[task] = self._logits[task](hidden)[..., 0]
         return logits
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "tasks": self.tasks,
@@ -202,7 +257,7 @@ class TaskHeads(keras.layers.Layer):
         }
 
 
-def flatten(fields: Any) -> Any:
+def flatten(fields: Tensor) -> Tensor:
     """`(..., F, E)` to `(..., F * E)`."""
     shape = ops.shape(fields)
     return ops.reshape(fields, (*shape[:-2], fields.shape[-2] * fields.shape[-1]))

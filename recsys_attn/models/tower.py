@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.schema import CANDIDATE_MASK
 from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -31,6 +32,21 @@ class Tower(keras.layers.Layer):
 
     Returns:
         Dict of logits `(B, T)` by task.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.embeddings import FeatureEmbedding
+    >>> from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+    >>> from recsys_attn.models.tower import Tower
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item = Categorical("item", size=7)
+    >>> schema = Schema((item, Sequence("seen", shares="item", history="seen")), (Task("click"),))
+    >>> inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])}
+    >>> embedded = FeatureEmbedding(schema, width=4)(inputs)
+    >>> tower = Tower({"seen": MeanHistory()}, FieldInteraction(), TaskHeads(["click"]))
+    >>> tuple(tower(embedded)["click"].shape)
+    (1, 3)
     """
 
     def __init__(
@@ -47,17 +63,17 @@ class Tower(keras.layers.Layer):
         self.interaction: Any = deserialize(interaction)
         self.head: Any = deserialize(head)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts build themselves on their first call
 
-    def call(self, embedded: Mapping[str, Any]) -> dict[str, Any]:
+    def call(self, embedded: Mapping[str, Any]) -> dict[str, Tensor]:
         row_mask = embedded.get(CANDIDATE_MASK)
         interests = {
             name: self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
-                query_mask=row_mask if embedded["candidate"] else None,
+                query_mask=history["query_mask"],
             )
             for name, history in embedded["histories"].items()
         }
@@ -65,7 +81,7 @@ class Tower(keras.layers.Layer):
         vector = self.interaction(blocks, present, row_mask=row_mask)
         return self.head(vector, row_mask=row_mask)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "histories": {name: serialize(layer) for name, layer in self.histories.items()},
@@ -75,8 +91,8 @@ class Tower(keras.layers.Layer):
 
 
 def _fields(
-    embedded: Mapping[str, Any], interests: Mapping[str, Any]
-) -> tuple[list[Any], list[Any]]:
+    embedded: Mapping[str, Any], interests: Mapping[str, Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
     """All fields by width: `(B, T, F, E)` blocks and which of them are present."""
     parts = list(zip(embedded["candidate"], embedded["candidate_present"], strict=True))
     parts += [
@@ -94,7 +110,7 @@ def _fields(
         happened = ops.any(embedded["histories"][name]["event_mask"], axis=-1)
         parts.append((block, ops.repeat(happened[:, None, None], count, axis=-1)))
     leading = _leading_shape(parts)
-    grouped: dict[int, list[tuple[Any, Any]]] = {}
+    grouped: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for block, present in parts:
         grouped.setdefault(block.shape[-1], []).append(
             (
@@ -109,7 +125,7 @@ def _fields(
     )
 
 
-def _leading_shape(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+def _leading_shape(parts: list[tuple[Tensor, Tensor]]) -> tuple[Any, Any]:
     """B and T; candidates' blocks come first, so the first block has T where there is one."""
     batch, candidates = ops.shape(parts[0][0])[:2]
     return batch, candidates

@@ -18,7 +18,7 @@ HUGE = ("--set", "data.simulate.rows=100000000")
 INTERRUPTED = "Interrupted. Finished steps are kept; the same command goes on from there.\n"
 ENDINGS = [
     pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
-    pytest.param(signal.SIGTERM, 130, id="SIGTERM"),
+    pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
     pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
 ]
 
@@ -43,7 +43,7 @@ def test_a_training_that_is_interrupted(
 ) -> None:
     run = Path(shutil.copytree(prepared, tmp_path / "run"))
     experiment = write(tmp_path)
-    logs = run / "tensorboard" / "validation"
+    logs = run / ".model.new" / "tensorboard" / "validation"
     arguments = ("run", experiment, "--run-dir", run)
     _interrupt(ending, code, logs.exists, *arguments, *LONG)
 

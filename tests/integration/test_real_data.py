@@ -47,9 +47,7 @@ def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> N
     base = tmp_path / "export"
     export(base / "1", name, 1, model, fitted, request, test, experiment.export)
 
-    columns = [feature.name for feature in fitted.schema.features]
-    columns += [request] if request else []
-    requests = sample_requests(fitted.schema, test.row_groups[-1].read(columns), request, ROWS)
+    requests = sample_requests(fitted.schema, test, request, ROWS)
     expected = Scorer(model).score_table(pa.concat_tables(requests), fitted, None)
     by_row, by_request = ask(base, fitted, requests)
     for task, scores in expected.items():

@@ -134,8 +134,9 @@ def test_a_bug_is_not_hidden() -> None:
 
 def test_a_request_to_end_is_an_interrupt_and_afterwards_as_before() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit), cli.reported():
+    with pytest.raises(SystemExit) as caught, cli.reported():
         signal.raise_signal(signal.SIGTERM)
+    assert caught.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -58,15 +58,13 @@ def test_a_transform_may_be_written_short(
     assert (feature.dtype, feature.transform) == (dtype, transform)
 
 
-def test_a_sequence_has_what_the_shared_feature_has_unless_it_says_otherwise(
-    tmp_path: Path,
-) -> None:
+def test_a_sequence_has_what_the_shared_feature_has(tmp_path: Path) -> None:
     item = 'name = "item_id"\ndtype = "int64"'
     changed = item + '\ntransform = { kind = "hash", buckets = 13 }\nwidth = 3'
-    experiment = load(tmp_path, (item, changed), ("max_length = 5", "width = 5"))
+    experiment = load(tmp_path, (item, changed))
     sequence = experiment.schema_["clicked_items"]
     assert isinstance(sequence, Sequence)
-    assert (sequence.dtype, sequence.transform, sequence.width) == ("int64", Hash(13), 5)
+    assert (sequence.dtype, sequence.transform, sequence.width) == ("int64", Hash(13), 3)
 
 
 def test_numbers_without_a_point_are_numbers_and_overrides_reach_new_keys(tmp_path: Path) -> None:
@@ -126,3 +124,20 @@ def test_a_file_that_is_no_experiment_is_named(
 def test_a_folder_is_no_experiment(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot be read: .*directory"):
         load_experiment(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *(
+            (name, f"The feature name '{name}' cannot name an input .*expected a letter of a-z")
+            for name in ("user-id", "C 1", "_x", "1x", "\u00fcbung", "a.b", "a/b")
+        ),
+        *((name, f"The feature name '{name}' is reserved") for name in ("class", "self", "None")),
+        ("candidate_mask", "`name` must not be 'candidate_mask'"),
+        ("Item_ID", "'item_id' and 'Item_ID' differ in the case of their letters only"),
+    ],
+)
+def test_names_that_no_signature_takes_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        load(tmp_path, ('name = "price"', f'name = "{name}"'))

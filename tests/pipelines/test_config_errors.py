@@ -92,7 +92,10 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     ),
     (("valid = 0.1", "valid = true"), "`data.split.valid`: expected a number. Received: true."),
     (("valid = 0.1", "valid = 1"), "`data.split.valid`: expected less than 1. Received: 1."),
-    (("valid = 0.1", "valid = nan"), "`data.split.valid`: expected less than 1. Received: NaN."),
+    (
+        ("valid = 0.1", "valid = nan"),
+        "`data.split.valid`: expected a finite number. Received: NaN.",
+    ),
     (
         ("valid = 0.1", "valid = 0.9"),
         "`data.split`: `valid` + `test` must be below 1, so that rows are left to train. "

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pipelines.data import DataSplit
-from pipelines.dataset import RequestDataset, assemble, transform
+from pipelines.dataset import RequestDataset, assemble, cut, transform
 from pipelines.errors import PipelineError
-from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import shop
 
 REQUESTS = 53
@@ -145,6 +145,26 @@ def test_assemble_equals_a_loop_over_requests(fitted, table):
         "click": "float32",
         "buy": "float32",
     }
+
+
+@pytest.mark.parametrize("candidates", [1, 5, 13, 29, 10_000])
+def test_batches_hold_no_more_padded_candidates_than_they_may(fitted, split, table, candidates):
+    dataset = RequestDataset(split, fitted, "request", BATCH, candidates=candidates)
+    assert order(dataset) == requests_of(table)
+    sizes = [batch.inputs[CANDIDATE_MASK].shape for batch in dataset]
+    assert all(b * t <= candidates or b == 1 for b, t in sizes)
+    assert max(b for b, _ in sizes) <= BATCH
+    full = next(iter(dataset)).inputs[CANDIDATE_MASK]
+    assert candidates < 10_000 or len(full) == BATCH
+
+
+def test_cut_takes_as_many_requests_as_fit():
+    lengths = np.array([2, 3, 1, 1, 97, 1, 1, 1, 1, 5])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    requests = np.array([9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
+    parts = [part.tolist() for part in cut(starts, requests, most=3, candidates=10)]
+    assert parts == [[9, 8], [7, 6, 5], [4], [3, 2, 1], [0]]
+    assert [p.tolist() for p in cut(starts, requests[:0], most=3, candidates=10)] == []
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.bool_(), pa.float32(), pa.float64()])

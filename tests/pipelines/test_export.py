@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipelines.export import ServingModule
 from pipelines.features import fit
 from pipelines.features.graph import FeatureGraph
+from pipelines.names import check_feature_names
 from pipelines.raw import raw_request, raw_rows
 from pipelines.scoring import Scorer
 from recsys_attn.interactions.target_attention import TargetAttention
@@ -106,7 +107,7 @@ def test_the_manifest_is_plain_data(exported):
     assert json.loads(json.dumps(manifest)).keys() >= {"schema", "signatures", "parity"}
     assert (manifest["format"], manifest["name"], manifest["version"]) == (1, "shop", 3)
     assert manifest["parity"]["max_abs_difference"] <= 1e-5
-    assert 1 + 4 < manifest["parity"]["rows"] <= 11 + 4
+    assert 11 + 4 <= manifest["parity"]["rows"] <= 5 * 4 + 4
     read = Schema.from_dict(json.loads(json.dumps(manifest["schema"])))
     assert read == fitted.schema
 
@@ -240,3 +241,13 @@ def test_a_vocabulary_without_values_exports(tmp_path):
     fitted = fit(schema, [table])
     assert fitted.schema["item"].size == 2
     write_export(tmp_path / "1", logistic_regression(fitted.schema), fitted)
+
+
+def test_every_name_that_an_experiment_may_use_exports(tmp_path):
+    names = ["inputs", "args", "kwargs", "name", "X1", "x_1", "cls", "a__b", "raw", "training"]
+    check_feature_names(names)
+    kinds = [Numeric(name, side="context") for name in names[::2]]
+    schema = Schema((*kinds, *map(Numeric, names[1::2])), SCHEMA.tasks)
+    fitted = shop.fitted(schema)
+    manifest = write_export(tmp_path / "1", logistic_regression(fitted.schema), fitted)
+    assert manifest["signatures"]["rank"]["inputs"].keys() == set(names)

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines import parity as parity_module
-from pipelines.data import request_starts
+from pipelines import scoring as scoring_module
+from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features import graph as graph_module
@@ -16,7 +17,7 @@ from pipelines.parity import awkward_rows, check_parity, sample_requests
 from pipelines.raw import raw_request
 from recsys_attn.schema import Categorical, Schema, is_listed
 from tests.support import shop
-from tests.support.exports import write_export
+from tests.support.exports import split_requests, write_export
 
 NAMES = ("user", "age", "item", "sales", "past_items", "past_brands", "brand")
 SMALL = Schema(tuple(f for f in shop.SCHEMA.features if f.name in NAMES), shop.SCHEMA.tasks)
@@ -34,18 +35,21 @@ def exported(fitted, tmp_path_factory):
     return folder
 
 
-def requests():
-    return sample_requests(SMALL, shop.table(9, seed=2, schema=SMALL), "request", 17)
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory):
+    table = shop.table(9, seed=2, schema=SMALL)
+    path = shop.write(tmp_path_factory.mktemp("split") / "rows.parquet", [table])
+    return sample_requests(SMALL, DataSplit(path), "request", 17)
 
 
-def test_an_equal_model_passes(fitted, exported):
-    parity = check_parity(shop.linear_model(fitted), fitted, exported, requests(), 1e-5)
-    assert parity["rows"] == 17 + 4
+def test_an_equal_model_passes(fitted, exported, requests):
+    parity = check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
+    assert parity["rows"] == sum(table.num_rows for table in requests) >= 17 + 4
     assert 0 <= parity["max_abs_difference"] <= 1e-6
 
 
 @pytest.mark.parametrize("value", [0.01, np.nan])
-def test_another_weight_is_found(fitted, exported, value):
+def test_another_weight_is_found(fitted, exported, requests, value):
     model = shop.linear_model(fitted)
     bias = next(w for w in model.trainable_variables if w.path.endswith("bias"))
     bias.assign(bias + value)
@@ -54,23 +58,23 @@ def test_another_weight_is_found(fitted, exported, value):
         r"\{'user': .*\}: 0\.\d{7} exported, (0\.\d{7}|nan) trained \(`export\.tolerance` = 1e-05\)"
     )
     with pytest.raises(PipelineError, match=message):
-        check_parity(model, fitted, exported, requests(), 1e-5)
+        check_parity(model, fitted, exported, requests, 1e-5)
     if np.isfinite(value):
-        parity = check_parity(model, fitted, exported, requests(), 0.1)
+        parity = check_parity(model, fitted, exported, requests, 0.1)
         assert 1e-4 < parity["max_abs_difference"] < 0.1
 
 
-def test_another_transform_is_found(fitted, exported):
+def test_another_transform_is_found(fitted, exported, requests):
     values = fitted.transforms["item"].values
     swapped = VocabularyTransform(pa.concat_arrays([values[1:], values[:1]]))
     other = FittedFeatures(fitted.schema, {**fitted.transforms, "item": swapped})
     with pytest.raises(PipelineError, match="does not score like"):
-        check_parity(shop.linear_model(fitted), other, exported, requests(), 1e-5)
+        check_parity(shop.linear_model(fitted), other, exported, requests, 1e-5)
     sales = fitted.transforms["sales"]
     moved = dataclasses.replace(sales, mean=sales.mean + 0.01)
     other = FittedFeatures(fitted.schema, {**fitted.transforms, "sales": moved})
     with pytest.raises(PipelineError, match="does not score like"):
-        check_parity(shop.linear_model(fitted), other, exported, requests(), 1e-5)
+        check_parity(shop.linear_model(fitted), other, exported, requests, 1e-5)
 
 
 def test_an_export_with_a_skewed_graph_is_refused(fitted, tmp_path, monkeypatch):
@@ -84,26 +88,57 @@ def test_an_export_with_a_skewed_graph_is_refused(fitted, tmp_path, monkeypatch)
         write_export(tmp_path / "1", shop.linear_model(fitted), fitted, parity_rows=1)
 
 
-def test_a_rank_signature_with_other_scores_is_found(fitted, exported, monkeypatch):
+def test_a_rank_signature_with_other_scores_is_found(fitted, exported, requests, monkeypatch):
     def reversed_candidates(schema, table):
         raw = raw_request(schema, table)
         return {n: a[:, ::-1] if schema[n].side == "candidate" else a for n, a in raw.items()}
 
     monkeypatch.setattr(parity_module, "raw_request", reversed_candidates)
     with pytest.raises(PipelineError, match="does not score like"):
-        check_parity(shop.linear_model(fitted), fitted, exported, requests(), 1e-5)
+        check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
 
 
-@pytest.mark.parametrize("rows", [1, 5, 17, 999])
-def test_the_sample_is_whole_rows_in_order_then_awkward_ones(rows):
-    table = shop.table(9, seed=2)
-    kept = table.slice(0, rows)
-    tables = sample_requests(shop.SCHEMA, table, "request", rows)
+def test_the_transform_of_training_is_compared(fitted, exported, requests, monkeypatch):
+    """With a request's context transformed once, not only row by row."""
+    transform = scoring_module.transform
+
+    def of_the_wrong_request(table, fitted, request, labelled=True):
+        columns = transform(table, fitted, request, labelled)
+        if request is None:
+            return columns
+        return columns._replace(context={n: a[::-1] for n, a in columns.context.items()})
+
+    monkeypatch.setattr(scoring_module, "transform", of_the_wrong_request)
+    with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 17, 999])
+@pytest.mark.parametrize("request_column", ["request", None])
+def test_the_sample_is_whole_requests_from_all_over_the_split(tmp_path, rows, request_column):
+    groups = [shop.table(9, seed=seed) for seed in range(3)]
+    split = DataSplit(shop.write(tmp_path / "rows.parquet", groups))
+    tables = sample_requests(shop.SCHEMA, split, request_column, rows)
     assert all(t.schema == tables[0].schema for t in tables)
-    lengths = np.diff(request_starts(kept, "request"))
-    np.testing.assert_array_equal([t.num_rows for t in tables[:-4]], lengths)
     names = [feature.name for feature in shop.SCHEMA.features]
-    assert pa.concat_tables(tables[:-4]).equals(kept.select(names))
+    found = tables[:-4]
+    taken = []
+    for group in groups:
+        requests = split_requests(group) if request_column else rows_of(group)
+        count = 0
+        while found and requests and found[0].equals(requests[0].select(names)):
+            count += found.pop(0).num_rows
+            requests.pop(0)
+        taken.append(count)
+    assert not found, "a request is torn, or from nowhere"
+    assert sum(taken) >= min(rows, sum(group.num_rows for group in groups))
+    assert sum(taken) < rows + 3 * 5
+    if rows >= 7:
+        assert min(taken) >= 2
+
+
+def rows_of(table):
+    return [table.slice(row, 1) for row in range(table.num_rows)]
 
 
 def test_awkward_rows():

@@ -218,3 +218,14 @@ def test_progress_is_told(fitted, model, tmp_path, monkeypatch):
     score(source, tmp_path / "scores.parquet", fitted, model, None, progress)
     assert totals == [sum(told)] == [table.num_rows]
     assert len(told) == 3
+
+
+def test_a_context_that_changes_inside_a_request_is_named(run, tmp_path):
+    table = shop.table(11, seed=5)
+    ages = pa.array(np.arange(table.num_rows), pa.float32())
+    table = table.set_column(table.column_names.index("age"), "age", ages)
+    source = shop.write(tmp_path / "rows.parquet", [table])
+    with pytest.raises(PipelineError, match=r"rows\.parquet: column 'age' .*one value per request"):
+        run(source)
+    assert run.target.read_text() == "as it was"
+    assert run(source, None) == table.num_rows

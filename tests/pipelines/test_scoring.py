@@ -28,10 +28,13 @@ def alone(scorer, fitted, table):
     return {task: np.concatenate([row[task] for row in rows]) for task in rows[0]}
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 4096])
+@pytest.mark.parametrize(("at_once", "candidates"), [(1, 7), (3, 99), (4096, 7), (4096, 65_536)])
 @pytest.mark.parametrize("request_column", ["request", None])
-def test_rows_score_alike_in_any_batch(fitted, scorer, monkeypatch, at_once, request_column):
+def test_rows_score_alike_in_any_batch(
+    fitted, scorer, monkeypatch, at_once, candidates, request_column
+):
     monkeypatch.setattr(scoring, "REQUESTS_AT_ONCE", at_once)
+    monkeypatch.setattr(scoring.cut, "__defaults__", (candidates,))
     table = shop.table(13, seed=3, unknown=True)
     found = scorer.score_table(table, fitted, request_column)
     expected = alone(scorer, fitted, table)

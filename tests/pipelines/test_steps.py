@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from pipelines.errors import PipelineError
-from pipelines.steps import Steps, settings_by_step
+from pipelines.settings import config_hash, settings_by_step
+from pipelines.steps import Steps
 from tests.support.experiments import load
 
 EXPORTED = {"saved_model.pb", "variables", "manifest.json", "assets.extra"}
@@ -138,6 +139,40 @@ def test_each_change_of_a_feature_or_task_reaches_its_steps(
 ) -> None:
     before, after = settings_by_step(load(tmp_path)), settings_by_step(load(tmp_path, change))
     assert {step for step in before if before[step] != after[step]} == changed
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "decides"),
+    [
+        ("seed", 4, True),
+        ("data.split.test", 0.2, True),
+        ("model.width", 5, True),
+        ("training.epochs", 3, True),
+        ("evaluation.split", "valid", True),
+        ("export.tolerance", 1e-4, False),
+    ],
+)
+def test_the_hash_of_a_result_is_of_all_that_decided_it(
+    tmp_path: Path, key: str, value: Any, decides: bool
+) -> None:
+    before = config_hash(load(tmp_path))
+    after = config_hash(load(tmp_path, **{key.replace(".", "__"): value}))
+    assert (after != before) == decides
+    feature = load(tmp_path, ("min_count = 2", "min_count = 3"))
+    task = load(tmp_path, ('name = "click"', 'name = "click"\nweight = 2'))
+    assert len({before, config_hash(feature), config_hash(task)}) == 3
+
+
+def test_metrics_carry_the_hash_of_the_whole_configuration(finished: Path, tmp_path: Path) -> None:
+    metrics = json.loads((finished / "evaluation" / "metrics.json").read_text())
+    assert metrics["config_hash"] == config_hash(load(tmp_path))
+
+
+def test_the_training_logs_belong_to_the_model(finished: Path) -> None:
+    assert {path.name for path in (finished / "model" / "tensorboard").iterdir()} == {
+        "train",
+        "validation",
+    }
 
 
 def test_a_changed_source_file_makes_ingest_run_again(tmp_path: Path, run: Path) -> None:

@@ -91,7 +91,7 @@ def test_any_number_of_leading_axes(leading: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: InteractingLayer(num_heads=0), "must be positive integers"),
+        (lambda: InteractingLayer(num_heads=0), "`num_heads` must be a positive integer"),
         (lambda: AutoInt(num_layers=0), "`num_layers` must be a positive integer"),
         (lambda: InteractingLayer()(FIELDS[0, 0]), r"must have shape \(..., F, E\)"),
         (

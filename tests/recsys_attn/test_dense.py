@@ -32,7 +32,7 @@ ALLOWED = (
     [("softmax", reference.softmax_weights), ("identity", reference.identity_weights)],
 )
 def test_dense_equals_loops(weighting: str, expected: object, masks: dict) -> None:
-    output, weights = Dense("dot", weighting)(QUERY, KEY, VALUE, **masks)
+    output, weights = Dense("dot", weighting=weighting)(QUERY, KEY, VALUE, **masks)
     wanted = expected(reference.dot(QUERY, KEY), ALLOWED if masks else None)
     np.testing.assert_allclose(weights, wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(output, reference.weighted_sums(wanted, VALUE), rtol=1e-4, atol=1e-4)
@@ -80,7 +80,7 @@ def test_heads_are_separate_attentions() -> None:
 
 
 def test_dropout_drops_weights_in_training_only() -> None:
-    layer = Dense("dot", "identity", dropout=0.5)
+    layer = Dense("dot", weighting="identity", dropout=0.5)
     value = np.ones((B, S, N, 1), "float32")
     still, weights = layer(QUERY, KEY, value)
     np.testing.assert_allclose(
@@ -99,7 +99,7 @@ def test_two_mechanisms_may_share_a_score() -> None:
 
 
 def test_a_component_made_by_name_takes_the_policy_and_an_instance_keeps_its_own() -> None:
-    layer = Dense(scores.Dot(dtype="float32"), "softmax", dtype="mixed_bfloat16")
+    layer = Dense(scores.Dot(dtype="float32"), weighting="softmax", dtype="mixed_bfloat16")
     assert layer.score.compute_dtype == "float32"
     assert layer.weighting.compute_dtype == "bfloat16"
     output, _ = layer(QUERY, KEY, VALUE)

@@ -194,6 +194,59 @@ def test_the_candidate_mask_is_handed_on(layer):
     )
 
 
+def test_the_query_has_a_mask_that_fits_it():
+    """One query a request, where no candidate feature is in it, counts if any candidate does."""
+    mask = np.array([[True, False, False]] * (B - 1) + [[False] * T])
+    schema = Schema(
+        (
+            Categorical("place", "context", size=5),
+            Categorical("item", size=5),
+            Sequence("places", shares="place", history="been", max_length=S),
+            Sequence("how", history="done", max_length=S, size=3),
+            Sequence("items", shares="item", history="seen", max_length=S),
+        ),
+        (Task("c"),),
+    )
+    layer = FeatureEmbedding(schema, width=E)
+    histories = layer(example_inputs(schema, B, T) | {CANDIDATE_MASK: mask})["histories"]
+    for name, expected in (("been", mask[:, :1]), ("done", mask[:, :1]), ("seen", mask)):
+        np.testing.assert_array_equal(numpy(histories[name]["query_mask"]), expected)
+        assert numpy(histories[name]["query"]).shape[:2] == expected.shape
+    assert layer(example_inputs(schema, B, T))["histories"]["been"]["query_mask"] is None
+
+
+def test_a_shared_table_has_its_owners_size_whatever_the_order():
+    owner = Categorical("item", size=13)
+    for sharing in (Sequence("seen", shares="item"), Sequence("seen", shares="item", size=13)):
+        for features in ((owner, sharing), (sharing, owner)):
+            layer = FeatureEmbedding(Schema(features, (Task("c"),)), width=E)
+            layer.build()
+            assert [tuple(weight.shape) for weight in layer.weights] == [(13, E)]
+
+
+def test_numbers_are_not_rounded_before_the_product():
+    schema = Schema((Numeric("price"), Numeric("age", "context")), (Task("c"),))
+    layer = FeatureEmbedding(schema, width=31, dtype="mixed_bfloat16")
+    inputs = {
+        "price": np.array([[1234.567, np.nan]], "float32"),
+        "age": np.array([1234.567], "float32"),
+    }
+    fields = layer(inputs)
+    vectors = {weight.name: numpy(weight) for weight in layer.weights}
+    found_by_side = {
+        "candidate": fields["candidate"][0][0, 0, 0],
+        "context": fields["context"][0][0, 0],
+    }
+    for side, found in found_by_side.items():
+        assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+        exact = np.float32(1234.567) * vectors[f"{side}_vectors_31"][0]
+        expected = keras.ops.cast(keras.ops.convert_to_tensor(exact), "bfloat16")
+        np.testing.assert_array_equal(
+            numpy(keras.ops.cast(found, "float32")), numpy(keras.ops.cast(expected, "float32"))
+        )
+    assert not numpy(fields["candidate_present"][0])[0, 1, 0]
+
+
 def test_known_rows_start_different_and_unknown_ones_at_zero(layer):
     for name in ("user", "topics", "item", "brand", "tags", "how"):
         rows = table_of(layer, name)

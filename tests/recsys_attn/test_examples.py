@@ -1,25 +1,43 @@
-"""The examples in docstrings run and show what happens."""
+"""The examples in docstrings run and show what happens, and whatever is made to be used has one."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import pkgutil
+from types import ModuleType
+from typing import Any
 
 import keras
 import pytest
 
 import recsys_attn
+from recsys_attn.models import MODELS
 
-PACKAGES = ("attention", "blocks", "interactions", "multitask")
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn.")
-    if module.name.split(".")[1] in PACKAGES
-)
+MODULES = [
+    *sorted(m.name for m in pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn.")),
+    "pipelines.features.lists",
+]
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def public(module: ModuleType) -> list[Any]:
+    """The layers, losses and model functions that a module defines."""
+    kinds = (keras.layers.Layer, keras.losses.Loss)
+    return [
+        item
+        for name, item in vars(module).items()
+        if getattr(item, "__module__", None) == module.__name__
+        and not name.startswith("_")
+        and ((isinstance(item, type) and issubclass(item, kinds)) or item in MODELS.values())
+    ]
+
+
+def test_every_layer_loss_and_model_has_an_example() -> None:
+    items = [item for name in MODULES for item in public(importlib.import_module(name))]
+    assert set(MODELS.values()) < set(items)
+    assert [item.__qualname__ for item in items if ">>> " not in (item.__doc__ or "")] == []

@@ -59,7 +59,7 @@ CASES = {
         {"score": "additive"},
         VALUES,
         {"query_mask": "BT", "key_mask": "BS", "attention_mask": "BNTS"},
-        {"key_mask": "value", "query_mask": "query"},
+        {"key_mask": ("key", "value"), "query_mask": "query"},
         ("query_mask", "key_mask", "attention_mask"),
     ),
     "attention": LayerCase(
@@ -67,7 +67,7 @@ CASES = {
         {"mechanism": {"class_name": "dense", "config": {"score": "general"}}},
         {"query": "BTE", "value": "BSV", "key": "BSH"},
         ATTENTION_MASKS,
-        {"key_mask": "value", "query_mask": "query"},
+        {"key_mask": ("key", "value"), "query_mask": "query"},
         tuple(ATTENTION_MASKS),
     ),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),

@@ -62,7 +62,7 @@ def test_an_unknown_activation_is_refused_with_the_nearest_name() -> None:
         Mlp((4,), activation="dise")
 
 
-@pytest.mark.parametrize("units", [(0,), (4, -1)], ids=str)
-def test_units_are_checked(units: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="`units` must be positive integers"):
-        Mlp(units)
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True], ids=str)
+def test_units_are_checked(wrong: object) -> None:
+    with pytest.raises(ValueError, match=rf"`units\[1\]` must be .* Received: units\[1\]={wrong}"):
+        Mlp((4, wrong))

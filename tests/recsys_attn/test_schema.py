@@ -41,6 +41,15 @@ def test_sequences_share_the_table_and_the_size_of_their_owner():
     assert [getattr(f, "size", None) for f in schema.features] == [19, 5, 9, None, 19, 4]
 
 
+def test_a_sequence_that_shares_may_repeat_what_its_owner_has():
+    owner = Categorical("tags", transform=Hash(13), width=3, size=15)
+    for sequence in (
+        Sequence("h", shares="tags"),
+        Sequence("h", shares="tags", transform=Hash(13), width=3, size=15),
+    ):
+        Schema((sequence, owner), TASKS)
+
+
 def test_histories_hold_aligned_sequences():
     histories = Schema(FEATURES, TASKS).histories
     assert {name: [s.name for s in group] for name, group in histories.items()} == {
@@ -80,6 +89,33 @@ def test_unknown_name_is_said():
             lambda: Schema((*FEATURES, Sequence("h", history="clicks", max_length=2)), TASKS),
             "must have the same `max_length`. Received for history 'clicks'",
         ),
+        (
+            lambda: Schema((*FEATURES, Sequence("h", shares="tags", transform=Hash(7))), TASKS),
+            r"whose `transform` is Hash\(buckets=13.*Received: transform=Hash\(buckets=7",
+        ),
+        (
+            lambda: Schema((*FEATURES, Sequence("h", shares="tags", width=3)), TASKS),
+            "whose `width` is None. Received: width=3. Remove the sequence's `width`",
+        ),
+        (
+            lambda: Schema(
+                (Categorical("item", size=5), Sequence("h", shares="item", size=7)), TASKS
+            ),
+            "whose `size` is 5. Received: size=7",
+        ),
+        (lambda: Categorical("a", "user"), "Feature 'a': unknown `side`. Valid names: .*'user'"),
+        (lambda: Numeric("a", "candidates"), "unknown `side`.*Did you mean 'candidate'"),
+        (lambda: Categorical("a", dtype="int32"), "unknown `dtype`.*Did you mean 'int64'"),
+        (lambda: Sequence("a", dtype="str"), "unknown `dtype`.*Received: 'str'"),
+        (lambda: Numeric("a", dtype="int64"), r"unknown `dtype`. Valid names: \['float32'\]"),
+        (lambda: Numeric("a", transform="log1p"), r"must be a tuple of steps.*\('log1p',\)"),
+        (lambda: Numeric("a", transform=("log",)), "unknown step.*Did you mean 'log1p'"),
+        (lambda: Categorical("a", transform="hash"), "must be a Vocabulary, a Hash or a Quantile"),
+        (lambda: Categorical("candidate_mask"), "`name` must not be 'candidate_mask'"),
+        (lambda: Categorical("a", size=0), "`size` must be a positive integer"),
+        (lambda: Task("a", weight=0), "`weight` must be positive and finite. Received: weight=0"),
+        (lambda: Task("a", weight=float("inf")), "Received: weight=inf"),
+        (lambda: Task("a", weight=float("nan")), "Received: weight=nan"),
         (lambda: Vocabulary(min_count=0), "`min_count` must be a positive integer"),
         (lambda: Vocabulary(max_size=0), "`max_size` must be a positive integer"),
         (lambda: Hash(0), "`buckets` must be a positive integer"),

@@ -138,6 +138,38 @@ def test_cosine_of_a_zero_vector_is_zero() -> None:
     np.testing.assert_array_equal(logits[0], 0)
 
 
+def gradient(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    """Of the sum of what the function returns, on the backend that runs."""
+    if keras.backend.backend() == "jax":
+        jax = pytest.importorskip("jax")
+        return np.asarray(jax.grad(lambda x: function(x).sum())(x))
+    tf = pytest.importorskip("tensorflow")
+    variable = tf.Variable(x)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(function(variable))
+    return tape.gradient(total, variable).numpy()
+
+
+def test_cosine_has_no_gradient_at_a_zero_vector_and_the_right_one_elsewhere() -> None:
+    query, key = arrays((B, T, N, H), (B, S, N, H))
+    query[0] = key[:, 0] = 0
+    layer = scores.Cosine()
+    by_query = gradient(lambda x: layer(x, key), query)
+    by_key = gradient(lambda x: layer(query, x), key)
+    np.testing.assert_array_equal(by_query[0], 0)
+    np.testing.assert_array_equal(by_key[:, 0], 0)
+    # d cos(q, k) / dq = (k / |k| - cos(q, k) q / |q|) / |q|
+    for b, t, n in np.ndindex(B, T, N):
+        expected = np.zeros(H)
+        for s in range(S):
+            q, k = query[b, t, n].astype("float64"), key[b, s, n].astype("float64")
+            if q.any() and k.any():
+                q_length, k_length = np.linalg.norm(q), np.linalg.norm(k)
+                cosine = q @ k / q_length / k_length
+                expected += (k / k_length - cosine * q / q_length) / q_length
+        np.testing.assert_allclose(by_query[b, t, n], expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["dot", "cosine", "mlp"])
 def test_vectors_of_two_sizes_are_refused_where_they_cannot_be_compared(name: str) -> None:
     with pytest.raises(ValueError, match=r"vectors of one size.*query size 11, key size 13"):
@@ -152,10 +184,10 @@ def test_heads_must_agree() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: scores.Additive(units=0), "`units` must be a positive integer or None"),
+        (lambda: scores.Additive(units=0), "`units` must be a positive integer"),
         (lambda: scores.Cosine(temperature=0), "`temperature` must be positive"),
         (lambda: scores.Mlp(()), "at least one hidden layer"),
-        (lambda: scores.Mlp((0,)), "`units` must be positive integers"),
+        (lambda: scores.Mlp((4, 0)), r"`units\[1\]` must be a positive integer"),
         (lambda: scores.Mlp((4,), activation="rleu"), "Did you mean 'relu'"),
     ],
 )

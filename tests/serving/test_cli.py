@@ -47,7 +47,7 @@ def test_candidates_are_printed_best_first(shared_address: str) -> None:
         ["rank", "candidate", "price", "click", "convert"],
         ["1", "1", "2.5", "6.000000", "3.000000"],
         ["2", "0", "1", "3.000000", "3.000000"],
-        ["3", "2", "None", "1.000000", "3.000000"],
+        ["3", "2", "-", "1.000000", "3.000000"],
     ]
 
 
@@ -73,11 +73,20 @@ def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path)
     ("document", "words"),
     [
         ("{", "The standard input is not JSON"),
+        ("[" * 100_000, "The standard input is nested too deeply. Expected"),
+        ("null", "The standard input holds null. Expected"),
+        ({"rows": None}, "'rows' must be a list of objects [{...}, ...]. Received: null"),
         ([1], "The standard input holds a list. Expected"),
         ({"row": []}, "holds the keys ['row']. Expected"),
         ({"rows": [], "context": {}}, "holds the keys ['context', 'rows']. Expected"),
-        ({"rows": {"user": "a"}}, "'rows' in The standard input is of the wrong form"),
-        ({"context": [], "candidates": [{}]}, "'context' in The standard input is of the wrong"),
+        (
+            {"rows": {"user": "a"}},
+            "The standard input: 'rows' must be a list of objects [{...}, ...]. Received: {",
+        ),
+        (
+            {"context": [], "candidates": [{}]},
+            "The standard input: 'context' must be an object {...}. Received: []",
+        ),
         ({"rows": []}, "`rows` must hold at least one row"),
         ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
     ],
@@ -114,6 +123,19 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None
     assert itself.exit_code == 2
     assert itself.output.startswith(f"Error: The model base path {twofold} is itself a version")
     assert len(itself.output.splitlines()) == 1
+
+
+def test_a_taken_port_is_one_sentence(shared_address: str, base_path: Path) -> None:
+    port = shared_address.rsplit(":", 1)[1]
+    answer = subprocess.run(
+        [sys.executable, "-c", "from serving.cli import serve; serve()", "--model-base-path",
+         str(base_path), "--host", "127.0.0.1", "--port", port],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 2
+    lines = [line for line in answer.stderr.splitlines() if " INFO " not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
 
 
 def test_help_shows_the_document() -> None:

@@ -88,16 +88,16 @@ WRONG_ROWS: dict[str, tuple[dict[str, Any], str]] = {
         {"price": "1.5"}, "Feature 'price': expected a number. Received: '1.5' (str)",
     ),
     "infinite": (
-        {"price": -np.inf}, "Feature 'price': expected a finite float32 number, or None where it "
+        {"price": -np.inf}, "Feature 'price': expected a finite float32 number, or null where it "
         "is missing. Received: -inf",
     ),
     "infinite-as-float32": (
-        {"price": 1e39}, "Feature 'price': expected a finite float32 number, or None where it "
+        {"price": 1e39}, "Feature 'price': expected a finite float32 number, or null where it "
         "is missing. Received: 1e+39",
     ),
     "no-float-at-all": (
-        {"price": 10**400}, f"Feature 'price': expected a finite float32 number, or None where "
-        f"it is missing. Received: {10**400}",
+        {"price": 10**400}, f"Feature 'price': expected a finite float32 number, or null where "
+        f"it is missing. Received: {str(10**76)}...",
     ),
     "value-for-list": (
         {"history": "a"}, "Feature 'history': expected a list of string values. "
@@ -163,6 +163,16 @@ def test_errors_of_the_server_have_their_class(client: Client, shared_address: s
         client.predict({"pair": np.ones((1, 2))}, signature_name="pair")
     with pytest.raises(FailedPrecondition, match='Serving signature key "score" not found'):
         client.predict({}, signature_name="score")
+    ranked = {
+        "user": [b"ann"], "age": np.int64([3]), "history": [[b"a"]],
+        "price": np.ones((1, 2), np.float32), "tags": np.full((1, 3, 1), b"t"),
+    }  # fmt: skip
+    with pytest.raises(
+        InvalidArgument,
+        match=r"the same number of candidates \(second dimension\). Received: "
+        r"\{'price': 2, 'tags': 3\}",
+    ):
+        client.predict(ranked, signature_name="rank")
     with Client(shared_address, model="ctr") as stranger:
         with pytest.raises(NotFound, match="Servable not found for request: Latest"):
             stranger.predict_rows([{}])
@@ -170,7 +180,7 @@ def test_errors_of_the_server_have_their_class(client: Client, shared_address: s
             stranger.status()
     with (
         Client(shared_address, model="tiny", timeout=0.1) as hasty,
-        pytest.raises(DeadlineExceeded),
+        pytest.raises(DeadlineExceeded, match=r"No answer from .* within 0\.1 s"),
     ):
         hasty.predict({"seconds": np.float32([0.5])}, signature_name="wait")
 

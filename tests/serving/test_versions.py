@@ -120,6 +120,8 @@ def test_a_broken_version_is_reported_and_the_old_one_stays(
     versions.poll()
     versions.poll()
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "version 6 is incomplete or damaged: " in errors[0].getMessage()
+    assert "\n" not in errors[0].getMessage()
     assert len(errors) == 1, "a folder that has not changed is not tried again"
     failed = versions.statuses()[0]
     assert (failed.version, failed.state) == (6, State.END)
@@ -138,6 +140,12 @@ def test_a_broken_newest_version_at_the_start_leaves_the_one_before(
     (base_path / "6").mkdir()
     (base_path / "6" / "saved_model.pb").write_bytes(b"\xff\xff")
     assert _served(_versions(base_path)) == 5
+
+
+def test_a_path_that_tensorflow_takes_for_a_pattern(tmp_path: Path, twofold: Path) -> None:
+    install(twofold, tmp_path / "tiny[1]", 5)
+    with pytest.raises(ServingError, match=r"holds \[ \], which TensorFlow takes for a pattern"):
+        _versions(tmp_path / "tiny[1]").require_available()
 
 
 def test_the_warm_up_file_is_replayed(base_path: Path) -> None:

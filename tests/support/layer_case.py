@@ -30,7 +30,7 @@ class LayerCase:
         config: Its arguments.
         inputs: Shapes in letters of the float arguments of its call.
         masks: Shapes in letters of the boolean arguments of its call.
-        hides: By mask, the input whose masked entries must reach no output.
+        hides: By mask, the input or inputs whose masked entries must reach no output.
         zeros: Masks that turn an output to zeros where they are False throughout.
         batched: Whether axis 0 of every input is the batch.
     """
@@ -39,7 +39,7 @@ class LayerCase:
     config: dict[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=lambda: {"inputs": "BTE"})
     masks: Mapping[str, str] = field(default_factory=dict)
-    hides: Mapping[str, str] = field(default_factory=dict)
+    hides: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     zeros: tuple[str, ...] = ()
     batched: bool = True
 
@@ -58,6 +58,14 @@ class LayerCase:
             arrays[name] = rng.random([known[letter] for letter in shape]) < 0.7
             arrays[name][..., 0] = True
         return arrays
+
+    def hidden(self) -> list[tuple[str, str]]:
+        """A mask and an input that it hides, pair by pair."""
+        return [
+            (mask, name)
+            for mask, names in self.hides.items()
+            for name in ([names] if isinstance(names, str) else names)
+        ]
 
     def symbols(self) -> dict[str, keras.KerasTensor]:
         shapes = {**self.inputs, **self.masks}

@@ -101,7 +101,7 @@ def rows_are_independent(case: LayerCase, folder: Path) -> None:
 def padding_reaches_no_output(case: LayerCase, folder: Path) -> None:
     layer, arrays = case.make(), case.arrays()
     expected = outputs_of(layer, arrays)
-    for mask, hidden in case.hides.items():
+    for mask, hidden in case.hidden():
         masked = np.broadcast_to(~arrays[mask], arrays[hidden].shape[: arrays[mask].ndim])
         assert masked.any()
         for shift in (1e3, -1e3):
@@ -121,7 +121,7 @@ def nothing_allowed_gives_zeros(case: LayerCase, folder: Path) -> None:
 def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
     tf = tensorflow()
     layer, arrays = case.make(), case.arrays()
-    for mask, hidden in case.hides.items():
+    for mask, hidden in case.hidden():
         for allowed in (arrays[mask], np.zeros_like(arrays[mask])):
             inputs = {name: tf.constant(array) for name, array in arrays.items()}
             inputs[mask] = tf.constant(allowed)

@@ -20,6 +20,20 @@ class Score(keras.layers.Layer):
 
     Returns:
         Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import Score
+    >>> class NegativeDistance(Score):
+    ...     def call(self, query, key, allowed=None):
+    ...         difference = query[:, :, None] - key[:, None]  # (B, T, S, N, H)
+    ...         distance = keras.ops.norm(difference, axis=-1)
+    ...         return -keras.ops.transpose(distance, (0, 3, 1, 2))
+    >>> query = keras.random.normal((2, 3, 1, 8))
+    >>> key = keras.random.normal((2, 5, 1, 8))
+    >>> tuple(NegativeDistance()(query, key).shape)
+    (2, 1, 3, 5)
     """
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:

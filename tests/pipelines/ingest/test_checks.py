@@ -84,7 +84,7 @@ def test_types_are_widened_without_loss(name, values, expected):
             "Did you mean 'city_'",
         ),
         (_without("bought"), r"the column 'bought' \(label, 0 or 1 or null\) is missing"),
-        (_without("asked"), r"the column 'asked' \(mask, bool\) is missing"),
+        (_without("asked"), r"the column 'asked' \(mask, 0 or 1 or bool\) is missing"),
         (
             _columns(city=pa.array([1, 2, 3])),
             "column 'city': expected string, received int64. Declare it with dtype = \"int64\"",
@@ -92,7 +92,15 @@ def test_types_are_widened_without_loss(name, values, expected):
         (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
         (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
         (_columns(item=pa.array([2**63, 2, 3], pa.uint64())), "does not fit"),
-        (_columns(price=pa.array(["1", "2", "3"])), "column 'price': expected float32"),
+        (
+            _columns(price=pa.array(["1", "2", "3"])),
+            "column 'price': expected float32, received string. A numeric feature holds numbers: "
+            'declare kind = "categorical", or change the file',
+        ),
+        (
+            _columns(bid=pa.array(["1", "2", "3"])),
+            "column 'bid': expected float32, received string. Declare it with dtype = \"string\"",
+        ),
         (_columns(clicked=pa.array([1, 2, 3])), "column 'clicked': expected list<int64>"),
         (
             _columns(tags=pa.array([[1], [2], [3]])),
@@ -100,7 +108,7 @@ def test_types_are_widened_without_loss(name, values, expected):
         ),
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
         (_columns(price=pa.array([1.0, 2.0, -np.inf])), "received -inf in row 1002"),
-        (_columns(price=pa.array([1.0, 2.0, 1e300])), "received inf in row 1002"),
+        (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
         (_columns(bid=pa.array([np.nan, 1.0, 2.0])), "column 'bid': expected finite numbers"),
         (
             _columns(click=pa.array([0, 1, 2])),
@@ -109,12 +117,20 @@ def test_types_are_widened_without_loss(name, values, expected):
         (_columns(click=pa.array([0.0, 0.5, 1.0])), "received 0.5 in row 1001"),
         (_columns(click=pa.array([0.0, np.nan, 1.0])), "received nan in row 1001"),
         (_columns(click=pa.array(["0", "1", "0"])), "column 'click': expected a label"),
-        (_columns(asked=pa.array([1, 1, 0])), "column 'asked': expected bool, received int64"),
+        (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),
     ],
 )
 def test_one_clear_error(table, message):
     with pytest.raises(PipelineError, match=message):
         check_table(table, SCHEMA, "data.csv", first_row=1000)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_()], ids=str)
+def test_a_mask_of_numbers_is_false_where_it_is_null(kind):
+    table = _columns(asked=pa.array([1, None, 0]).cast(kind))
+    asked = check_table(table, SCHEMA, "here")["asked"]
+    assert asked.type == pa.bool_()
+    assert asked.to_pylist() == [True, False, False]
 
 
 def test_labels_are_not_needed_to_score():

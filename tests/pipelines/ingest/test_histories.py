@@ -81,6 +81,19 @@ def test_equal_times_never_see_each_other():
     assert add_histories(table, [SEEN], "here")["seen"].to_pylist() == [[], [], [5, 6]]
 
 
+def test_the_rows_of_a_request_see_what_was_there_at_its_earliest_time():
+    table = pa.table(
+        {
+            "request": ["a", "b", "b", "b", "c"],
+            "user": [1, 1, 1, 1, 1],
+            "item": [2, 3, 5, 7, 11],
+            "time": [1, 4, 3, 5, 9],
+        }
+    )
+    (made,) = Histories(table, [SEEN], "request").chunks(0, 5)
+    assert made["seen"].to_pylist() == [[], [2], [2], [2], [2, 5, 3, 7]]
+
+
 def test_aligned_histories_have_equal_lengths():
     made = add_histories(_table(), [SEEN, RATED], "here")
     lengths = [[len(row) for row in made[name].to_pylist()] for name in ("seen", "rated")]
@@ -90,9 +103,9 @@ def test_aligned_histories_have_equal_lengths():
 def test_chunks_are_the_same_rows():
     rows = CHUNK_ROWS + 101
     table = _table(rows, users=997, times=10**6)
-    chunks = list(Histories(table, [SEEN], "here").chunks(0, rows))
+    chunks = list(Histories(table, [SEEN]).chunks(0, rows))
     assert [chunk.num_rows for chunk in chunks] == [CHUNK_ROWS, 101]
-    middle = next(Histories(table, [SEEN], "here").chunks(13, 29))
+    middle = next(Histories(table, [SEEN]).chunks(13, 29))
     assert middle["seen"].equals(pa.concat_tables(chunks)["seen"].slice(13, 16))
 
 
@@ -116,7 +129,7 @@ def test_timestamps_and_fractions_order_events():
 def test_a_million_rows_take_seconds():
     table = _table(1_000_003, users=5003, times=10**7)
     started = time.perf_counter()
-    Histories(table, [SEEN, LIKED], "here")
+    Histories(table, [SEEN, LIKED])
     assert time.perf_counter() - started < 20
 
 

@@ -29,12 +29,18 @@ def test_a_missing_request_column():
         list(whole_requests(_tables("ab"), "requests", "here"))
 
 
-def test_a_request_that_comes_back():
+def test_a_request_that_comes_back_is_told_with_its_file():
     log = RequestLog("request")
-    for table in _tables("aabb", "c"):
-        log.add(table)
-    log.check("here")
-    for table in _tables("da"):
-        log.add(table)
-    with pytest.raises(PipelineError, match="here: the rows of a request must follow each other"):
-        log.check("here")
+    for file, table in zip(("one", "two"), _tables("aabb", "c"), strict=True):
+        log.add(table, file)
+    log.check()
+    for file, table in zip(("two", "three"), _tables("e", "da"), strict=True):
+        log.add(table, file)
+    with pytest.raises(PipelineError, match=r"^three: the rows of a request must .* but 1 runs"):
+        log.check()
+
+
+def test_a_column_of_nothing_but_nulls_is_a_request_per_row():
+    table = pa.table({"request": pa.nulls(3)})
+    assert run_starts(table["request"]).tolist() == [0, 1, 2]
+    assert [t.num_rows for t in whole_requests(iter([table, table]), "request", "here")]

@@ -37,8 +37,8 @@ def _columns(first=0, **changed):
         "user": [f"u{k // 3 % 7}" for k in rows],
         "item": [k % 5 for k in rows],
         "price": [k / 4 for k in rows],
-        "clicked": [list(range(k % 3)) for k in rows],
-        "words": [["x", "y"] if k % 2 else None for k in rows],
+        "clicked": [list(range(k // 3 % 4)) for k in rows],
+        "words": [["x", "y"] if k // 3 % 2 else None for k in rows],
         "click": [k % 2 for k in rows],
         "time": list(rows),
     }

@@ -68,10 +68,8 @@ def test_bad_groups_weights_and_counts_are_refused():
     labels, scores = [0, 1, 1], [0.1, 0.2, 0.3]
     with pytest.raises(ValueError, match=r"groups.shape=\(2,\) and labels.shape=\(3,\)"):
         gauc(labels, scores, [1, 2])
-    with pytest.raises(ValueError, match=r"`groups` must not be missing.*Received: nan"):
-        gauc(labels, scores, [1, np.nan, 2])
     with pytest.raises(ValueError, match="`groups` must hold values of one kind"):
-        gauc(labels, scores, np.array(["a", None, "b"], dtype=object))
+        gauc(labels, scores, np.array(["a", 3, "b"], dtype=object))
     with pytest.raises(ValueError, match=r"weights.shape=\(2,\) and labels.shape=\(3,\)"):
         auc(labels, scores, [1, 2])
     for wrong in (-1, np.nan, np.inf):

@@ -61,3 +61,22 @@ def test_task_metrics_name_the_column_that_does_not_fit():
             task_metrics([0, 1, 1], [0.1, 0.2, 0.3], **{name: [1, 2]})
     with pytest.raises(ValueError, match="`popularity` must have one value per label"):
         task_metrics([0, 1, 1], [0.1, 0.2, 0.3], baselines={"popularity": [1]})
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_rows_without_a_group_count_in_everything_but_gauc(missing):
+    labels, scores, groups = sample(levels=13)
+    without = np.random.default_rng(2).random(ROWS) < 0.3
+    named = np.array(groups, dtype=object)
+    named[without] = missing
+    found = task_metrics(labels, scores, groups=named, baselines={"same": scores})
+    kept = ~without
+    expected = gauc(labels[kept], scores[kept], groups[kept])
+    assert (found["gauc"], found["gauc_groups"]) == expected == gauc(labels, scores, named)
+    assert found["baselines"]["same"]["gauc"] == expected[0] != gauc(labels, scores, groups)[0]
+    assert (found["rows"], found["auc"]) == (ROWS, auc(labels, scores))
+
+
+def test_gauc_is_undefined_where_no_row_has_a_group():
+    found = task_metrics([0, 1], [0.1, 0.2], groups=[None, None])
+    assert (found["gauc"], found["gauc_groups"], found["auc"]) == (None, 0, 1.0)

@@ -185,8 +185,8 @@ def test_a_failure_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
     def full_disk(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr("pathlib.Path.replace", full_disk)
+    with pytest.raises(PipelineError, match=r"No space left on the disk while writing .*report"):
         write_report(tmp_path / "evaluation", tmp_path / "out" / "report.html")
     assert list((tmp_path / "out").iterdir()) == []
 

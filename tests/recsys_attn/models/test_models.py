@@ -10,7 +10,9 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
+from recsys_attn.models.parts import FieldInteraction
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 B, T, S = 5, 3, 7
@@ -145,6 +147,66 @@ def test_survives_saving(model, tmp_path):
     assert_same(scores(loaded, inputs()), expected)
 
 
+@pytest.fixture
+def set_policy():
+    """Sets the global dtype policy, for the length of a test."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_loaded_model_computes_with_the_precision_it_was_trained_with(name, tmp_path, set_policy):
+    set_policy("mixed_bfloat16")
+    model = models.get(name)(SCHEMA, **SMALL[name])
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_variables:
+        weight.assign(rng.normal(0, 0.5, weight.shape))
+    expected = scores(model, inputs())
+    model.save(tmp_path / "model.keras")
+    set_policy("float32")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for task, score in scores(loaded, inputs()).items():
+        np.testing.assert_array_equal(score, expected[task])
+
+
+@pytest.mark.parametrize("name", ["din", "attention_ranker", "mmoe"])
+def test_a_history_of_context_features_goes_with_padded_candidates(name):
+    schema = Schema(
+        (
+            Categorical("place", "context", size=11),
+            Categorical("item", size=13),
+            Sequence("places", shares="place", history="been", max_length=S),
+            Sequence("how", history="done", max_length=S, size=5),
+        ),
+        (Task("click"),),
+    )
+    model = models.get(name)(schema, **SMALL[name])
+    rng = np.random.default_rng(0)
+    values = {
+        "place": rng.integers(0, 11, B).astype("int32"),
+        "item": rng.integers(0, 13, (B, T)).astype("int32"),
+        "places": rng.integers(0, 11, (B, S)).astype("int32"),
+        "how": rng.integers(0, 5, (B, S)).astype("int32"),
+    }
+    mask = rng.random((B, T)) < 0.6
+    mask[:, 0] = True
+    padded = values | {CANDIDATE_MASK: mask}
+    expected = scores(model, values)["click"]
+    np.testing.assert_allclose(scores(model, padded)["click"][mask], expected[mask], atol=1e-6)
+    jit = None if keras.backend.backend() == "jax" else False  # JAX is slow without
+    model.compile("sgd", {"click": CandidateCrossentropy()}, jit_compile=jit)
+    np.testing.assert_allclose(
+        model.predict(padded, batch_size=2, verbose=0)["click"][mask],
+        keras.ops.convert_to_numpy(model(values)["click"])[mask],
+        atol=1e-6,
+    )
+    labels = {"click": np.ones((B, T), "float32")}
+    weights = {"click": mask.astype("float32")}
+    history = model.fit(padded, labels, sample_weight=weights, batch_size=2, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+
+
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_learns(name):
     """A label that one item decides is fitted within a few steps."""
@@ -209,3 +271,6 @@ def test_errors():
     with pytest.raises(ValueError, match="Received: width=2 for the feature 'brand'"):
         models.autoint(mixed, width=4)
     models.mlp(mixed, width=4, units=(3,))
+    fields = [np.ones((B, T, 2, width), "float32") for width in (2, 4)]
+    with pytest.raises(ValueError, match=r"fields of one width. Received: widths \[2, 4\]"):
+        FieldInteraction(AutoInt(1))(fields, [np.ones((B, T, 2), bool)] * 2)

@@ -1,0 +1,89 @@
+"""A request has one context: its rows must agree on it, or training and serving would not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.ingest.requests import run_starts
+from recsys_attn.schema import Feature, Schema, Sequence, is_listed
+
+
+def check_context(
+    table: pa.Table, schema: Schema, request: str, where: str, first_row: int = 0
+) -> None:
+    """Compares each row's context with that of the row before it in the same request.
+
+    Args:
+        table: Rows as `check_table` gives them, those of a request together.
+        schema: Names the features of the context.
+        request: Column of the request's id.
+        where: The file, for the error.
+        first_row: Number of the table's first row in its file, for the error.
+
+    Raises:
+        PipelineError: A context feature has two values in one request.
+    """
+    if all(feature.side == "context" for feature in schema.features):
+        return  # every row is scored for itself
+    follows = np.ones(table.num_rows, bool)  # the row before is of the same request
+    follows[run_starts(table[request])] = False
+    rows = np.flatnonzero(follows)
+    for feature in schema.features:
+        if feature.side != "context" or not len(rows):
+            continue
+        column = table[feature.name].combine_chunks()
+        found = (_list_changes if is_listed(feature) else _changes)(column, rows)
+        if len(found):
+            raise _error(table, feature, request, where, int(found[0]), first_row)
+
+
+def _changes(column: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """Which of `rows` have another value than the row before them."""
+    differs = _differ(column[1:], column[:-1])
+    return rows[differs[rows - 1]]
+
+
+def _list_changes(column: pa.ListArray, rows: np.ndarray) -> np.ndarray:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    other_length = lengths[rows] != lengths[rows - 1]
+    same = rows[~other_length]
+    # Lists lie one after another: where two neighbours are equally long, each value's
+    # counterpart is one length before it.
+    of_row = np.repeat(same, lengths[same])
+    firsts = np.cumsum(lengths) - lengths
+    inside = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths[same]), lengths[same])
+    place = firsts[of_row] + inside + lengths[of_row]
+    values = column.flatten()
+    differs = _differ(values.take(pa.array(place)), values.take(pa.array(place - lengths[of_row])))
+    return np.union1d(rows[other_length], of_row[differs])
+
+
+def _differ(values: pa.Array, others: pa.Array) -> np.ndarray:
+    """Elementwise; missing values equal each other."""
+    if pa.types.is_string(values.type):
+        values, others = values.fill_null(""), others.fill_null("")  # both are missing
+    unequal = pc.fill_null(pc.not_equal(values, others), False)
+    half = pc.xor(values.is_null(), others.is_null())
+    return pc.or_(unequal, half).to_numpy(zero_copy_only=False)
+
+
+def _error(
+    table: pa.Table, feature: Feature, request: str, where: str, row: int, first_row: int
+) -> PipelineError:
+    before, value = (_shown(table[feature.name][index].as_py()) for index in (row - 1, row))
+    advice = "make it the same in all rows of a request"
+    if not isinstance(feature, Sequence):
+        advice += ', or declare the feature with side = "candidate"'
+    return PipelineError(
+        f"{where}: column {feature.name!r} (a feature of the context): expected one value per "
+        f"request, received {value} after {before} in the request "
+        f"{table[request][row].as_py()!r}, row {first_row + row}; {advice}."
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

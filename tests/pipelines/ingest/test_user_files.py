@@ -1,0 +1,144 @@
+"""Files as people have them: coded columns, no rows, doubled names, folders of unlike files."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import PipelineError
+from recsys_attn.schema import Categorical, Numeric, Schema, Task
+from tests.pipelines.ingest.files import THIRDS, read_all, run, write_parquet, write_text
+
+SCHEMA = Schema(
+    features=(Categorical("user", side="context"), Categorical("item"), Numeric("price")),
+    tasks=(Task("click", mask="asked"),),
+)
+ROWS = 59
+PAST = {"name": "past", "of": "item", "by": "user", "time": "time"}
+
+
+def _columns(first=0, **changed):
+    rows = range(first, first + ROWS)
+    columns = {
+        "request": [f"r{k // 3}" for k in rows],
+        "user": [f"u{k // 3 % 7}" for k in rows],
+        "item": [f"i{k % 5}" for k in rows],
+        "price": [k / 4 for k in rows],
+        "click": [k // 2 % 2 for k in rows],
+        "asked": [1] * ROWS,
+        "time": [k // 3 for k in rows],
+    }
+    return columns | changed
+
+
+def _ingest(tmp_path, source="parquet", name="in", **options):
+    path = str(tmp_path / name)
+    return run(tmp_path / "out", SCHEMA, source=source, path=path, **{"split": THIRDS, **options})
+
+
+@pytest.mark.parametrize("by", ["hash", "user", "time"])
+def test_coded_columns_are_their_values(by, tmp_path):
+    column = {"hash": None, "user": "user", "time": "time"}[by]
+    options = {
+        "split": {"by": by, "column": column, "valid": 0.3, "test": 0.3},
+        "histories": [PAST],
+        "request": "request",
+    }
+    found = []
+    for coded in (False, True):
+        columns = _columns()
+        for name in ("request", "user", "item", "time") if coded else ():
+            columns[name] = pa.array(columns[name]).dictionary_encode()
+        write_parquet(tmp_path / "in" / "rows.parquet", **columns)
+        _ingest(tmp_path, **options)
+        found.append(read_all(tmp_path / "out"))
+    assert found[0].equals(found[1])
+
+
+@pytest.mark.parametrize("histories", [[], [PAST]], ids=["plain", "histories"])
+@pytest.mark.parametrize("name", ["no.parquet", "empty.csv", "header.csv"])
+def test_a_file_without_rows(name, histories, tmp_path):
+    if name == "no.parquet":
+        write_parquet(tmp_path / name, **{k: pa.array(v)[:0] for k, v in _columns().items()})
+    else:
+        header = "" if name == "empty.csv" else ",".join(_columns()) + "\n"
+        write_text(tmp_path / name, header)
+    source = "parquet" if name == "no.parquet" else "csv"
+    for request in (None, "request"):
+        with pytest.raises(PipelineError, match=rf"{name}: holds no rows"):
+            _ingest(tmp_path, source, name, histories=histories, request=request)
+
+
+def test_a_name_that_two_columns_have(tmp_path):
+    columns = _columns()
+    table = pa.table([*map(pa.array, columns.values()), pa.array(columns["user"])],
+                     names=[*columns, "user"])  # fmt: skip
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(PipelineError, match=r"rows\.parquet: has two columns 'user'"):
+        _ingest(tmp_path, name="rows.parquet")
+    write_text(tmp_path / "rows.csv", "user,user,click\na,b,1\n")
+    with pytest.raises(PipelineError, match=r"rows\.csv: has two columns 'user'"):
+        _ingest(tmp_path, "csv", "rows.csv")
+
+
+def test_missing_request_ids(tmp_path):
+    write_parquet(tmp_path / "in" / "r.parquet", **_columns(request=[None] * 5 + ["a"] * 54))
+    with pytest.raises(PipelineError, match=r"r\.parquet: the column 'request' .* 5 nulls"):
+        _ingest(tmp_path, request="request")
+
+
+@pytest.mark.parametrize("asked", [["1", "0", ""], ["1.0", "0.0", ""], ["True", "false", ""]])
+def test_the_mask_of_a_csv(asked, tmp_path):
+    columns = _columns(asked=[asked[k % 3] for k in range(ROWS)])
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    write_text(tmp_path / "rows.csv", "\n".join([",".join(columns), *lines]))
+    _ingest(tmp_path, "csv", "rows.csv")
+    found = read_all(tmp_path / "out").sort_by("price")["asked"].to_pylist()
+    assert found == [k % 3 == 0 for k in range(ROWS)]
+
+
+def test_a_mask_that_is_false_everywhere_is_said(tmp_path):
+    write_parquet(tmp_path / "in" / "r.parquet", **_columns(asked=[False] * ROWS))
+    with pytest.raises(PipelineError, match="the mask 'asked' is false in every row"):
+        _ingest(tmp_path)
+
+
+@pytest.mark.parametrize("histories", [[], [PAST]], ids=["plain", "histories"])
+def test_files_with_other_columns_and_another_order(histories, tmp_path):
+    write_parquet(tmp_path / "in" / "a.parquet", **_columns(), note=[1] * ROWS, old=[2] * ROWS)
+    other = dict(reversed(_columns(60).items()))
+    other["price"] = np.arange(ROWS)
+    write_parquet(tmp_path / "in" / "b.parquet", **other, note=["x"] * ROWS)
+    summary = _ingest(tmp_path, histories=histories, request="request")
+    assert sum(summary["rows"].values()) == 2 * ROWS
+    assert list(summary["columns"]) == [*_columns(), *(["past"] if histories else [])]
+
+
+def test_a_named_column_of_two_types_names_the_file(tmp_path):
+    write_parquet(tmp_path / "in" / "a.parquet", **_columns())
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, request=list(range(ROWS))))
+    with pytest.raises(
+        PipelineError, match=r"b\.parquet: column 'request': expected string .* received int64"
+    ):
+        _ingest(tmp_path, request="request")
+
+
+def test_errors_name_the_file_with_histories_too(tmp_path):
+    write_parquet(tmp_path / "in" / "a.parquet", **_columns())
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, click=[3] * ROWS))
+    with pytest.raises(PipelineError, match=r"b\.parquet: column 'click': .* in row 0"):
+        _ingest(tmp_path, histories=[PAST])
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, time=[3] * 58 + [None]))
+    with pytest.raises(PipelineError, match=r"b\.parquet: column 'time' orders .* 1 null"):
+        _ingest(tmp_path, histories=[PAST])
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, item=list(range(ROWS))))
+    with pytest.raises(PipelineError, match=r"b\.parquet: does not have the types"):
+        _ingest(tmp_path, histories=[PAST])
+
+
+def test_folders_that_are_linked_are_read_once(tmp_path):
+    write_parquet(tmp_path / "far" / "rows.parquet", **_columns())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "back").symlink_to(tmp_path / "in")
+    assert sum(_ingest(tmp_path)["rows"].values()) == ROWS
