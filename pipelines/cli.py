@@ -172,6 +172,11 @@ def opened(
         values = dict(_override(text) for text in overrides)
         checked = load_experiment(experiment, values)
         folder = run_dir or Path("runs") / checked.name
+        if set("[]*?") & set(str(folder.resolve())):
+            raise PipelineError(
+                "--run-dir: TensorFlow takes [ ] * ? in a path for a pattern and cannot save "
+                f"there. Received: {folder.resolve()}. Choose another folder."
+            )
         with locked(folder):
             yield Steps.of(checked, folder, CONSOLE, force)
 

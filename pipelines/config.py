@@ -60,6 +60,7 @@ class TrainingOptions(Options):
         epochs: Most epochs.
         batch_size: Requests in a step.
         learning_rate, optimizer: Keras' own.
+        weight_decay: Share of every weight that a step of rate 1 would take away (decoupled).
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
         patience: Epochs without a better AUC after which training stops.
@@ -74,8 +75,9 @@ class TrainingOptions(Options):
     epochs: int = Field(default=10, ge=1)
     batch_size: int = Field(default=1024, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    optimizer: Literal["adam", "adamw", "adagrad", "sgd"] = "adam"
+    optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
     patience: int = Field(default=2, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
     monitor: str | None = None
@@ -116,7 +118,7 @@ class Experiment(Options):
     """A whole experiment, as in `experiments/*.toml`."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     data: DataOptions
     features: tuple[_Feature, ...]
     tasks: tuple[Task, ...]

@@ -46,7 +46,12 @@ class DataSplit:
     def files(self) -> list[Path]:
         if self.folder.is_file():
             return [self.folder]
-        found = sorted(self.folder.glob("*.parquet"))
+        # Names that begin with a dot or an underscore are what other engines leave beside data.
+        found = sorted(
+            path
+            for path in self.folder.rglob("*.parquet")
+            if not any(part[0] in "._" for part in path.relative_to(self.folder).parts)
+        )
         if not found:
             raise PipelineError(f"{self.folder} holds no Parquet file (*.parquet).")
         return found

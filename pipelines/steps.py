@@ -85,6 +85,11 @@ class Steps:
         for name in self.experiment.evaluation.columns:  # before hours of training
             where = str(self.run.path("ingest"))
             require_column(manifest["columns"], name, "named by `evaluation`", where)
+            if manifest["columns"][name].startswith("list"):
+                raise PipelineError(
+                    f"`evaluation` names the column {name!r}, which holds lists; expected one "
+                    "value a row."
+                )
 
     def fit(self) -> None:
         """Feature transforms from the train split."""

@@ -108,12 +108,13 @@ def compile_model(model: RankingModel, options: TrainingOptions) -> None:
     """Optimizer, loss per task and their weights."""
     optimizers = {
         "adam": keras.optimizers.Adam,
-        "adamw": keras.optimizers.AdamW,
         "adagrad": keras.optimizers.Adagrad,
         "sgd": keras.optimizers.SGD,
     }
     model.compile(
-        optimizer=optimizers[options.optimizer](options.learning_rate),
+        optimizer=optimizers[options.optimizer](
+            options.learning_rate, weight_decay=options.weight_decay or None
+        ),
         loss={task.name: CandidateCrossentropy() for task in model.schema.tasks},
         loss_weights={task.name: task.weight for task in model.schema.tasks},
         jit_compile=options.jit_compile,

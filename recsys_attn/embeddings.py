@@ -15,6 +15,7 @@ from recsys_attn.schema import (
     CANDIDATE_MASK,
     PADDING_ID,
     RESERVED_IDS,
+    UNKNOWN_ID,
     Numeric,
     Schema,
     Sequence,
@@ -46,8 +47,9 @@ class FeatureEmbedding(keras.layers.Layer):
 
     Call arguments:
         inputs: Dict by feature name. Ids: context `(B,)`, candidate `(B, T)`, bags with one more
-            axis, sequences `(B, S)`; id 0 is missing or padding. Numbers: the same shapes, NaN is
-            missing. Optionally `"candidate_mask"` `(B, T)`, False at padded candidates.
+            axis, sequences `(B, S)`; id 0 is missing or padding, an id outside the feature's
+            table is unknown. Numbers: the same shapes, NaN is missing. Optionally
+            `"candidate_mask"` `(B, T)`, False at padded candidates.
 
     Returns:
         A dict: `"context"` and `"candidate"`, lists of field blocks `(B, F, E)` and
@@ -196,12 +198,18 @@ class FeatureEmbedding(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor, list[Any]]:
         parts = [ops.cast(inputs[name], "int32") for name in listed]
         offsets: list[Any] = [table.offsets[name] for name in listed]
+        sizes: list[Any] = [table.sizes[name] for name in listed]
         lengths = [ops.shape(ids)[-1] for ids in parts]
         if singles:
             parts.insert(0, ops.stack([ops.cast(inputs[n], "int32") for n in singles], axis=-1))
             offsets.insert(0, np.array([table.offsets[name] for name in singles], "int32"))
+            sizes.insert(0, np.array([table.sizes[name] for name in singles], "int32"))
         present = ops.not_equal(ops.concatenate(parts, axis=-1), PADDING_ID)
-        ids = [part + offset for part, offset in zip(parts, offsets, strict=True)]
+        ids = [
+            # Fields lie side by side: an id beyond its field would be read from the next one.
+            offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
+            for part, offset, size in zip(parts, offsets, sizes, strict=True)
+        ]
         rows = ops.take(
             self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1), axis=0
         )

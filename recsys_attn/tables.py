@@ -15,6 +15,7 @@ class Table:
     width: int
     rows: int
     offsets: Mapping[str, int]  # by feature name; those that share a table share the offset
+    sizes: Mapping[str, int]  # rows of each feature's part
     singles: Mapping[Side, tuple[str, ...]]
     bags: Mapping[Side, tuple[str, ...]]  # multi-valued
     numerics: Mapping[Side, tuple[str, ...]]
@@ -48,6 +49,7 @@ def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
 
 def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
     offsets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     rows = 0
     for feature in features:
         owner = schema.table_owner(feature.name)
@@ -60,9 +62,9 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
                     f"Feature {owner!r} has no `size`: how many rows its table needs is known "
                     "after fitting. Give `size`, or use `schema.with_sizes(...)`"
                 )
-            offsets[owner] = rows
+            offsets[owner], sizes[owner] = rows, size
             rows += size
-        offsets[feature.name] = offsets[owner]
+        offsets[feature.name], sizes[feature.name] = offsets[owner], sizes[owner]
 
     def names(kind: type, side: Side, multivalued: bool = False) -> tuple[str, ...]:
         return tuple(
@@ -78,6 +80,7 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
         width=width,
         rows=rows,
         offsets=offsets,
+        sizes=sizes,
         singles={side: names(Categorical, side) for side in sides},
         bags={side: names(Categorical, side, multivalued=True) for side in sides},
         numerics={side: names(Numeric, side) for side in sides},

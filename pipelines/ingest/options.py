@@ -61,7 +61,8 @@ class HistoryOptions(Options):
         name: The new column.
         of: Column whose past values it lists, oldest first.
         by: Whose past: rows of equal value share one history.
-        time: Column that orders the events; equal times never see each other.
+        time: Column that orders the events; equal times never see each other, and the rows of a
+            request see what was there at its earliest time.
         where: Label column; only rows where it is 1 become events.
         max_length: Events kept (the last ones).
     """

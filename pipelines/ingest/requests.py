@@ -54,7 +54,7 @@ class RequestLog:
         if column.null_count:
             raise PipelineError(
                 f"{where}: the column {self._request!r} (data.request) must name the request of "
-                f"every row. Received: {column.null_count} nulls; fill them, or name another column."
+                f"every row. Received: {column.null_count} nulls; fill them, or name another."
             )
         self._hashes.append(hash_column(column.take(run_starts(column)), 0))
         self._files.append(where)

@@ -173,7 +173,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     ),
     (
         ("epochs = 2", 'optimizer = "adamm"'),
-        "`training.optimizer`: expected 'adam', 'adamw', 'adagrad' or 'sgd'. "
+        "`training.optimizer`: expected 'adam', 'adagrad' or 'sgd'. "
         'Received: "adamm". Did you mean `adam`?',
     ),
     (

@@ -247,6 +247,18 @@ def test_numbers_are_not_rounded_before_the_product():
     assert not numpy(fields["candidate_present"][0])[0, 1, 0]
 
 
+def test_an_id_outside_its_table_is_unknown_and_not_the_next_features(layer):
+    inside, outside = random_inputs(), random_inputs()
+    for name, wrong in (("item", 13), ("brand", -1), ("tags", 10**6), ("items_seen", 99)):
+        inside[name][0], outside[name][0] = 1, wrong
+    expected, found = layer(inside), layer(outside)
+    for key in ("candidate", "candidate_present"):
+        np.testing.assert_array_equal(numpy(found[key][0]), numpy(expected[key][0]))
+    np.testing.assert_array_equal(
+        numpy(found["histories"]["seen"]["events"]), numpy(expected["histories"]["seen"]["events"])
+    )
+
+
 def test_known_rows_start_different_and_unknown_ones_at_zero(layer):
     for name in ("user", "topics", "item", "brand", "tags", "how"):
         rows = table_of(layer, name)

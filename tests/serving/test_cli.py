@@ -81,11 +81,11 @@ def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path)
         ({"rows": [], "context": {}}, "holds the keys ['context', 'rows']. Expected"),
         (
             {"rows": {"user": "a"}},
-            "The standard input: 'rows' must be a list of objects [{...}, ...]. Received: {",
+            "The standard input: 'rows' must be a list of objects [{...}, ...]",
         ),
         (
             {"context": [], "candidates": [{}]},
-            "The standard input: 'context' must be an object {...}. Received: []",
+            "'context' must be an object {...}. Received: []",
         ),
         ({"rows": []}, "`rows` must hold at least one row"),
         ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
