@@ -7,8 +7,6 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-versio
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
-# TensorFlow's start-up notices hide what a command has to say.
-export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint check bench clean

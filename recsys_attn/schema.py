@@ -174,7 +174,7 @@ class Task:
         name: Name of the model's and the signature's output.
         label: Column of the label; the task's name where None.
         weight: Weight of this task's loss in the sum.
-        mask: Boolean column; rows where it is false do not count for this task.
+        mask: Boolean or 0/1 column; rows where it is false do not count for this task.
     """
 
     name: str
