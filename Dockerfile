@@ -3,8 +3,7 @@ FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    MPLCONFIGDIR=/tmp/matplotlib \
-    TF_CPP_MIN_LOG_LEVEL=2
+    MPLCONFIGDIR=/tmp/matplotlib
 
 RUN useradd --create-home --uid 1000 recsys
 WORKDIR /app

@@ -7,7 +7,6 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-versio
 PYTEST := $(BIN)/python -m pytest -n 2 -q
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
-
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint check bench clean
 
