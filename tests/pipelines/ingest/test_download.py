@@ -67,6 +67,7 @@ def test_the_download_itself_and_only_once(tmp_path):
         (_tar()[:100], "is not a complete archive"),
         (b"<html>please log in</html>", "is not a complete archive"),
     ],
+    ids=["other-content", "other-names", "cut-off", "login-page"],
 )
 def test_what_is_not_the_expected_file_is_not_kept(content, message, tmp_path):
     (tmp_path / "a.zip").write_bytes(content)
