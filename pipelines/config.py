@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import operator
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
@@ -50,7 +52,9 @@ DEFAULT_MODEL = "attention_ranker"
 if TYPE_CHECKING:
     _Model = ModelOptions
 else:
-    _Model = Annotated[Union[tuple(_MODELS.values())], Field(discriminator="name")]  # noqa: UP007  # made of a tuple
+    _Model = Annotated[
+        functools.reduce(operator.or_, _MODELS.values()), Field(discriminator="name")
+    ]
 
 
 class TrainingOptions(Options):

@@ -27,7 +27,7 @@ def write_model(path: Path, weight: float) -> Path:
     def present(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.cast(values != "", tf.float32), axis=-1)
 
-    def scores(user, age, history, price, tags):  # type: ignore[no-untyped-def]
+    def scores(user, age, history, price, tags):
         known_age = tf.where(age == MISSING_INT, tf.zeros_like(age), age)
         convert = tf.cast(tf.strings.length(user), tf.float32) + tf.cast(known_age, tf.float32)
         read = present(history)
@@ -39,15 +39,15 @@ def write_model(path: Path, weight: float) -> Path:
             "convert": convert,
         }
 
-    def wait(seconds):  # type: ignore[no-untyped-def]
+    def wait(seconds):
         end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
         turns = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: (i + 1,), (0,))[0]
         return {"turns": tf.fill(tf.shape(seconds), turns)}
 
-    def fail(values):  # type: ignore[no-untyped-def]
+    def fail(values):
         return {"out": tf.reshape(values, (7, -1))}
 
-    def pair(pair):  # type: ignore[no-untyped-def]
+    def pair(pair):
         return {"total": tf.reduce_sum(pair, -1), "words": tf.as_string(pair)}
 
     context = {

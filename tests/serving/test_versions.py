@@ -219,7 +219,7 @@ def test_versions_change_under_load_without_a_failed_request(
     with Client(address, model="tiny") as client:
         for version, export in ((6, threefold), (7, twofold), (8, threefold)):
             install(export, base_path, version)
-            wait_until(lambda: client.metadata().version == version)  # noqa: B023
+            wait_until(lambda expected=version: client.metadata().version == expected)
         assert client.predict_rows([ROW])["click"] == [3.0]
     stop.set()
     for caller in callers:
