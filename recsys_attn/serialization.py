@@ -12,62 +12,65 @@ from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Config
 
 
-def serialize(layer: keras.layers.Layer | None) -> Config | None:
-    """The config of a layer held by another one; None for None.
+def serialize(part: Any) -> Config | None:
+    """The config of a layer or a pattern held by a layer; None for None.
 
     Keras adds `build_config` to a built child, and on reading would build the child before its
     parent does. The parent builds its children, so it is left out.
     """
-    if layer is None:
+    if part is None:
         return None
-    config = keras.saving.serialize_keras_object(layer)
+    config = keras.saving.serialize_keras_object(part)
     config.pop("build_config", None)
     return config
 
 
-def deserialize(config: Any) -> keras.layers.Layer | None:
-    """The layer that `serialize` wrote; a layer or None is returned as it is.
+def deserialize(config: Any) -> Any:
+    """What `serialize` wrote; anything but a config is returned as it is.
 
     So an argument that takes a layer takes its config too, and `from_config` needs no override.
     """
-    if config is None or isinstance(config, keras.layers.Layer):
+    if not isinstance(config, Mapping):
         return config
     return keras.saving.deserialize_keras_object(config)
 
 
 @dataclass(frozen=True)
 class Family:
-    """Layers that fill one slot, by name.
+    """What fills one slot, by name.
 
     Args:
         kind: What a member is called in an error, with its article.
         members: What makes the member of each name; takes the member's arguments by keyword.
+        type: What every member is an instance of.
     """
 
     kind: str
-    members: Mapping[str, Callable[..., keras.layers.Layer]]
+    members: Mapping[str, Callable[..., Any]]
+    type: type = keras.layers.Layer
 
-    def get(self, identifier: Any, dtype: Any = None) -> keras.layers.Layer:
+    def get(self, identifier: Any, **defaults: Any) -> Any:
         """A member from an instance, a name or a config dict.
 
         Args:
-            identifier: A layer (returned as it is), a name, what `serialize` wrote, or the short
-                form `{"class_name": name, "config": {...}}`.
-            dtype: Dtype policy of a member made here; an instance or a saved config has its own.
+            identifier: An instance (returned as it is), a name, what `serialize` wrote, or the
+                short form `{"class_name": name, "config": {...}}`.
+            defaults: Arguments of a member made here, such as its dtype policy; an instance or a
+                saved config has its own.
         """
-        if isinstance(identifier, keras.layers.Layer):
+        if isinstance(identifier, self.type):
             return identifier
         if not isinstance(identifier, Mapping):
-            return self._named(identifier)(dtype=dtype)
+            return self._named(identifier)(**defaults)
         if "registered_name" in identifier:
             return deserialize(identifier)
         make = self._named(identifier.get("class_name"))
-        return make(**{"dtype": dtype, **identifier.get("config", {})})
+        return make(**{**defaults, **identifier.get("config", {})})
 
-    def _named(self, name: Any) -> Callable[..., keras.layers.Layer]:
+    def _named(self, name: Any) -> Callable[..., Any]:
         if isinstance(name, str) and name in self.members:
             return self.members[name]
         raise ValueError(
-            f"Expected {self.kind} as a layer, a config dict or a name. "
+            f"Expected {self.kind} as an instance, a config dict or a name. "
             + unknown_name(name, self.members)
         )

@@ -20,13 +20,17 @@ def per_head(x: Tensor, kernel: Tensor) -> Tensor:
 def batched_matmul(first: Tensor, second: Tensor) -> Tensor:
     """(B, N, X, Y), (B, N, Y, Z) -> (B, N, X, Z), where one of the two batches may be 1.
 
-    The batch is repeated here and not left to `matmul`: TensorFlow 2.21 on a CPU corrupts its
-    memory when it broadcasts tensors of rank 4 (tensorflow/tensorflow#123109).
+    A shared second tensor is not repeated: the rows of the whole batch meet it in one product.
+    A shared first one is, and not by `matmul`: TensorFlow 2.21 on a CPU corrupts its memory when
+    it broadcasts tensors of rank 4 (tensorflow/tensorflow#123109).
     """
+    if second.shape[0] == 1 != first.shape[0]:
+        batch, heads, rows, inner = ops.shape(first)
+        flat = ops.reshape(ops.transpose(first, (1, 0, 2, 3)), (1, heads, batch * rows, inner))
+        product = ops.reshape(ops.matmul(flat, second), (heads, batch, rows, second.shape[-1]))
+        return ops.transpose(product, (1, 0, 2, 3))
     if first.shape[0] == 1 != second.shape[0]:
         first = ops.broadcast_to(first, (*ops.shape(second)[:1], *ops.shape(first)[1:]))
-    elif second.shape[0] == 1 != first.shape[0]:
-        second = ops.broadcast_to(second, (*ops.shape(first)[:1], *ops.shape(second)[1:]))
     return ops.matmul(first, second)
 
 

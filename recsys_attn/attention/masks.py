@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from keras import ops
 
 from recsys_attn.tensors import Shape, Tensor
@@ -13,6 +15,7 @@ def allowed_pairs(
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
     attention_mask: Tensor | None = None,
+    pattern: Tensor | None = None,
 ) -> Tensor | None:
     """Which pairs of a query and a key count: the AND of the masks that are given.
 
@@ -22,6 +25,7 @@ def allowed_pairs(
         query_mask: (B, T), False for padded queries.
         key_mask: (B, S), False for padded keys.
         attention_mask: (B, T, S), or (B, N, T, S) for one mask a head.
+        pattern: What a pattern allows, broadcast to (B, N, T, S).
 
     Returns:
         Booleans that broadcast to (B, N, T, S), or None where no mask is given.
@@ -35,16 +39,20 @@ def allowed_pairs(
         _check("key_mask", key_mask, {2: (keys,)}, "(B, S)")
         masks.append(ops.cast(key_mask, "bool")[:, None, None, :])
     if attention_mask is not None:
-        pairs = (queries, keys)
-        _check("attention_mask", attention_mask, {3: pairs, 4: pairs}, "(B, T, S) or (B, N, T, S)")
-        pairwise = ops.cast(attention_mask, "bool")
-        masks.append(pairwise[:, None] if len(pairwise.shape) == 3 else pairwise)
-    if not masks:
-        return None
-    allowed = masks[0]
-    for other in masks[1:]:
-        allowed = ops.logical_and(allowed, other)
-    return allowed
+        masks.append(pairwise("attention_mask", attention_mask, query_shape, key_shape, "bool"))
+    if pattern is not None:
+        masks.append(pattern)
+    return functools.reduce(ops.logical_and, masks) if masks else None
+
+
+def pairwise(
+    name: str, given: Tensor, query_shape: Shape, key_shape: Shape, dtype: str = "float32"
+) -> Tensor:
+    """(B, T, S) or (B, N, T, S) as (B, N or 1, T, S)."""
+    sizes = (query_shape[1], key_shape[1])
+    _check(name, given, {3: sizes, 4: sizes}, "(B, T, S) or (B, N, T, S)")
+    given = ops.cast(given, dtype)
+    return given[:, None] if len(given.shape) == 3 else given
 
 
 def _check(name: str, value: Tensor, endings: dict[int, Shape], expected: str) -> None:

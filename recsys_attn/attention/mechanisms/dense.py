@@ -7,14 +7,18 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention import scores, weightings
+from recsys_attn.attention import patterns, scores, weightings
 from recsys_attn.attention.layout import (
     batched_matmul,
     broadcast_batch,
     logits_shape,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.masks import allowed_pairs, pairwise
+from recsys_attn.attention.patterns.base import check_heads
+from recsys_attn.attention.positions import pairs, per_head, resolve
+from recsys_attn.attention.scores.base import logits_of
+from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -28,6 +32,8 @@ class Dense(keras.layers.Layer):
     Args:
         score: How similar a query is to a key: an instance, a name or a config of
             `recsys_attn.attention.scores`.
+        pattern: Which keys a query may attend; of `recsys_attn.attention.patterns`. All where
+            None.
         weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
         dropout: Share of the weights that is dropped in training.
 
@@ -38,6 +44,10 @@ class Dense(keras.layers.Layer):
         query_mask: (B, T), False for padded queries, which get zeros.
         key_mask: (B, S), False for padded keys, which nothing attends.
         attention_mask: (B, T, S) or (B, N, T, S), False for pairs that must not meet.
+        attention_bias: (B, T, S) or (B, N, T, S), added to the scores.
+        query_positions, key_positions: (B, T) and (B, S), integers for scores and patterns that
+            look at positions. By default the keys stand at 0 ... S-1 and the queries are the
+            last T of them.
 
     B of the queries may be 1 where that of the keys is not, and the other way round. Padded
     values must be finite.
@@ -59,6 +69,7 @@ class Dense(keras.layers.Layer):
     def __init__(
         self,
         score: Any = "scaled_dot",
+        pattern: Any = None,
         *,
         weighting: Any = "softmax",
         dropout: float = 0.0,
@@ -66,6 +77,7 @@ class Dense(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.score = scores.get(score, dtype=self.dtype_policy)
+        self.pattern = None if pattern is None else patterns.get(pattern)
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
@@ -75,10 +87,10 @@ class Dense(keras.layers.Layer):
                 "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
                 f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
             )
+        check_heads(self.pattern, key_shape[2])
         if not self.score.built:  # it may be shared
             self.score.build(query_shape, key_shape)
-        if not self.weighting.built:
-            self.weighting.build(logits_shape(query_shape, key_shape))
+        build_weighting(self.weighting, logits_shape(query_shape, key_shape), query_shape)
 
     def call(
         self,
@@ -88,13 +100,41 @@ class Dense(keras.layers.Layer):
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        allowed = allowed_pairs(query.shape, key.shape, query_mask, key_mask, attention_mask)
-        logits = self.score(query, key, allowed=allowed)
-        weights = self.weighting(logits, allowed=allowed)
+        rows, columns = (
+            per_head("query_positions", query_positions),
+            per_head("key_positions", key_positions),
+        )
+        allowed = allowed_pairs(
+            query.shape,
+            key.shape,
+            query_mask,
+            key_mask,
+            attention_mask,
+            self._pattern_pairs(query, key, rows, columns),
+        )
+        logits = logits_of(self.score, query, key, allowed, rows, columns)
+        if attention_bias is not None:
+            logits = logits + pairwise("attention_bias", attention_bias, query.shape, key.shape)
+        weights = weights_of(self.weighting, logits, allowed, query)
         weights = ops.cast(weights, self.compute_dtype)
         output = batched_matmul(self.dropout(weights), swap_heads(value))
         return swap_heads(output), weights
+
+    def _pattern_pairs(
+        self, query: Tensor, key: Tensor, rows: Tensor | None, columns: Tensor | None
+    ) -> Tensor | None:
+        if self.pattern is None:
+            return None
+        return self.pattern(*pairs(*resolve(query, key, rows, columns)), ops.shape(key)[1])
+
+    @property
+    def shares_query_and_key(self) -> bool:
+        """Whether the layer around it makes the keys with the projection of the queries."""
+        return self.score.shares_query_and_key
 
     def compute_output_shape(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape
@@ -107,6 +147,7 @@ class Dense(keras.layers.Layer):
         return {
             **super().get_config(),
             "score": serialize(self.score),
+            "pattern": serialize(self.pattern),
             "weighting": serialize(self.weighting),
             "dropout": self.dropout.rate,
         }

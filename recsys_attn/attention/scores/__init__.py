@@ -8,6 +8,7 @@ from recsys_attn.attention.scores.cosine import Cosine
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.attention.scores.general import General
 from recsys_attn.attention.scores.mlp import Mlp
+from recsys_attn.attention.scores.sum import Sum
 from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
@@ -30,6 +31,7 @@ __all__ = [
     "General",
     "Mlp",
     "Score",
+    "Sum",
     "deserialize",
     "get",
     "serialize",

@@ -11,6 +11,14 @@ from recsys_attn.tensors import Shape, Tensor
 class Score(keras.layers.Layer):
     """How similar each query is to each key, one number a head.
 
+    Scores add up: `Dot() + Alibi()`.
+
+    Attributes:
+        positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
+            broadcast to (B, N, T) and (B, N, S), and None for the natural ones.
+        shares_query_and_key: Whether the layer around it makes the keys with the projection of
+            the queries.
+
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H). One of the two batches may be 1.
@@ -36,8 +44,36 @@ class Score(keras.layers.Layer):
     (2, 1, 3, 5)
     """
 
+    positional = False
+    shares_query_and_key = False
+
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return logits_shape(query_shape, key_shape)
+
+    def __add__(self, other: Score) -> Score:
+        from recsys_attn.attention.scores.sum import Sum  # which is a score itself
+
+        return Sum([self, other])
+
+
+def logits_of(
+    score: Score,
+    query: Tensor,
+    key: Tensor,
+    allowed: Tensor | None,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+) -> Tensor:
+    """Calls a score, with the positions where it looks at them."""
+    if not score.positional:
+        return score(query, key, allowed=allowed)
+    return score(
+        query,
+        key,
+        allowed=allowed,
+        query_positions=query_positions,
+        key_positions=key_positions,
+    )

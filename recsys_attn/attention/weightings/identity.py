@@ -5,11 +5,12 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Identity")
-class Identity(keras.layers.Layer):
+class Identity(Weighting):
     """`weights = logits`, and 0 where not allowed.
 
     The weights of a query need not sum to one, so that their sum can tell how strong an interest
@@ -36,9 +37,3 @@ class Identity(keras.layers.Layer):
 
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
         return logits if allowed is None else logits * ops.cast(allowed, logits.dtype)
-
-    def compute_output_shape(self, logits_shape: Shape) -> Shape:
-        return logits_shape
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object

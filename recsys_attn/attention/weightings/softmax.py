@@ -6,14 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.tensors import Tensor
 
 # Far below any logit, and far enough from overflow for a bias to be added.
 _NEVER = float(np.finfo("float32").min / 2)
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Softmax")
-class Softmax(keras.layers.Layer):
+class Softmax(Weighting):
     """`weights = softmax(logits)` over the keys that are allowed, computed in float32.
 
     A query that may attend nothing gets zeros.
@@ -41,12 +42,6 @@ class Softmax(keras.layers.Layer):
         weights = _softmax(ops.where(allowed, logits, _NEVER))
         # Where nothing is allowed every weight is 1/S at this point.
         return ops.cast(weights * ops.cast(allowed, "float32"), self.compute_dtype)
-
-    def compute_output_shape(self, logits_shape: Shape) -> Shape:
-        return logits_shape
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 def _softmax(logits: Tensor) -> Tensor:

@@ -1,0 +1,171 @@
+"""What every pattern has in common, and how patterns combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Tensor
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which keys a query may attend, told from the positions of both.
+
+    A pattern is a function of indices, so the same object masks a dense matrix, a band or
+    hash-sorted blocks, at any length. Patterns combine by `&`, `|` and `~`.
+
+    Call arguments:
+        rows: Positions of the queries, integers of shape (B or 1, N or 1, T, 1).
+        columns: Positions of the keys, integers of shape (B or 1, N or 1, 1, S).
+        length: Number of positions there are, an integer or a scalar tensor.
+
+    Returns:
+        Booleans that broadcast to (B, N, T, S), True where the query may attend the key.
+
+    Example:
+
+    >>> from dataclasses import dataclass
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention.patterns import Pattern
+    >>> @keras.saving.register_keras_serializable(package="example")
+    ... @dataclass(frozen=True)
+    ... class EveryOther(Pattern):
+    ...     def __call__(self, rows, columns, length):
+    ...         return (rows - columns) % 2 == 0
+    >>> rows, columns = np.arange(2).reshape(1, 1, 2, 1), np.arange(3).reshape(1, 1, 1, 3)
+    >>> (~EveryOther())(rows, columns, 3)[0, 0].tolist()
+    [[False, True, False], [True, False, True]]
+    """
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must implement `__call__`")
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query attends a key after it, whatever the length."""
+        return False
+
+    @property
+    def heads(self) -> int | None:
+        """The number of heads it is made for; None where every head has the same pattern."""
+        return None
+
+    def take_heads(self, keep: Sequence[int]) -> Pattern:
+        """The pattern of some of the heads."""
+        return self
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return And((self, other))
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Or((self, other))
+
+    def __invert__(self) -> Pattern:
+        return Not(self)
+
+    def get_config(self) -> Config:
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Pattern:
+        return cls(**{name: _revived(value) for name, value in config.items()})
+
+
+@dataclass(frozen=True)
+class Combination(Pattern):
+    """Several patterns as one."""
+
+    patterns: tuple[Pattern, ...]
+
+    def __post_init__(self) -> None:
+        for pattern in self.patterns:
+            if not isinstance(pattern, Pattern):
+                raise TypeError(
+                    "A pattern combines with patterns by `&` and `|`. "
+                    f"Received: {pattern!r} of type {type(pattern).__name__}"
+                )
+
+    @property
+    def heads(self) -> int | None:
+        return next((p.heads for p in self.patterns if p.heads is not None), None)
+
+    def take_heads(self, keep: Sequence[int]) -> Pattern:
+        return replace(self, patterns=tuple(p.take_heads(keep) for p in self.patterns))
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.And")
+@dataclass(frozen=True)
+class And(Combination):
+    """Pairs that every pattern allows; written `first & second`."""
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        allowed = self.patterns[0](rows, columns, length)
+        for pattern in self.patterns[1:]:
+            allowed = ops.logical_and(allowed, pattern(rows, columns, length))
+        return allowed
+
+    @property
+    def is_causal(self) -> bool:
+        return any(pattern.is_causal for pattern in self.patterns)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Or")
+@dataclass(frozen=True)
+class Or(Combination):
+    """Pairs that any pattern allows; written `first | second`."""
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        allowed = self.patterns[0](rows, columns, length)
+        for pattern in self.patterns[1:]:
+            allowed = ops.logical_or(allowed, pattern(rows, columns, length))
+        return allowed
+
+    @property
+    def is_causal(self) -> bool:
+        return all(pattern.is_causal for pattern in self.patterns)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Not")
+@dataclass(frozen=True)
+class Not(Pattern):
+    """Pairs that a pattern does not allow; written `~pattern`."""
+
+    pattern: Pattern
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        return ops.logical_not(self.pattern(rows, columns, length))
+
+    @property
+    def heads(self) -> int | None:
+        return self.pattern.heads
+
+    def take_heads(self, keep: Sequence[int]) -> Pattern:
+        return Not(self.pattern.take_heads(keep))
+
+
+def check_heads(pattern: Pattern | None, heads: int | None) -> None:
+    """Raises where a pattern is made for another number of heads."""
+    if pattern is not None and pattern.heads not in (None, heads):
+        raise ValueError(
+            f"`pattern` is made for {pattern.heads} heads, one pattern each. "
+            f"Received: num_heads={heads}"
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Pattern):
+        return serialize(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _revived(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_revived(item) for item in value)
+    return deserialize(value)

@@ -1,0 +1,58 @@
+"""Where queries and keys stand: integers that scores and patterns look at."""
+
+from __future__ import annotations
+
+from keras import ops
+
+from recsys_attn.tensors import Tensor
+
+
+def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys stand at 0 ... S-1, and the queries are the last T of those positions.
+
+    So a sequence that attends to itself has the same positions on both sides, queries over a
+    longer memory continue it, and a single query is the latest event.
+
+    Args:
+        query: (B, T, ...).
+        key: (B, S, ...).
+
+    Returns:
+        Positions of the queries (1, 1, T) and of the keys (1, 1, S), int32.
+    """
+    queries, keys = ops.shape(query)[1], ops.shape(key)[1]
+    columns = ops.arange(keys, dtype="int32")
+    rows = ops.arange(queries, dtype="int32") + ops.cast(keys - queries, "int32")
+    return rows[None, None], columns[None, None]
+
+
+def resolve(
+    query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The positions given, and the natural ones in the place of None."""
+    rows, columns = natural_positions(query, key)
+    return (
+        rows if query_positions is None else query_positions,
+        columns if key_positions is None else key_positions,
+    )
+
+
+def per_head(name: str, positions: Tensor | None) -> Tensor | None:
+    """What a user gives, (T,) or (B, T), in the form of the parts, (B or 1, N or 1, T)."""
+    if positions is None:
+        return None
+    positions = ops.cast(positions, "int32")
+    rank = len(positions.shape)
+    if rank not in (1, 2, 3):
+        raise ValueError(
+            f"`{name}` must be integers of shape (T,) or (B, T). "
+            f"Received: {name}.shape={tuple(positions.shape)}"
+        )
+    if rank == 3:
+        return positions
+    return positions[None, None] if rank == 1 else positions[:, None]
+
+
+def pairs(query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (B or 1, N or 1, T, 1) and columns (B or 1, N or 1, 1, S), which broadcast."""
+    return query_positions[..., :, None], key_positions[..., None, :]

@@ -1,0 +1,66 @@
+"""What every weighting has in common."""
+
+from __future__ import annotations
+
+import keras
+
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class Weighting(keras.layers.Layer):
+    """How logits become weights.
+
+    Attributes:
+        needs_query: Whether `call` takes `query` (B, T, N, H) too, and `build` its shape.
+
+    Call arguments:
+        logits: (B, N, T, S).
+        allowed: Booleans that broadcast to the logits, False for pairs that do not count.
+
+    Returns:
+        Weights of the shape of the logits, 0 where not allowed; a row with nothing allowed is
+        zeros.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.weightings import Weighting
+    >>> class Hard(Weighting):
+    ...     def call(self, logits, allowed=None):
+    ...         if allowed is not None:
+    ...             logits = keras.ops.where(allowed, logits, -1e9)
+    ...         best = keras.ops.one_hot(keras.ops.argmax(logits, -1), logits.shape[-1])
+    ...         return best if allowed is None else best * keras.ops.cast(allowed, best.dtype)
+    >>> tuple(Hard()(keras.random.normal((2, 1, 3, 5))).shape)
+    (2, 1, 3, 5)
+    """
+
+    needs_query = False
+
+    def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must implement `call`")
+
+    def compute_output_shape(self, logits_shape: Shape) -> Shape:
+        return logits_shape
+
+    def get_config(self) -> Config:
+        return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+def build_weighting(weighting: Weighting, logits_shape: Shape, query_shape: Shape) -> None:
+    """Builds a weighting, which may be shared and built already."""
+    if weighting.built:
+        return
+    if weighting.needs_query:
+        weighting.build(logits_shape, query_shape)
+    else:
+        weighting.build(logits_shape)
+
+
+def weights_of(
+    weighting: Weighting, logits: Tensor, allowed: Tensor | None, query: Tensor
+) -> Tensor:
+    """Calls a weighting, with the query where it looks at it."""
+    if weighting.needs_query:
+        return weighting(logits, allowed=allowed, query=query)
+    return weighting(logits, allowed=allowed)

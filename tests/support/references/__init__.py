@@ -1,0 +1,1 @@
+"""What the parts of attention compute, slowly and obviously, one file a slot."""
