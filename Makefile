@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
-PYTEST := $(BIN)/python -m pytest -n 2 -q
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
+SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check bench clean
+.PHONY: help demo test oracles lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -20,6 +21,11 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
+	@! $(BIN)/python -c 'import torch' 2>/dev/null \
+	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
+
+oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
+	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -rP tests/oracles
 
 lint: $(VENV)/.dev ## Check the style and the formatting
 	$(BIN)/ruff check .
@@ -47,4 +53,9 @@ $(VENV)/.package: pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the development tools to $(VENV) (once)"
 	@$(PIP_INSTALL) -e ".[dev]"
+	@touch $@
+
+$(VENV)/.oracles: $(VENV)/.dev
+	@echo "Adding the other implementations to $(VENV) (once)"
+	@$(PIP_INSTALL) -e ".[dev,oracles]"
 	@touch $@

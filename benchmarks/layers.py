@@ -123,7 +123,7 @@ def main() -> None:
         ),
         "DIN, 8 x 200 candidates, 200 events, width 32 / concatenated": (
             step(
-                TargetAttention({"class_name": "mlp", "config": {"activation": "relu"}}),
+                TargetAttention("interest"),
                 query,
                 history,
             ),

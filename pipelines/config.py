@@ -7,11 +7,12 @@ import inspect
 import json
 import operator
 import tomllib
-from collections.abc import Iterable
+import types
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
 from pipelines.config_errors import explain
 from pipelines.errors import PipelineError, did_you_mean
@@ -38,13 +39,33 @@ def _options_of(name: str) -> type[ModelOptions]:
     """The keyword arguments of a model's function, with their annotations, as options."""
     parameters = inspect.signature(models.get(name), eval_str=True).parameters.values()
     fields: dict[str, Any] = {
-        parameter.name: (parameter.annotation, parameter.default)
+        parameter.name: (_checked(parameter.annotation), parameter.default)
         for parameter in parameters
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         and parameter.name != "embeddings_regularizer"
     }
     fields["name"] = (Literal[name], name)
     return create_model(name, __base__=ModelOptions, **fields)
+
+
+def _checked(annotation: Any) -> Any:
+    """The annotation of an option; a part of attention is made once, to see whether it can be."""
+    if get_origin(annotation) is Annotated:
+        plain, make = get_args(annotation)
+        return Annotated[plain, AfterValidator(functools.partial(_try, make))]
+    if isinstance(annotation, types.UnionType):
+        return functools.reduce(operator.or_, map(_checked, get_args(annotation)))
+    if get_origin(annotation) is Union:
+        return Union[tuple(map(_checked, get_args(annotation)))]  # noqa: UP007 - made at run time
+    return annotation
+
+
+def _try(make: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        make(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 _MODELS: dict[str, Any] = {name: _options_of(name) for name in models.MODELS}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +66,10 @@ class Family:
             return self._named(identifier)(**defaults)
         if "registered_name" in identifier:
             return deserialize(identifier)
-        make = self._named(identifier.get("class_name"))
-        return make(**{**defaults, **identifier.get("config", {})})
+        name, config = identifier.get("class_name"), identifier.get("config", {})
+        make = self._named(name)
+        _check_arguments(name, make, config)
+        return make(**{**defaults, **config})
 
     def _named(self, name: Any) -> Callable[..., Any]:
         if isinstance(name, str) and name in self.members:
@@ -74,3 +78,28 @@ class Family:
             f"Expected {self.kind} as an instance, a config dict or a name. "
             + unknown_name(name, self.members)
         )
+
+
+def _check_arguments(name: Any, make: Callable[..., Any], config: Mapping[str, Any]) -> None:
+    known = _argument_names(make)
+    for argument in config:
+        if argument not in known | {"name", "dtype", "trainable"}:
+            raise ValueError(
+                f"{name!r} has no argument {argument!r}. {unknown_name(argument, known)}"
+            )
+
+
+def _argument_names(make: Callable[..., Any]) -> set[str]:
+    """Those of a class; of a function also those of the class that it makes with `**kwargs`."""
+    if isinstance(make, functools.partial):
+        return _argument_names(make.func)
+    if isinstance(make, type):
+        parameters = inspect.signature(make).parameters.values()
+        return {
+            p.name
+            for p in parameters
+            if p.kind is p.POSITIONAL_OR_KEYWORD or p.kind is p.KEYWORD_ONLY
+        }
+    signature = inspect.signature(make, eval_str=True)
+    names = {p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    return names | _argument_names(signature.return_annotation)

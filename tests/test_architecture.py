@@ -39,9 +39,9 @@ EVERYTHING = CODE + _read("tests", "benchmarks")
 MODULES = {source.module for source in CODE}
 EXTRAS = PROJECT["optional-dependencies"]
 RUNTIME = _names(PROJECT["dependencies"]).union(
-    *(_names(needs) for extra, needs in EXTRAS.items() if extra != "dev")
+    *(_names(needs) for extra, needs in EXTRAS.items() if extra not in ("dev", "oracles"))
 )
-DEVELOPMENT = RUNTIME | _names(EXTRAS["dev"])
+DEVELOPMENT = RUNTIME | _names(EXTRAS["dev"]) | _names(EXTRAS["oracles"])
 
 
 Rule = Callable[[Source], list[str]]

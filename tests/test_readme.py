@@ -10,17 +10,36 @@ import numpy as np
 import pytest
 
 from pipelines.config import load_experiment
+from recsys_attn.attention import presets
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_attention_example_runs() -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile(blocks("python")[1], "README.md", "exec"), namespace)
+    assert namespace["output"].shape == (2, 1, 16)
+
+
+def test_the_attention_table_names_what_is_there(tmp_path: Path) -> None:
+    """Its Python runs, its TOML is valid, and every preset has a row."""
+    text = (ROOT / "recsys_attn/attention/README.md").read_text(encoding="utf-8")
+    exec(compile(blocks("python", text)[0], "README.md", "exec"), {})
+    (model,) = blocks("toml", text)
+    experiment = re.sub(r"\[model\]\nname = .*\n", model, blocks("toml")[0])
+    (tmp_path / "clicks.toml").write_text(experiment, encoding="utf-8")
+    assert load_experiment(tmp_path / "clicks.toml").model.arguments["interaction"]
+    named = set(re.findall(r"[`\"](\w+)", text))
+    assert set(presets.PRESETS) - named == set()
 
 
 def test_the_library_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("python")
+    example = blocks("python")[0]
     namespace: dict[str, Any] = {}
     exec(compile(example, "README.md", "exec"), namespace)
     scores = namespace["model"].probabilities(namespace["inputs"])

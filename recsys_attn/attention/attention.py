@@ -7,7 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention import mechanisms
+from recsys_attn.attention import presets
+from recsys_attn.attention.attend import (
+    attend,
+    build_mechanism,
+    joint_mask,
+    require_weights,
+)
 from recsys_attn.attention.layout import broadcast_batch
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -23,7 +29,8 @@ class Attention(keras.layers.Layer):
 
     Args:
         mechanism: How it is computed, which holds the score and the weighting: an instance, a
-            name or a config of `recsys_attn.attention.mechanisms`.
+            name or a config of `recsys_attn.attention.mechanisms` or
+            `recsys_attn.attention.presets`.
 
     Call arguments:
         query: (B, T, E).
@@ -32,12 +39,20 @@ class Attention(keras.layers.Layer):
         query_mask: (B, T), False for padded queries, which get zeros.
         value_mask, key_mask: (B, S), False for padded keys, which nothing attends.
         attention_mask: (B, T, S), False for pairs that must not meet.
+        attention_bias: (B, T, S), added to the scores.
+        query_positions, key_positions: (B, T) and (B, S), integers; by default the keys stand at
+            0 ... S-1 and the queries are the last T of them.
         return_weights: Whether to return the weights too.
 
     B of the queries may be 1 where that of the keys is not, and the other way round.
 
     Returns:
         (B, T, V), and with `return_weights` also (B, T, S).
+
+    Raises:
+        TypeError: The mechanism cannot honour a mask, a bias or positions that are given.
+        ValueError: A tensor has a wrong number of axes, or weights are wanted of a mechanism that
+            makes none.
 
     Example:
 
@@ -49,10 +64,10 @@ class Attention(keras.layers.Layer):
     (2, 3, 8)
     """
 
-    def __init__(self, mechanism: Any = "dense", **kwargs: Any) -> None:
+    def __init__(self, mechanism: Any = "transformer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
-        self.mechanism = mechanisms.get(mechanism, dtype=self.dtype_policy)
+        self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         shapes = (query_shape, key_shape or value_shape, value_shape)
@@ -62,8 +77,7 @@ class Attention(keras.layers.Layer):
                     f"`{name}` must have 3 axes (batch, positions, width). "
                     f"Received: {name}.shape={tuple(shape)}"
                 )
-        if not self.mechanism.built:  # it may be shared
-            self.mechanism.build(*[(*shape[:2], 1, shape[2]) for shape in shapes])
+        build_mechanism(self.mechanism, *[(*shape[:2], 1, shape[2]) for shape in shapes])
 
     def call(
         self,
@@ -74,28 +88,27 @@ class Attention(keras.layers.Layer):
         value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
-        if key_mask is None:
-            key_mask = value_mask
-        elif value_mask is not None:
-            key_mask = ops.logical_and(key_mask, value_mask)
-        masks = {
-            "query_mask": query_mask,
-            "key_mask": key_mask,
-            "attention_mask": attention_mask,
-        }
-        output, weights = self.mechanism(
+        if return_weights:
+            require_weights(self.mechanism, "`return_weights`")
+        output, weights = attend(
+            self.mechanism,
             ops.expand_dims(query, 2),
             ops.expand_dims(value if key is None else key, 2),
             ops.expand_dims(value, 2),
-            # Only what is given: a mechanism that cannot honour a mask does not accept it.
-            **{name: given for name, given in masks.items() if given is not None},
+            query_mask=query_mask,
+            key_mask=joint_mask(key_mask, value_mask),
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            query_positions=query_positions,
+            key_positions=key_positions,
         )
         output = ops.squeeze(output, 2)
-        if not return_weights:
-            return output
-        return output, None if weights is None else ops.squeeze(weights, 1)
+        return (output, ops.squeeze(weights, 1)) if return_weights else output
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
@@ -107,11 +120,8 @@ class Attention(keras.layers.Layer):
         query: Tensor,
         value: Tensor,
         key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
         return_weights: bool = False,
+        **others: Tensor | None,
     ) -> Any:
         shape = self.compute_output_shape(query.shape, value.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)

@@ -9,6 +9,9 @@ from recsys_attn.tensors import Shape, Tensor
 
 def swap_heads(x: Tensor) -> Tensor:
     """(B, T, N, H) -> (B, N, T, H), and back."""
+    if 1 in x.shape[1:3]:  # the numbers lie in the right order already
+        batch, first, second, size = ops.shape(x)
+        return ops.reshape(x, (batch, second, first, size))
     return ops.transpose(x, (0, 2, 1, 3))
 
 
@@ -27,11 +30,24 @@ def batched_matmul(first: Tensor, second: Tensor) -> Tensor:
     if second.shape[0] == 1 != first.shape[0]:
         batch, heads, rows, inner = ops.shape(first)
         flat = ops.reshape(ops.transpose(first, (1, 0, 2, 3)), (1, heads, batch * rows, inner))
-        product = ops.reshape(ops.matmul(flat, second), (heads, batch, rows, second.shape[-1]))
+        product = ops.reshape(ops.matmul(flat, second), (heads, batch, rows, ops.shape(second)[-1]))
         return ops.transpose(product, (1, 0, 2, 3))
     if first.shape[0] == 1 != second.shape[0]:
         first = ops.broadcast_to(first, (*ops.shape(second)[:1], *ops.shape(first)[1:]))
     return ops.matmul(first, second)
+
+
+def dot_products(query: Tensor, key: Tensor) -> Tensor:
+    """Every query times every key: (B, T, N, H), (B, S, N, H) -> (B, N, T, S); a batch may be 1."""
+    if query.shape[0] == 1 != key.shape[0]:
+        # The keys of the whole batch meet the shared queries in one product.
+        batch, keys, heads, size = ops.shape(key)
+        key = ops.reshape(key, (batch * keys, heads, size))
+        flat = key[:, 0][None] if heads == 1 else ops.transpose(key, (1, 0, 2))
+        product = ops.matmul(flat, ops.transpose(query[0], (1, 2, 0)))  # (N, B * S, T)
+        product = ops.reshape(product, (heads, batch, keys, ops.shape(query)[1]))
+        return ops.transpose(product, (1, 0, 3, 2))
+    return batched_matmul(swap_heads(query), ops.transpose(key, (0, 2, 3, 1)))
 
 
 def broadcast_batch(first: int | None, second: int | None) -> int | None:
@@ -41,6 +57,16 @@ def broadcast_batch(first: int | None, second: int | None) -> int | None:
     if second == 1 or first == second:
         return first
     return None if first is None or second is None else max(first, second)
+
+
+def broadcast_size(first: Tensor, second: Tensor) -> Tensor:
+    """Size that two sizes broadcast to, each an integer or a scalar tensor."""
+    if isinstance(first, int) and isinstance(second, int):
+        return max(first, second)
+    for one, other in ((first, second), (second, first)):
+        if isinstance(one, int):
+            return other if one == 1 else one
+    return ops.maximum(first, second)
 
 
 def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:

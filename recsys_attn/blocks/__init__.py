@@ -1,6 +1,17 @@
 """Parts that any model may use."""
 
 from recsys_attn.blocks.dice import Dice
+from recsys_attn.blocks.feed_forward import FeedForward
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.blocks.positions import LearnedPositions, SinusoidalPositions
+from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 
-__all__ = ["Dice", "Mlp"]
+__all__ = [
+    "Dice",
+    "FeedForward",
+    "LearnedPositions",
+    "Mlp",
+    "SinusoidalPositions",
+    "TransformerBlock",
+    "TransformerEncoder",
+]

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.mechanisms.dense import Dense
-from recsys_attn.attention.scores.dot import Dot
-from recsys_attn.checks import require_positive
+from recsys_attn.attention.attend import shares_query_and_key
+from recsys_attn.attention.heads import Heads
+from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -20,7 +20,8 @@ class InteractingLayer(keras.layers.Layer):
 
     `output[m] = relu(concat_h(sum_k softmax_k(W_Q^h e_m . W_K^h e_k) W_V^h e_k) + W_Res e_m)`
 
-    No scale, no bias and no projection after the heads; the residual is inside the ReLU.
+    No scale, no bias and no projection after the heads; the residual is inside the ReLU. Any
+    other mechanism takes the place of the softmax over dot products.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921. The authors' code differs from the paper: it
@@ -29,9 +30,11 @@ class InteractingLayer(keras.layers.Layer):
     Args:
         num_heads: Number of heads N.
         head_dim: Size of a head H.
+        mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
+            `recsys_attn.attention.presets`.
         use_residual: Whether to add `W_Res e_m`.
-        scale: Whether to divide scores by the square root of `head_dim`.
-        dropout: Share of the attention weights that is dropped in training.
+        gate: Which heads count: of `recsys_attn.attention.gates`.
+        disagreement: A `Disagreement`, which keeps heads from being alike.
 
     Call arguments:
         inputs: (..., F, E).
@@ -53,9 +56,10 @@ class InteractingLayer(keras.layers.Layer):
         self,
         num_heads: int = 2,
         head_dim: int = 32,
+        mechanism: Any = "autoint",
         use_residual: bool = True,
-        scale: bool = False,
-        dropout: float = 0.0,
+        gate: Any = None,
+        disagreement: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,10 +68,7 @@ class InteractingLayer(keras.layers.Layer):
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.use_residual = use_residual
-        self.scale = scale
-        self.mechanism = Dense(
-            Dot(scale, dtype=self.dtype_policy), dropout=dropout, dtype=self.dtype_policy
-        )
+        self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 3 or input_shape[-1] is None:
@@ -75,53 +76,66 @@ class InteractingLayer(keras.layers.Layer):
                 "`inputs` must have shape (..., F, E) with at least one axis before the fields "
                 f"and a known width E. Received: inputs.shape={tuple(input_shape)}"
             )
-        # W_Q, W_K, W_V and W_Res side by side, so that one matrix product applies them all.
+        # W_Q, W_K, W_V and W_Res side by side, so that one matrix product applies them all; there
+        # is no W_K where the mechanism looks at one projection from both sides.
         self.kernel = self.add_weight(
             shape=(input_shape[-1], self._parts * self.num_heads * self.head_dim),
             initializer=blockwise(self._parts, axis=1),
             name="kernel",
         )
         per_head = (None, input_shape[-2], self.num_heads, self.head_dim)
-        self.mechanism.build(per_head, per_head, per_head)
+        self.heads.build(per_head, per_head, per_head, (None, *input_shape[-2:]))
 
     def call(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
-        if field_mask is not None:
-            _check_field_mask(field_mask.shape, inputs.shape)
         shape = ops.shape(inputs)
         fields, size = shape[-2], self.num_heads * self.head_dim
-        parts = ops.split(
-            ops.matmul(ops.reshape(inputs, (-1, inputs.shape[-1])), self.kernel),
-            self._parts,
-            axis=-1,
-        )
-        heads = (-1, fields, self.num_heads, self.head_dim)
-        output, _ = self.mechanism(
-            *[ops.reshape(part, heads) for part in parts[:3]],
-            key_mask=None if field_mask is None else ops.reshape(field_mask, (-1, fields)),
+        present = None
+        if field_mask is not None:
+            require_mask_of("field_mask", field_mask, inputs)
+            present = ops.reshape(field_mask, (-1, fields))
+        flat = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        parts = ops.split(ops.matmul(flat, self.kernel), self._parts, axis=-1)
+        per_head = (-1, fields, self.num_heads, self.head_dim)
+        query, *others = [ops.reshape(part, per_head) for part in parts]
+        key, value = (query, others[0]) if self._shared else others[:2]
+        output, _ = self.heads(
+            query,
+            key,
+            value,
+            ops.reshape(inputs, (-1, fields, inputs.shape[-1])),
+            # Missing fields become zeros below; only the penalty must not count them before.
+            query_mask=present if self.heads.disagreement is not None else None,
+            key_mask=present,
         )
         output = ops.reshape(output, (-1, size))
         if self.use_residual:
-            output = output + parts[3]
+            output = output + parts[-1]
         output = ops.reshape(ops.relu(output), (*shape[:-1], size))
         if field_mask is not None:
             output = output * ops.cast(field_mask, output.dtype)[..., None]
         return output
 
     @property
+    def _shared(self) -> bool:
+        return shares_query_and_key(self.heads.mechanism)
+
+    @property
     def _parts(self) -> int:
-        return 4 if self.use_residual else 3
+        return 3 - self._shared + self.use_residual
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_heads * self.head_dim)
 
     def get_config(self) -> Config:
+        heads = self.heads.get_config()
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
             "head_dim": self.head_dim,
+            "mechanism": heads["mechanism"],
             "use_residual": self.use_residual,
-            "scale": self.scale,
-            "dropout": self.mechanism.dropout.rate,
+            "gate": heads["gate"],
+            "disagreement": heads["disagreement"],
         }
 
 
@@ -134,7 +148,8 @@ class AutoInt(keras.layers.Layer):
 
     Args:
         num_layers: Number of interacting layers.
-        num_heads, head_dim, use_residual, scale, dropout: Of every `InteractingLayer`.
+        num_heads, head_dim, mechanism, use_residual, gate, disagreement: Of every
+            `InteractingLayer`, each of which has a mechanism and a gate of its own.
 
     Call arguments:
         inputs: (..., F, E).
@@ -157,20 +172,25 @@ class AutoInt(keras.layers.Layer):
         num_layers: int = 3,
         num_heads: int = 2,
         head_dim: int = 32,
+        mechanism: Any = "autoint",
         use_residual: bool = True,
-        scale: bool = False,
-        dropout: float = 0.0,
+        gate: Any = None,
+        disagreement: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         require_positive("num_layers", num_layers)
-        self.options: Config = {
-            "num_heads": num_heads,
-            "head_dim": head_dim,
-            "use_residual": use_residual,
-            "scale": scale,
-            "dropout": dropout,
-        }
+        template = InteractingLayer(
+            num_heads,
+            head_dim,
+            mechanism,
+            use_residual,
+            gate,
+            disagreement,
+            dtype=self.dtype_policy,
+        )
+        own = keras.layers.Layer().get_config()
+        self.options = {k: v for k, v in template.get_config().items() if k not in own}
         self.layers = [
             InteractingLayer(**self.options, dtype=self.dtype_policy) for _ in range(num_layers)
         ]
@@ -191,15 +211,3 @@ class AutoInt(keras.layers.Layer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "num_layers": len(self.layers), **self.options}
-
-
-def _check_field_mask(mask_shape: Shape, input_shape: Shape) -> None:
-    expected = tuple(input_shape[:-1])
-    if len(mask_shape) != len(expected) or any(
-        None not in sizes and sizes[0] != sizes[1]
-        for sizes in zip(mask_shape, expected, strict=True)
-    ):
-        raise ValueError(
-            f"`field_mask` must have the shape of `inputs` without the last axis, {expected}. "
-            f"Received: field_mask.shape={tuple(mask_shape)}"
-        )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
-from recsys_attn.attention.attention import Attention
-from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.choice import attention_layer
+from recsys_attn.attention.masks.requests import recency
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -20,14 +21,16 @@ class TargetAttention(keras.layers.Layer):
 
     With the defaults this is DIN: the score is its activation unit, an MLP over
     `[q, k, q - k, q * k]` with Dice, and the weights are not normalised, so that their sum tells
-    how strong the interest is. An empty history gives zeros.
+    how strong the interest is. An empty history gives zeros. Where the mechanism looks at
+    positions, every candidate stands right after the last event.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
-    arXiv 1706.06978. The authors' code normalises with a softmax: `weighting="softmax"`.
+    arXiv 1706.06978. The authors' code has a softmax: `presets.din(weighting="softmax")`.
 
     Args:
-        score: An instance, a name or a config of `recsys_attn.attention.scores`.
-        weighting: An instance, a name or a config of `recsys_attn.attention.weightings`.
+        mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
+            `recsys_attn.attention.presets`.
+        num_heads, head_dim: For projections into heads; None for attention without, as in DIN.
 
     Call arguments:
         query: (B, T, E), T candidates.
@@ -37,10 +40,11 @@ class TargetAttention(keras.layers.Layer):
         return_weights: Whether to return the weights too.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, T, S).
+        (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads.
 
     Raises:
-        ValueError: `score` or `weighting` is not known, or a mask does not fit its tensor.
+        ValueError: `mechanism` is not known, routes a sequence to itself or makes no weights where
+            they are wanted, or a mask does not fit its tensor.
 
     Example:
 
@@ -54,11 +58,22 @@ class TargetAttention(keras.layers.Layer):
     (2, 3, 8)
     """
 
-    def __init__(self, score: Any = "mlp", weighting: Any = "identity", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        mechanism: Any = "din",
+        num_heads: int | None = None,
+        head_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
-        policy = self.dtype_policy
-        self.attention = Attention(Dense(score, weighting=weighting, dtype=policy), dtype=policy)
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.attention = attention_layer(mechanism, num_heads, head_dim, self.dtype_policy)
+
+    @property
+    def mechanism(self) -> keras.layers.Layer:
+        return self.attention.mechanism
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)
@@ -71,16 +86,30 @@ class TargetAttention(keras.layers.Layer):
         query_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
+        rows, columns = self._positions(query, history, history_mask)
         return self.attention(
             query,
             history,
             query_mask=query_mask,
             key_mask=history_mask,
+            query_positions=rows,
+            key_positions=columns,
             return_weights=return_weights,
         )
 
-    def compute_output_shape(self, query_shape: Shape, history_shape: Shape) -> Shape:
-        return self.attention.compute_output_shape(query_shape, history_shape)
+    def _positions(
+        self, query: Tensor, history: Tensor, history_mask: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Events at 0, 1, ... and every candidate right after the last of them.
+
+        By default candidates would stand one after the other, and so differ by their order.
+        """
+        if not getattr(self.mechanism, "positional", False):
+            return None, None
+        if history_mask is None:
+            history_mask = ops.ones(ops.shape(history)[:2], dtype="bool")
+        now = ops.sum(ops.cast(history_mask, "int32"), axis=1, keepdims=True)
+        return ops.repeat(now, ops.shape(query)[1], axis=1), recency(history_mask) + now
 
     def compute_output_spec(
         self,
@@ -95,6 +124,7 @@ class TargetAttention(keras.layers.Layer):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "score": serialize(self.attention.mechanism.score),
-            "weighting": serialize(self.attention.mechanism.weighting),
+            "mechanism": serialize(self.mechanism),
+            "num_heads": self.num_heads,
+            "head_dim": self.head_dim,
         }

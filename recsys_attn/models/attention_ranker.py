@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recsys_attn.attention.scores import Mlp as MlpScore
+from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
-from recsys_attn.interactions.target_attention import TargetAttention
-from recsys_attn.models.parts import FieldInteraction, InterestHistory, TaskHeads
+from recsys_attn.models.histories import attended, encoded
+from recsys_attn.models.options import Mechanism
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
@@ -21,12 +22,16 @@ def attention_ranker(
     schema: Schema,
     *,
     width: int = 16,
-    attention_units: Sequence[int] = (80, 40),
+    target_attention: Mechanism = "interest",
+    encoder: Mechanism | None = None,
+    encoder_layers: int = 1,
+    interaction: Mechanism | None = None,
     num_layers: int = 2,
     num_heads: int = 2,
     head_dim: int = 32,
     num_experts: int = 4,
     expert_units: Sequence[int] = (128, 64),
+    gate_attention: Mechanism = "transformer",
     tower_units: Sequence[int] = (32,),
     dropout: float = 0.0,
     embeddings_regularizer: Any = None,
@@ -40,12 +45,18 @@ def attention_ranker(
     Args:
         schema: A fitted schema.
         width: Embedding width, the same for every field.
-        attention_units: Hidden units of the activation unit over a history.
+        target_attention: How a candidate looks at a history, of `recsys_attn.attention.presets`;
+            the intensity of the interest is a field where the mechanism has weights.
+        encoder: How events look at each other before, in Transformer blocks with the heads of the
+            interacting layers; None for no encoder.
+        encoder_layers: Its blocks.
+        interaction: How fields attend to each other; AutoInt's way, with `dropout`, where None.
         num_layers: Interacting layers.
         num_heads: Heads of each.
         head_dim: Size of a head.
         num_experts: Experts that the tasks share.
         expert_units: Hidden units of an expert.
+        gate_attention: Mechanism of the gate.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of attention weights, experts and towers.
         embeddings_regularizer: Regularizer of the embedding tables.
@@ -64,7 +75,7 @@ def attention_ranker(
     >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
     >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
     >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = attention_ranker(schema, width=4, attention_units=(8,), expert_units=(8,))
+    >>> model = attention_ranker(schema, width=4, expert_units=(8,))
     >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
     >>> tuple(logits["click"].shape)
     (1, 3)
@@ -76,13 +87,18 @@ def attention_ranker(
         num_experts=num_experts,
         expert_units=expert_units,
         gate="attention",
+        mechanism=gate_attention,
         dropout=dropout,
     )
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={
-                name: InterestHistory(TargetAttention(MlpScore(attention_units, "relu")), width)
+                name: encoded(
+                    attended(target_attention, width),
+                    encoder,
+                    (encoder_layers, num_heads, head_dim),
+                )
                 for name in schema.histories
             },
             interaction=FieldInteraction(
@@ -90,7 +106,7 @@ def attention_ranker(
                     num_layers=num_layers,
                     num_heads=num_heads,
                     head_dim=head_dim,
-                    dropout=dropout,
+                    mechanism=interaction or Dense("dot", dropout=dropout),
                 )
             ),
             head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),

@@ -8,7 +8,10 @@ from typing import Any
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
-from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models import options
+from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.options import Gate, Mechanism, Penalty
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
@@ -22,7 +25,9 @@ def autoint(
     num_layers: int = 3,
     num_heads: int = 2,
     head_dim: int = 32,
-    scale: bool = False,
+    mechanism: Mechanism = "autoint",
+    gate: Gate | None = None,
+    disagreement: Penalty | None = None,
     dropout: float = 0.0,
     mlp_units: Sequence[int] = (),
     embeddings_regularizer: Any = None,
@@ -38,8 +43,11 @@ def autoint(
         num_layers: Interacting layers.
         num_heads: Heads of each.
         head_dim: Size of a head.
-        scale: Divide scores by the square root of `head_dim`. The paper does not.
-        dropout: Dropout of the attention weights and of the MLP.
+        mechanism: How fields attend to each other, of `recsys_attn.attention.presets`.
+        gate: Which heads count, of `recsys_attn.attention.gates`.
+        disagreement: Weights of the penalties on heads that are alike, the arguments of
+            `Disagreement`.
+        dropout: Dropout of the MLP; that of the attention weights is an argument of `mechanism`.
         mlp_units: Hidden units of the network beside the attention.
         embeddings_regularizer: Regularizer of the embedding tables.
 
@@ -67,8 +75,9 @@ def autoint(
         num_layers=num_layers,
         num_heads=num_heads,
         head_dim=head_dim,
-        scale=scale,
-        dropout=dropout,
+        mechanism=mechanism,
+        gate=gate,
+        disagreement=None if disagreement is None else options.disagreement(disagreement),
     )
     mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
     return RankingModel(

@@ -7,7 +7,8 @@ from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
-from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recsys_attn.attention.scores import Mlp as MlpScore
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.histories import encoded
+from recsys_attn.models.options import Mechanism
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -19,8 +20,11 @@ def din(
     schema: Schema,
     *,
     width: int = 16,
-    attention_units: Sequence[int] = (80, 40),
-    weighting: str = "identity",
+    target_attention: Mechanism = "din",
+    encoder: Mechanism | None = None,
+    encoder_layers: int = 1,
+    encoder_heads: int = 2,
+    encoder_head_dim: int = 16,
     mlp_units: Sequence[int] = (200, 80),
     activation: str = "dice",
     dropout: float = 0.0,
@@ -34,10 +38,13 @@ def din(
     Args:
         schema: A fitted schema with at least one `Sequence`.
         width: Embedding width.
-        attention_units: Hidden units of the activation unit.
-        weighting: `"identity"` as in the paper, or `"softmax"` as in the authors' code.
+        target_attention: How a candidate looks at the history, of
+            `recsys_attn.attention.presets`. The authors' code has a softmax:
+            `{"class_name": "din", "config": {"weighting": "softmax"}}`.
+        encoder: How events look at each other before, in Transformer blocks; None for no encoder.
+        encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder.
         mlp_units: Hidden units of the network over all fields.
-        activation: Activation of both networks.
+        activation: Activation of that network.
         dropout: Dropout of the network.
         embeddings_regularizer: Regularizer of the embedding tables.
 
@@ -55,7 +62,7 @@ def din(
     >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
     >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
     >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = din(schema, width=4, attention_units=(8,), mlp_units=(8,))
+    >>> model = din(schema, width=4, mlp_units=(8,), encoder="linear_transformer")
     >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
     >>> tuple(logits["click"].shape)
     (1, 3)
@@ -69,7 +76,11 @@ def din(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={
-                name: TargetAttention(MlpScore(attention_units, activation), weighting)
+                name: encoded(
+                    TargetAttention(target_attention),
+                    encoder,
+                    (encoder_layers, encoder_heads, encoder_head_dim),
+                )
                 for name in schema.histories
             },
             interaction=FieldInteraction(

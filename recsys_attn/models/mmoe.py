@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.embeddings import FeatureEmbedding
-from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.options import Mechanism
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
@@ -20,7 +22,7 @@ def mmoe(
     num_experts: int = 8,
     expert_units: Sequence[int] = (128, 64),
     gate: str = "softmax",
-    score: str = "scaled_dot",
+    gate_attention: Mechanism = "transformer",
     tower_units: Sequence[int] = (32,),
     dropout: float = 0.0,
     embeddings_regularizer: Any = None,
@@ -37,7 +39,7 @@ def mmoe(
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
             experts' outputs) or `"both"`.
-        score: Score of the attention gate.
+        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
         embeddings_regularizer: Regularizer of the embedding tables.
@@ -66,7 +68,7 @@ def mmoe(
         num_experts=num_experts,
         expert_units=expert_units,
         gate=gate,
-        score=score,
+        mechanism=gate_attention,
         dropout=dropout,
     )
     return RankingModel(

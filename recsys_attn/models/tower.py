@@ -37,7 +37,8 @@ class Tower(keras.layers.Layer):
 
     >>> import numpy as np
     >>> from recsys_attn.embeddings import FeatureEmbedding
-    >>> from recsys_attn.models.parts import FieldInteraction, MeanHistory, TaskHeads
+    >>> from recsys_attn.models.histories import MeanHistory
+    >>> from recsys_attn.models.parts import FieldInteraction, TaskHeads
     >>> from recsys_attn.models.tower import Tower
     >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
     >>> item = Categorical("item", size=7)

@@ -1,4 +1,4 @@
-"""What decides how much of each expert a task takes: layers to logits (M, T, E)."""
+"""What decides how much of each expert a task takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention import scores
+from recsys_attn.attention import presets
+from recsys_attn.attention.attend import attend, build_mechanism
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.serialization import serialize
@@ -71,34 +72,39 @@ class InputGate(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AttentionGate(keras.layers.Layer):
-    """Tasks attend to the experts' outputs: `logits[t, e] = score(query_t, experts_e(x))`.
+    """Tasks attend to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
 
     Each task has one learned query. The inputs reach the gate only through the experts, so that
     its size does not depend on their number, and equal experts are weighted equally.
 
     Args:
         num_tasks: Number of tasks T.
-        score: An instance, a name or a config of `recsys_attn.attention.scores`.
+        mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
+            `recsys_attn.attention.presets`.
 
     Call arguments:
-        experts: (E, M, U), the outputs of `Experts`.
+        experts: (M, E, U), the outputs of `Experts` with the rows first.
+        bias: (M, T, E), added to the scores.
 
     Returns:
-        Logits (M, T, E).
+        (M, T, U), and the gates (M, T, E), or None where the mechanism makes no weights.
 
     Example:
 
     >>> import keras
     >>> from recsys_attn.multitask import AttentionGate
-    >>> tuple(AttentionGate(num_tasks=2, score="additive")(keras.random.normal((4, 3, 5))).shape)
-    (3, 2, 4)
+    >>> gate = AttentionGate(num_tasks=2, mechanism={"class_name": "dense",
+    ...     "config": {"score": "additive", "weighting": "sparsemax"}})
+    >>> output, gates = gate(keras.random.normal((3, 4, 5)))
+    >>> tuple(output.shape), tuple(gates.shape)
+    ((3, 2, 5), (3, 2, 4))
     """
 
-    def __init__(self, num_tasks: int, score: Any = "scaled_dot", **kwargs: Any) -> None:
+    def __init__(self, num_tasks: int, mechanism: Any = "transformer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_positive("num_tasks", num_tasks)
         self.num_tasks = num_tasks
-        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
     def build(self, experts_shape: Shape) -> None:
         size = experts_shape[-1]
@@ -113,24 +119,18 @@ class AttentionGate(keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
             name="queries",
         )
-        if not self.score.built:  # it may be shared
-            self.score.build((1, self.num_tasks, 1, size), (1, None, 1, size))
+        experts = (*experts_shape[:2], 1, size)
+        build_mechanism(self.mechanism, (1, self.num_tasks, 1, size), experts, experts)
 
-    def call(self, experts: Tensor) -> Tensor:
-        count, rows, size = ops.shape(experts)
-        # The queries are the same for all rows, so all outputs are the keys of one request.
-        logits = self.score(
-            ops.reshape(self.queries, (1, self.num_tasks, 1, size)),
-            ops.reshape(experts, (1, -1, 1, size)),
-        )
-        return ops.transpose(ops.reshape(logits, (self.num_tasks, count, rows)), (2, 0, 1))
-
-    def compute_output_shape(self, experts_shape: Shape) -> Shape:
-        return (experts_shape[1], self.num_tasks, experts_shape[0])
+    def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        keys = ops.expand_dims(experts, 2)
+        queries = ops.cast(self.queries, self.compute_dtype)[None, :, None]
+        output, weights = attend(self.mechanism, queries, keys, keys, attention_bias=bias)
+        return ops.squeeze(output, 2), None if weights is None else ops.squeeze(weights, 1)
 
     def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_tasks": self.num_tasks,
-            "score": serialize(self.score),
+            "mechanism": serialize(self.mechanism),
         }

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.attend import require_weights
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.multitask.experts import Experts
@@ -25,7 +26,8 @@ class MMoE(keras.layers.Layer):
     `output[t] = sum_e gate[t, e] expert_e(x)`, with `gate[t] = softmax_e(logits[t])` and
 
     - `gate="softmax"`: `logits[t] = W_t x`, as in the paper;
-    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, one learned query a task;
+    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, one learned query a task,
+      or whatever else the mechanism makes of tasks that look at experts;
     - `gate="both"`: the sum of the two.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
@@ -37,8 +39,8 @@ class MMoE(keras.layers.Layer):
         num_experts: Number of experts E.
         expert_units: Sizes of each expert's layers; the last is U.
         gate: `"softmax"`, `"attention"` or `"both"`.
-        score: Score of the attention gate: an instance, a name or a config of
-            `recsys_attn.attention.scores`.
+        mechanism: Of the attention gate: an instance, a name or a config of
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`.
         activation: Any Keras activation, after every layer of the experts.
         dropout: Share of the experts' activations that is dropped in training.
 
@@ -50,8 +52,8 @@ class MMoE(keras.layers.Layer):
         (..., num_tasks, U), and with `return_gates` also (..., num_tasks, E).
 
     Raises:
-        ValueError: A number or a size is not positive, there is no expert layer, or `gate` or
-            `score` is not known.
+        ValueError: A number or a size is not positive, there is no expert layer, `gate` or
+            `mechanism` is not known, or gates are wanted of a mechanism that makes no weights.
 
     Example:
 
@@ -68,7 +70,7 @@ class MMoE(keras.layers.Layer):
         num_experts: int = 8,
         expert_units: Sequence[int] = (256, 128),
         gate: str = "softmax",
-        score: Any = "scaled_dot",
+        mechanism: Any = "transformer",
         activation: Any = "relu",
         dropout: float = 0.0,
         **kwargs: Any,
@@ -83,7 +85,7 @@ class MMoE(keras.layers.Layer):
         self.experts = Experts(num_experts, expert_units, activation, dropout, dtype=policy)
         # Made in every case, so that a config says the same whatever the gate.
         self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
-        self.attention_gate = AttentionGate(num_tasks, score, dtype=policy)
+        self.attention_gate = AttentionGate(num_tasks, mechanism, dtype=policy)
         self.weighting = Softmax(dtype=policy)
 
     def build(self, input_shape: Shape) -> None:
@@ -92,25 +94,27 @@ class MMoE(keras.layers.Layer):
         if self.gate != "attention":
             self.input_gate.build(rows_shape)
         if self.gate != "softmax":
-            self.attention_gate.build(self.experts.compute_output_shape(rows_shape))
+            experts, rows, units = self.experts.compute_output_shape(rows_shape)
+            self.attention_gate.build((rows, experts, units))
 
     def call(self, inputs: Tensor, return_gates: bool = False) -> Any:
+        if return_gates and self.gate != "softmax":
+            require_weights(self.attention_gate.mechanism, "`return_gates`")
         leading = ops.shape(inputs)[:-1]
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        experts = self.experts(rows)
-        gates = self.weighting(self._logits(rows, experts))  # (M, T, E)
-        output = ops.matmul(gates, ops.transpose(experts, (1, 0, 2)))
+        output, gates = self._mixed(rows, ops.transpose(self.experts(rows), (1, 0, 2)))
         output = ops.reshape(output, (*leading, *output.shape[1:]))
         if not return_gates:
             return output
         return output, ops.reshape(gates, (*leading, *gates.shape[1:]))
 
-    def _logits(self, rows: Tensor, experts: Tensor) -> Tensor:
+    def _mixed(self, rows: Tensor, experts: Tensor) -> tuple[Tensor, Any]:
+        """The experts' outputs (M, E, U) by task (M, T, U), and the gates (M, T, E)."""
         if self.gate == "softmax":
-            return self.input_gate(rows)
-        if self.gate == "attention":
-            return self.attention_gate(experts)
-        return self.input_gate(rows) + self.attention_gate(experts)
+            gates = self.weighting(self.input_gate(rows))
+            return ops.matmul(gates, experts), gates
+        bias = self.input_gate(rows) if self.gate == "both" else None
+        return self.attention_gate(experts, bias=bias)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_tasks, self.experts.units[-1])
@@ -131,7 +135,7 @@ class MMoE(keras.layers.Layer):
             "num_experts": experts["num_experts"],
             "expert_units": experts["units"],
             "gate": self.gate,
-            "score": serialize(self.attention_gate.score),
+            "mechanism": serialize(self.attention_gate.mechanism),
             "activation": experts["activation"],
             "dropout": experts["dropout"],
         }

@@ -31,7 +31,7 @@ request = "request"
 
 [model]
 width = 4
-attention_units = [5]
+target_attention = {{ class_name = "interest", config = {{ units = [5] }} }}
 num_layers = 1
 head_dim = 3
 expert_units = [7]

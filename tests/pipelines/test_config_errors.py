@@ -47,7 +47,7 @@ UNKNOWN_KEYS = [
         "buckets, kind.",
     ),
     ("task", (CLICK, CLICK + '\nlable = "x"'), "tasks[0].lable", "label", "kind, label, mask"),
-    ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "attention_units"),
+    ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "dropout"),
     ("training", ("epochs = 2", "epoch = 2"), "training.epoch", "epochs", "batch_size, embeddings"),
     ("evaluation", ("ceiling =", "celing ="), "evaluation.celing", "ceiling", "baselines, ceiling"),
     ("export", ("[evaluation]", "[exports]\n[evaluation]"), "exports", "export", TOP),

@@ -70,7 +70,12 @@ def test_labelled_scores_come_with_their_labels(fitted, scorer, tmp_path):
     "build",
     [
         lambda schema: mlp(schema, width=4, units=(5,), activation="dice"),
-        lambda schema: din(schema, width=4, attention_units=(5,), mlp_units=(3,)),
+        lambda schema: din(
+            schema,
+            width=4,
+            target_attention={"class_name": "din", "config": {"units": [5]}},
+            mlp_units=(3,),
+        ),
     ],
     ids=["mlp", "din"],
 )

@@ -81,7 +81,7 @@ def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
     """The flagship with dropout: initial weights, order of the rows and dropout are the seed's."""
     flagship = {
         "width": 4,
-        "attention_units": [5],
+        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
         "num_layers": 1,
         "head_dim": 3,
         "expert_units": [7],
@@ -220,8 +220,7 @@ def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str)
         ({"dropout": 2.0}, "Expected a float value between 0 and 1. Received: rate=2.0."),
         ({"expert_units": []}, "`units` must name at least one layer"),
         ({"name": "mmoe", "gate": "soft"}, "Unknown `gate`. Valid names: "),
-        ({"name": "mmoe", "gate": "attention", "score": "dt"}, "Valid names: .*'scaled_dot'"),
-        ({"name": "din", "weighting": "max"}, "Valid names: .*'softmax'"),
+        ({"name": "din", "target_attention": "local"}, "attends a sequence to itself"),
         ({"name": "din", "activation": "dicee"}, "'dice' or an activation of Keras"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
     ],

@@ -26,17 +26,19 @@ def expected(layer: InteractingLayer, fields: np.ndarray, mask: np.ndarray | Non
             fields[index],
             kernels,
             N,
-            scale=layer.scale,
+            scale=layer.heads.mechanism.score.scale,
             field_mask=None if mask is None else mask[index],
         )
     return output
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all fields", "missing fields"])
-@pytest.mark.parametrize("scale", [False, True], ids=["unscaled", "scaled"])
+@pytest.mark.parametrize("mechanism", ["autoint", "transformer"])
 @pytest.mark.parametrize("use_residual", [True, False], ids=["residual", "no residual"])
-def test_layer_equals_the_paper(use_residual: bool, scale: bool, mask: np.ndarray | None) -> None:
-    layer = InteractingLayer(N, H, use_residual=use_residual, scale=scale)
+def test_layer_equals_the_paper(
+    use_residual: bool, mechanism: str, mask: np.ndarray | None
+) -> None:
+    layer = InteractingLayer(N, H, mechanism, use_residual)
     output = layer(FIELDS, field_mask=mask)
     np.testing.assert_allclose(output, expected(layer, FIELDS, mask), rtol=1e-4, atol=1e-5)
 
@@ -44,7 +46,8 @@ def test_layer_equals_the_paper(use_residual: bool, scale: bool, mask: np.ndarra
 def test_the_papers_choices_are_the_defaults() -> None:
     layer = InteractingLayer()
     layer.build((None, F, E))
-    assert (layer.num_heads, layer.head_dim, layer.scale) == (2, 32, False)
+    assert (layer.num_heads, layer.head_dim) == (2, 32)
+    assert layer.heads.mechanism.score.scale is False
     # W_Q, W_K, W_V and W_Res; no bias and no output projection.
     assert [weight.shape for weight in layer.weights] == [(E, 4 * 2 * 32)]
 

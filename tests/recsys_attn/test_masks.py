@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.masks import allowed_pairs, pairwise
 
 B, T, S, N = 2, 3, 5, 7
 RNG = np.random.default_rng(0)
@@ -46,23 +46,43 @@ def test_an_attention_mask_may_differ_by_head() -> None:
     np.testing.assert_array_equal(allowed_pairs(*SHAPES, attention_mask=by_head), by_head)
 
 
-def test_numbers_count_as_booleans() -> None:
-    allowed = allowed_pairs(*SHAPES, key_mask=MASKS["key_mask"].astype("float32"))
+def test_integers_count_as_booleans() -> None:
+    allowed = allowed_pairs(*SHAPES, key_mask=MASKS["key_mask"].astype("int32"))
     np.testing.assert_array_equal(allowed[:, 0, 0], MASKS["key_mask"])
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_of_fractions_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"`{name}` must be boolean.*{name}.dtype=float32"):
+        allowed_pairs(*SHAPES, **{name: MASKS[name].astype("float32")})
+
+
+def test_a_mask_given_as_a_bias_is_refused() -> None:
+    with pytest.raises(TypeError, match="Give a mask as `attention_mask`"):
+        pairwise("attention_bias", MASKS["attention_mask"], *SHAPES)
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "expected"),
     [
-        ("query_mask", (B, S), r"`query_mask` must have shape \(B, T\) with T=3.*\(2, 5\)"),
-        ("key_mask", (B, T), r"`key_mask` must have shape \(B, S\) with S=5.*\(2, 3\)"),
-        ("key_mask", (B, 1, S), r"`key_mask` must have shape \(B, S\) with S=5.*\(2, 1, 5\)"),
-        ("attention_mask", (T, S), r"\(B, T, S\) or \(B, N, T, S\) with \(T, S\)=\(3, 5\)"),
-        ("attention_mask", (B, S, T), r"with \(T, S\)=\(3, 5\). Received: .*\(2, 5, 3\)"),
+        ("query_mask", (B, S), r"must have shape \(B, T\) with B=2, T=3\. Received: .*\(2, 5\)"),
+        ("key_mask", (B, T), r"must have shape \(B, S\) with B=2, S=5\. Received: .*\(2, 3\)"),
+        ("key_mask", (B, 1, S), r"must have shape \(B, S\) with B=2, S=5\. Rec.*\(2, 1, 5\)"),
+        ("key_mask", (N, S), r"must have shape \(B, S\) with B=2, S=5\. Received: .*\(7, 5\)"),
+        ("attention_mask", (T, S), r"\(B, T, S\) or \(B, N, T, S\) with B=2, N=7, T=3, S=5\."),
+        ("attention_mask", (B, S, T), r"B=2, N=7, T=3, S=5\. Received: .*\(2, 5, 3\)"),
+        ("attention_mask", (B, 2, T, S), r"B=2, N=7, T=3, S=5\. Received: .*\(2, 2, 3, 5\)"),
     ],
 )
 def test_a_mask_of_another_shape_is_refused(
     name: str, shape: tuple[int, ...], expected: str
 ) -> None:
-    with pytest.raises(ValueError, match=expected):
+    with pytest.raises(ValueError, match=f"`{name}` .*{expected}"):
         allowed_pairs(*SHAPES, **{name: np.ones(shape, bool)})
+
+
+def test_what_is_not_known_when_a_graph_is_traced_is_not_asked_for() -> None:
+    unknown = ((None, None, N, 4), (None, None, N, 4))
+    assert allowed_pairs(*unknown, key_mask=MASKS["key_mask"]).shape == (B, 1, 1, S)
+    with pytest.raises(ValueError, match=r"must have shape \(B, S\)\. Received: .*\(2, 3, 5\)"):
+        allowed_pairs(*unknown, key_mask=MASKS["attention_mask"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from recsys_attn.attention import Dense
 from recsys_attn.multitask import AttentionGate, MMoE
 from tests.support import reference
 
@@ -64,14 +65,17 @@ def test_gates_of_a_task_sum_to_one_over_the_experts(gate: str) -> None:
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_attention_gate_equals_its_score_of_each_row(score: str) -> None:
-    experts = np.random.default_rng(1).normal(size=(E, B, U)).astype("float32")
-    gate = AttentionGate(TASKS, score)
-    logits = np.asarray(gate(experts))
+def test_attention_gate_equals_dense_attention_of_each_row(score: str) -> None:
+    experts = np.random.default_rng(1).normal(size=(B, E, U)).astype("float32")
+    bias = np.random.default_rng(2).normal(size=(B, TASKS, E)).astype("float32")
+    gate = AttentionGate(TASKS, Dense(score))
+    output, gates = gate(experts, bias=bias)
     queries = numpy(gate.queries).astype("float32")[None, :, None]
     for row in range(B):
-        alone = np.asarray(gate.score(queries, experts[None, :, row, None]))[0, 0]
-        np.testing.assert_allclose(logits[row], alone, rtol=1e-4, atol=1e-6)
+        logits = np.asarray(gate.mechanism.score(queries, experts[None, row, :, None]))[0, 0]
+        expected = reference.softmax_weights(logits.astype("float64") + bias[row])
+        np.testing.assert_allclose(gates[row], expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(output[row], expected @ experts[row], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -174,7 +178,7 @@ def test_dropout_is_active_in_training_only() -> None:
         (lambda: MMoE(2, 0), "`num_experts` must be a positive integer"),
         (lambda: MMoE(2, expert_units=()), "at least one layer of an expert"),
         (lambda: MMoE(2, gate="atention"), "Unknown `gate`.*Did you mean 'attention'"),
-        (lambda: MMoE(2, score="adition"), "Expected a score.*Did you mean 'additive'"),
+        (lambda: MMoE(2, mechanism="adition"), "Expected a mechanism.*Did you mean 'additive'"),
     ],
 )
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:

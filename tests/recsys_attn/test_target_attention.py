@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention.scores import Mlp
+from recsys_attn.attention import presets
 from recsys_attn.interactions import TargetAttention
 from tests.support import reference
 
@@ -34,7 +34,7 @@ def activation_unit(layer: TargetAttention) -> np.ndarray:
     [("identity", reference.identity_weights), ("softmax", reference.softmax_weights)],
 )
 def test_layer_equals_the_paper(weighting: str, weigh: object) -> None:
-    layer = TargetAttention(Mlp((8, 4), activation="relu"), weighting)
+    layer = TargetAttention(presets.interest((8, 4), weighting=weighting))
     output, weights = layer(
         QUERY, HISTORY, history_mask=HISTORY_MASK, query_mask=QUERY_MASK, return_weights=True
     )
@@ -49,16 +49,17 @@ def test_the_papers_choices_are_the_defaults() -> None:
     layer = TargetAttention()
     layer(QUERY, HISTORY)
     config = layer.get_config()
-    assert config["score"]["config"]["units"] == [80, 40]
-    assert config["score"]["config"]["activation"] == "dice"
-    assert config["weighting"]["class_name"] == "Identity"
+    mechanism = config["mechanism"]["config"]
+    assert mechanism["score"]["config"]["units"] == [80, 40]
+    assert mechanism["score"]["config"]["activation"] == "dice"
+    assert mechanism["weighting"]["class_name"] == "Identity"
 
 
 @pytest.mark.parametrize(("weighting", "factor"), [("identity", 2.0), ("softmax", 1.0)])
 def test_twice_the_history_is_twice_the_interest_without_softmax(
     weighting: str, factor: float
 ) -> None:
-    layer = TargetAttention(weighting=weighting)
+    layer = TargetAttention(presets.din(weighting=weighting))
     once = np.asarray(layer(QUERY, HISTORY))
     twice = layer(QUERY, np.concatenate([HISTORY, HISTORY], axis=1))
     np.testing.assert_allclose(twice, factor * once, rtol=1e-4, atol=1e-5)
@@ -78,7 +79,7 @@ def test_padding_never_enters_the_statistics_of_dice(masked: str) -> None:
     inputs = {"query": QUERY, "history": HISTORY}
     changed = {name: array.copy() for name, array in inputs.items()}
     changed[masked.removesuffix("_mask")][~masks[masked]] += 1e3
-    layers = [TargetAttention(Mlp((4, 3))) for _ in range(2)]
+    layers = [TargetAttention(presets.din((4, 3))) for _ in range(2)]
     for layer in layers:
         layer.build(QUERY.shape, HISTORY.shape)
         layer.set_weights(layers[0].get_weights())
@@ -94,7 +95,7 @@ def test_padding_never_enters_the_statistics_of_dice(masked: str) -> None:
 def test_an_empty_history_gives_zeros_in_training_and_serving_alike() -> None:
     nothing = np.zeros_like(HISTORY_MASK)
     for weighting in ("identity", "softmax"):
-        layer = TargetAttention(weighting=weighting)
+        layer = TargetAttention(presets.din(weighting=weighting))
         for training in (False, True):
             output = layer(QUERY, HISTORY, history_mask=nothing, training=training)
             np.testing.assert_array_equal(output, 0)

@@ -52,7 +52,7 @@ name = "conversion"
 [model]
 name = "attention_ranker"
 width = 4
-attention_units = [8]
+target_attention = { class_name = "interest", config = { units = [8] } }
 num_layers = 1
 head_dim = 4
 expert_units = [8]

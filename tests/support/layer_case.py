@@ -83,6 +83,17 @@ class LayerCase:
         return keras.Model(symbols, self.make(**kwargs)(**symbols))
 
 
+def grouped(cases: Mapping[str, Any]) -> list[Any]:
+    """Cases as parameters by their names; all checks of one run in one process of several.
+
+    So that what a backend compiles for the shapes of a case is compiled once.
+    """
+    return [
+        pytest.param(case, id=name, marks=pytest.mark.xdist_group(name))
+        for name, case in cases.items()
+    ]
+
+
 def outputs_of(layer: keras.layers.Layer, arrays: Mapping[str, Any], **kwargs: Any) -> Arrays:
     """The outputs of one call by their index, as float32."""
     flat = keras.tree.flatten(layer(**arrays, **kwargs))

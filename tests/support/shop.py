@@ -100,7 +100,7 @@ def model(features: FittedFeatures, **arguments: Any) -> RankingModel:
     """The flagship as small as it gets, with weights large enough to tell inputs apart."""
     small = {
         "width": 4,
-        "attention_units": (5,),
+        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
         "num_layers": 1,
         "head_dim": 3,
         "num_experts": 2,

@@ -1,9 +1,31 @@
 """At what cost? Layers from per-head query, key, value and masks to per-head output and weights."""
 
+from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.linear import Linear, LinearState
+from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family("a mechanism", {"dense": Dense}).get
+MEMBERS = {
+    "compressed": Compressed,
+    "dense": Dense,
+    "linear": Linear,
+    "retrieved": Retrieved,
+    "routed": Routed,
+}
+get = _Family("a mechanism", MEMBERS).get
 
-__all__ = ["Dense", "deserialize", "get", "serialize"]
+__all__ = [
+    "MEMBERS",
+    "Compressed",
+    "Dense",
+    "Linear",
+    "LinearState",
+    "Retrieved",
+    "Routed",
+    "deserialize",
+    "get",
+    "serialize",
+]

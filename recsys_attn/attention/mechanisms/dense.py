@@ -66,6 +66,8 @@ class Dense(keras.layers.Layer):
     ((2, 3, 4, 8), (2, 4, 3, 5))
     """
 
+    returns_weights = True
+
     def __init__(
         self,
         score: Any = "scaled_dot",
@@ -118,7 +120,8 @@ class Dense(keras.layers.Layer):
         )
         logits = logits_of(self.score, query, key, allowed, rows, columns)
         if attention_bias is not None:
-            logits = logits + pairwise("attention_bias", attention_bias, query.shape, key.shape)
+            bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
+            logits = ops.add(ops.cast(logits, "float32"), bias)
         weights = weights_of(self.weighting, logits, allowed, query)
         weights = ops.cast(weights, self.compute_dtype)
         output = batched_matmul(self.dropout(weights), swap_heads(value))
@@ -135,6 +138,21 @@ class Dense(keras.layers.Layer):
     def shares_query_and_key(self) -> bool:
         """Whether the layer around it makes the keys with the projection of the queries."""
         return self.score.shares_query_and_key
+
+    @property
+    def positional(self) -> bool:
+        """Whether it looks at where queries and keys stand."""
+        return self.score.positional or self.pattern is not None
+
+    @property
+    def uses_query(self) -> bool:
+        """Whether it looks at what a query holds."""
+        return self.score.uses_query or self.weighting.needs_query
+
+    @property
+    def uses_key(self) -> bool:
+        """Whether it looks at what a key holds."""
+        return self.score.uses_key
 
     def compute_output_shape(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape

@@ -1,10 +1,56 @@
 """Which pairs? Functions of positions, which combine by `&`, `|` and `~`."""
 
-from recsys_attn.attention.patterns.base import Pattern
-from recsys_attn.attention.patterns.window import Causal
-from recsys_attn.serialization import Family as _Family
+from recsys_attn.attention.patterns.base import MEMBERS as _MEMBERS
+from recsys_attn.attention.patterns.base import And, Not, Or, Pattern, get
+from recsys_attn.attention.patterns.blocks import Block, EdgeBlocks
+from recsys_attn.attention.patterns.per_head import PerHead
+from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
+from recsys_attn.attention.patterns.strided import Fixed, Strided
+from recsys_attn.attention.patterns.tokens import Global, Prefix, Prepended
+from recsys_attn.attention.patterns.window import Causal, Dilated, Full, Local
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family("a pattern", {"causal": Causal}, Pattern).get
+_MEMBERS.update(
+    {
+        "and": And,
+        "block": Block,
+        "causal": Causal,
+        "dilated": Dilated,
+        "edge_blocks": EdgeBlocks,
+        "fixed": Fixed,
+        "full": Full,
+        "global": Global,
+        "local": Local,
+        "not": Not,
+        "or": Or,
+        "per_head": PerHead,
+        "prefix": Prefix,
+        "prepended": Prepended,
+        "random_blocks": RandomBlocks,
+        "strided": Strided,
+    }
+)
 
-__all__ = ["Causal", "Pattern", "deserialize", "get", "serialize"]
+__all__ = [
+    "And",
+    "Block",
+    "Causal",
+    "Dilated",
+    "EdgeBlocks",
+    "Fixed",
+    "Full",
+    "Global",
+    "Local",
+    "Not",
+    "Or",
+    "Pattern",
+    "PerHead",
+    "Prefix",
+    "Prepended",
+    "RandomBlocks",
+    "Strided",
+    "deserialize",
+    "get",
+    "random_plan",
+    "serialize",
+]

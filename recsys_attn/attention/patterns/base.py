@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import Family, deserialize, serialize
 from recsys_attn.tensors import Config, Tensor
+
+# By name; the package's `__init__` fills it. A pattern may hold patterns, so it is known here.
+MEMBERS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Pattern:
     Call arguments:
         rows: Positions of the queries, integers of shape (B or 1, N or 1, T, 1).
         columns: Positions of the keys, integers of shape (B or 1, N or 1, 1, S).
-        length: Number of positions there are, an integer or a scalar tensor.
+        length: Number of positions there are, padding included, an integer or a scalar tensor.
+            Patterns that use it take positions to be 0 ... length-1.
 
     Returns:
         Booleans that broadcast to (B, N, T, S), True where the query may attend the key.
@@ -32,16 +37,17 @@ class Pattern:
 
     >>> from dataclasses import dataclass
     >>> import keras
-    >>> import numpy as np
     >>> from recsys_attn.attention.patterns import Pattern
     >>> @keras.saving.register_keras_serializable(package="example")
     ... @dataclass(frozen=True)
     ... class EveryOther(Pattern):
     ...     def __call__(self, rows, columns, length):
     ...         return (rows - columns) % 2 == 0
-    >>> rows, columns = np.arange(2).reshape(1, 1, 2, 1), np.arange(3).reshape(1, 1, 1, 3)
-    >>> (~EveryOther())(rows, columns, 3)[0, 0].tolist()
-    [[False, True, False], [True, False, True]]
+    >>> print((~EveryOther()).matrix(4)[0].astype(int))
+    [[0 1 0 1]
+     [1 0 1 0]
+     [0 1 0 1]
+     [1 0 1 0]]
     """
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
@@ -61,6 +67,13 @@ class Pattern:
         """The pattern of some of the heads."""
         return self
 
+    def matrix(self, length: int) -> np.ndarray:
+        """What a sequence allows that attends to itself, to look at: (N or 1, length, length)."""
+        index = np.arange(length, dtype="int32")
+        allowed = self(index.reshape(1, 1, -1, 1), index.reshape(1, 1, 1, -1), length)
+        shape = (1, self.heads or 1, length, length)
+        return np.broadcast_to(ops.convert_to_numpy(allowed), shape)[0]
+
     def __and__(self, other: Pattern) -> Pattern:
         return And((self, other))
 
@@ -78,6 +91,23 @@ class Pattern:
         return cls(**{name: _revived(value) for name, value in config.items()})
 
 
+get = Family("a pattern", MEMBERS, Pattern).get
+
+
+def set_field(pattern: Pattern, name: str, value: Any) -> None:
+    """For `__post_init__` alone: a field in the form that it is kept in."""
+    object.__setattr__(pattern, name, value)
+
+
+def get_all(identifiers: Any) -> tuple[Pattern, ...]:
+    """Patterns from a list of what `get` takes."""
+    if not isinstance(identifiers, list | tuple) or not identifiers:
+        raise ValueError(
+            f"`patterns` must be a list of at least one pattern. Received: patterns={identifiers!r}"
+        )
+    return tuple(get(identifier) for identifier in identifiers)
+
+
 @dataclass(frozen=True)
 class Combination(Pattern):
     """Several patterns as one."""
@@ -85,12 +115,13 @@ class Combination(Pattern):
     patterns: tuple[Pattern, ...]
 
     def __post_init__(self) -> None:
-        for pattern in self.patterns:
-            if not isinstance(pattern, Pattern):
-                raise TypeError(
-                    "A pattern combines with patterns by `&` and `|`. "
-                    f"Received: {pattern!r} of type {type(pattern).__name__}"
-                )
+        set_field(self, "patterns", get_all(self.patterns))
+        made_for = sorted({p.heads for p in self.patterns if p.heads is not None})
+        if len(made_for) > 1:
+            raise ValueError(
+                "Patterns of `&` and `|` must be made for one number of heads. "
+                f"Received: patterns for {' and '.join(map(str, made_for))} heads"
+            )
 
     @property
     def heads(self) -> int | None:
@@ -138,6 +169,9 @@ class Not(Pattern):
     """Pairs that a pattern does not allow; written `~pattern`."""
 
     pattern: Pattern
+
+    def __post_init__(self) -> None:
+        set_field(self, "pattern", get(self.pattern))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         return ops.logical_not(self.pattern(rows, columns, length))

@@ -1,36 +1,47 @@
 """How similar is a query to a key? Layers (B, T, N, H), (B, S, N, H) -> logits (B, N, T, S)."""
 
-from functools import partial as _partial
-
 from recsys_attn.attention.scores.additive import Additive
+from recsys_attn.attention.scores.alibi import Alibi
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.cosine import Cosine
 from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.attention.scores.factorised_synthesizer import (
+    FactorisedDenseSynthesizer,
+    FactorisedRandomSynthesizer,
+)
+from recsys_attn.attention.scores.family import get
 from recsys_attn.attention.scores.general import General
+from recsys_attn.attention.scores.key_only import KeyOnly
+from recsys_attn.attention.scores.location import Location
+from recsys_attn.attention.scores.mixture import Mixture
 from recsys_attn.attention.scores.mlp import Mlp
+from recsys_attn.attention.scores.relative_buckets import RelativeBuckets
+from recsys_attn.attention.scores.relative_dot import RelativeDot
+from recsys_attn.attention.scores.rotary import Rotary
+from recsys_attn.attention.scores.shared_dot import SharedDot
 from recsys_attn.attention.scores.sum import Sum
-from recsys_attn.serialization import Family as _Family
+from recsys_attn.attention.scores.synthesizer import DenseSynthesizer, RandomSynthesizer
 from recsys_attn.serialization import deserialize, serialize
-
-get = _Family(
-    "a score",
-    {
-        "additive": Additive,
-        "cosine": Cosine,
-        "dot": Dot,
-        "general": General,
-        "mlp": Mlp,
-        "scaled_dot": _partial(Dot, scale=True),
-    },
-).get
 
 __all__ = [
     "Additive",
+    "Alibi",
     "Cosine",
+    "DenseSynthesizer",
     "Dot",
+    "FactorisedDenseSynthesizer",
+    "FactorisedRandomSynthesizer",
     "General",
+    "KeyOnly",
+    "Location",
+    "Mixture",
     "Mlp",
+    "RandomSynthesizer",
+    "RelativeBuckets",
+    "RelativeDot",
+    "Rotary",
     "Score",
+    "SharedDot",
     "Sum",
     "deserialize",
     "get",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from recsys_attn.attention.layout import logits_shape
@@ -18,6 +20,8 @@ class Score(keras.layers.Layer):
             broadcast to (B, N, T) and (B, N, S), and None for the natural ones.
         shares_query_and_key: Whether the layer around it makes the keys with the projection of
             the queries.
+        uses_query, uses_key: Whether it looks at what a query or a key holds; if not, the layer
+            around it makes no projection for it.
 
     Call arguments:
         query: (B, T, N, H).
@@ -46,6 +50,11 @@ class Score(keras.layers.Layer):
 
     positional = False
     shares_query_and_key = False
+    uses_query = True
+    uses_key = True
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        """Makes the weights; a score without any need not say so."""
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
@@ -77,3 +86,10 @@ def logits_of(
         query_positions=query_positions,
         key_positions=key_positions,
     )
+
+
+def inner_score(identifier: Any, dtype: Any) -> Score:
+    """A score that another score holds, from an instance, a name or a config."""
+    from recsys_attn.attention.scores.family import get  # which knows the holder too
+
+    return get(identifier, dtype=dtype)

@@ -7,16 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
-    batched_matmul,
-    head_sizes,
-    require_equal_sizes,
-    swap_heads,
-)
+from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.unit import unit
 from recsys_attn.tensors import Config, Shape, Tensor
-
-_EPSILON = 1e-12  # squared norm up to which a vector counts as zero
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Cosine")
@@ -53,17 +47,9 @@ class Cosine(Score):
         require_equal_sizes(query_size, key_size, "Cosine")
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
-        query = self._unit(query, 1 / self.temperature)
-        return batched_matmul(swap_heads(query), ops.transpose(self._unit(key), (0, 2, 3, 1)))
-
-    def _unit(self, x: Tensor, length: float = 1.0) -> Tensor:
-        # In float32: the squares of small embeddings vanish in half precision.
-        x = ops.cast(x, "float32")
-        squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
-        # A zero vector has no direction; without the two wheres its gradient would be huge.
-        some = ops.greater(squared, _EPSILON)
-        scale = ops.where(some, length * ops.rsqrt(ops.where(some, squared, 1.0)), 0.0)
-        return ops.cast(x * scale, self.compute_dtype)
+        query = ops.cast(unit(query, 1 / self.temperature), self.compute_dtype)
+        key = ops.cast(unit(key), self.compute_dtype)
+        return dot_products(query, key)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "temperature": self.temperature}

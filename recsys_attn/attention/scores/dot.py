@@ -5,31 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-from keras import ops
 
-from recsys_attn.attention.layout import (
-    batched_matmul,
-    head_sizes,
-    require_equal_sizes,
-    swap_heads,
-)
+from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Dot")
 class Dot(Score):
-    """`score = q . k`, and `q . k / sqrt(H)` with `scale`.
+    """`score = q . k`, and `q . k / sqrt(H)` with `scale`; `q + u` for q with `query_bias`.
 
-    Named `"dot"` without and `"scaled_dot"` with `scale`.
+    Named `"dot"` without and `"scaled_dot"` with `scale`. The bias u of each head is a question
+    that every query asks of what a key holds: Transformer-XL's content bias.
 
     Sources: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025; scaled: Vaswani et al., "Attention Is All You Need", NIPS 2017,
-    arXiv 1706.03762.
+    arXiv 1706.03762; with a bias: Dai et al., "Transformer-XL: Attentive Language Models Beyond a
+    Fixed-Length Context", ACL 2019, arXiv 1901.02860.
 
     Args:
         scale: Whether to divide by the square root of the head size, so that the variance of the
             logits does not grow with it.
+        query_bias: Whether to add a learned vector, zero at first, to the queries of a head.
 
     Example:
 
@@ -41,18 +38,25 @@ class Dot(Score):
     (2, 1, 3, 5)
     """
 
-    def __init__(self, scale: bool = False, **kwargs: Any) -> None:
+    def __init__(self, scale: bool = False, query_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale = scale
+        self.query_bias = query_bias
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        _, query_size, key_size = head_sizes(query_shape, key_shape)
+        heads, query_size, key_size = head_sizes(query_shape, key_shape)
         require_equal_sizes(query_size, key_size, "Dot")
+        if self.query_bias:
+            self.bias = self.add_weight(
+                shape=(heads, query_size), initializer="zeros", name="query_bias"
+            )
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
+        if self.query_bias:
+            query = query + self.bias
         if self.scale:
             query = query * query.shape[-1] ** -0.5
-        return batched_matmul(swap_heads(query), ops.transpose(key, (0, 2, 3, 1)))
+        return dot_products(query, key)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "scale": self.scale}
+        return {**super().get_config(), "scale": self.scale, "query_bias": self.query_bias}

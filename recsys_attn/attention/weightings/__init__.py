@@ -1,11 +1,28 @@
 """How much does a key count? Layers from logits and `allowed` to weights (B, N, T, S)."""
 
 from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.entmax import Entmax
+from recsys_attn.attention.weightings.family import get
+from recsys_attn.attention.weightings.gaussian import Gaussian
 from recsys_attn.attention.weightings.identity import Identity
+from recsys_attn.attention.weightings.sigmoid import Sigmoid
+from recsys_attn.attention.weightings.silu import Silu
 from recsys_attn.attention.weightings.softmax import Softmax
-from recsys_attn.serialization import Family as _Family
+from recsys_attn.attention.weightings.talking_heads import TalkingHeads
+from recsys_attn.attention.weightings.top_k import TopK
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family("a weighting", {"identity": Identity, "softmax": Softmax}).get
-
-__all__ = ["Identity", "Softmax", "Weighting", "deserialize", "get", "serialize"]
+__all__ = [
+    "Entmax",
+    "Gaussian",
+    "Identity",
+    "Sigmoid",
+    "Silu",
+    "Softmax",
+    "TalkingHeads",
+    "TopK",
+    "Weighting",
+    "deserialize",
+    "get",
+    "serialize",
+]

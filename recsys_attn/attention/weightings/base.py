@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keras
+from keras import ops
 
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -47,7 +48,7 @@ class Weighting(keras.layers.Layer):
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
-def build_weighting(weighting: Weighting, logits_shape: Shape, query_shape: Shape) -> None:
+def build_weighting(weighting: Weighting, logits_shape: Shape, query_shape: Shape | None) -> None:
     """Builds a weighting, which may be shared and built already."""
     if weighting.built:
         return
@@ -64,3 +65,9 @@ def weights_of(
     if weighting.needs_query:
         return weighting(logits, allowed=allowed, query=query)
     return weighting(logits, allowed=allowed)
+
+
+def everywhere(allowed: Tensor | None, logits: Tensor) -> Tensor:
+    """`allowed` for every logit: what may have axes of size 1 can then be counted."""
+    allowed = True if allowed is None else allowed
+    return ops.broadcast_to(allowed, ops.shape(logits))

@@ -10,7 +10,7 @@ from recsys_attn.attention.weightings.base import Weighting
 from recsys_attn.tensors import Tensor
 
 # Far below any logit, and far enough from overflow for a bias to be added.
-_NEVER = float(np.finfo("float32").min / 2)
+NEVER = float(np.finfo("float32").min / 2)
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Softmax")
@@ -36,12 +36,16 @@ class Softmax(Weighting):
     """
 
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
-        logits = ops.cast(logits, "float32")
-        if allowed is None:
-            return ops.cast(_softmax(logits), self.compute_dtype)
-        weights = _softmax(ops.where(allowed, logits, _NEVER))
-        # Where nothing is allowed every weight is 1/S at this point.
-        return ops.cast(weights * ops.cast(allowed, "float32"), self.compute_dtype)
+        return ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
+
+
+def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """The softmax over what is allowed, in float32; zeros where nothing is."""
+    logits = ops.cast(logits, "float32")
+    if allowed is None:
+        return _softmax(logits)
+    # Where nothing is allowed every weight is 1/S before it meets the mask.
+    return _softmax(ops.where(allowed, logits, NEVER)) * ops.cast(allowed, "float32")
 
 
 def _softmax(logits: Tensor) -> Tensor:

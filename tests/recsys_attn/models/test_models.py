@@ -30,11 +30,15 @@ SCHEMA = Schema(
 )
 SMALL = {
     "autoint": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
-    "din": {"width": 4, "attention_units": (5, 3), "mlp_units": (7,)},
+    "din": {
+        "width": 4,
+        "target_attention": {"class_name": "din", "config": {"units": [5, 3]}},
+        "mlp_units": (7,),
+    },
     "mmoe": {"width": 4, "num_experts": 3, "expert_units": (7, 5), "tower_units": (3,)},
     "attention_ranker": {
         "width": 4,
-        "attention_units": (5, 3),
+        "target_attention": {"class_name": "interest", "config": {"units": [5, 3]}},
         "num_layers": 2,
         "head_dim": 3,
         "num_experts": 3,

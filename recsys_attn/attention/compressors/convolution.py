@@ -1,0 +1,90 @@
+"""Strided convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks, ends_of
+from recsys_attn.checks import require_positive
+from recsys_attn.initializers import blockwise
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Convolution")
+class Convolution(Compressor):
+    """Each summary is a learned mix of `width` events that follow each other.
+
+    `key'[c] = sum_w W_w key[c * stride + w]`, the values likewise, each head with its own W.
+
+    Padding is taken out of keys and values before the convolution, and a summary is masked where
+    all of its events are padding. The last block is filled up with zeros, so the newest events
+    count too; Tensor2Tensor, the authors' code, drops them.
+
+    Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
+    arXiv 1801.10198.
+
+    Args:
+        width: Number of events in a summary.
+        stride: Steps from one summary to the next, at most `width`, so that no event is left out.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Compressed
+    >>> from recsys_attn.attention.compressors import Convolution
+    >>> history = keras.random.normal((2, 50, 4, 8))
+    >>> output, _ = Compressed(Convolution(width=3, stride=3))(history[:, :5], history, history)
+    >>> tuple(output.shape)
+    (2, 5, 4, 8)
+    """
+
+    def __init__(self, width: int = 3, stride: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("width", width)
+        require_positive("stride", stride)
+        if stride > width:
+            raise ValueError(
+                "`stride` must be at most `width`: no summary would see the events in between. "
+                f"Received: width={width}, stride={stride}"
+            )
+        self.width = width
+        self.stride = stride
+
+    def build(self, key_shape: Shape, value_shape: Shape) -> None:
+        self.key_kernel = self._kernel("key_kernel", *key_shape[2:])
+        self.value_kernel = self._kernel("value_kernel", *value_shape[2:])
+
+    def _kernel(self, name: str, heads: int | None, size: int | None) -> Tensor:
+        return self.add_weight(
+            shape=(heads, self.width, size, size),
+            initializer=blockwise(heads or 0, axis=0),
+            name=name,
+        )
+
+    def compress(
+        self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
+    ) -> CompressedKeys:
+        if key_mask is not None:
+            present = ops.cast(key_mask, key.dtype)[..., None, None]
+            key, value = key * present, value * present
+            key_mask = ops.any(blocks_of(key_mask, self.width, self.stride), axis=-1)
+        return CompressedKeys(
+            self._convolve(key, self.key_kernel),
+            self._convolve(value, self.value_kernel),
+            key_mask,
+            ends_of(ops.shape(key)[1], self.width, self.stride),
+        )
+
+    def _convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
+        """(B, S, N, H) -> (B, C, N, H)."""
+        return ops.einsum("bcwnh,nwhu->bcnu", blocks_of(x, self.width, self.stride), kernel)
+
+    def count(self, length: int | None) -> int | None:
+        return None if length is None else count_blocks(length, self.width, self.stride)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "width": self.width, "stride": self.stride}

@@ -1,0 +1,84 @@
+"""Means and maxima of neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks, ends_of
+from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.tensors import Config, Tensor
+
+_LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Pool")
+class Pool(Compressor):
+    """Each summary is the mean or the maximum of `size` events that follow each other.
+
+    Without weights, and over real events only: a summary is masked where all of its events are
+    padding, and the last one may have fewer of them.
+
+    Args:
+        size: Number of events in a summary.
+        kind: `"mean"` or `"max"`.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Compressed
+    >>> from recsys_attn.attention.compressors import Pool
+    >>> history = keras.random.normal((2, 50, 4, 8))
+    >>> output, _ = Compressed(Pool(5), causal=True)(history, history, history)
+    >>> tuple(output.shape)
+    (2, 50, 4, 8)
+    """
+
+    def __init__(self, size: int = 3, kind: str = "mean", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("size", size)
+        if kind not in _KINDS:
+            raise ValueError(f"`kind` names how events are pooled. {unknown_name(kind, _KINDS)}")
+        self.size = size
+        self.kind = kind
+
+    def compress(
+        self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
+    ) -> CompressedKeys:
+        length = ops.shape(key)[1]
+        # Without a mask too the last block may be filled up.
+        given = ops.ones((1, length), "bool") if key_mask is None else key_mask
+        present = blocks_of(given, self.size, self.size)  # (B, C, size)
+        pool = _KINDS[self.kind]
+        return CompressedKeys(
+            pool(blocks_of(key, self.size, self.size), present),
+            pool(blocks_of(value, self.size, self.size), present),
+            None if key_mask is None else ops.any(present, axis=-1),
+            ends_of(length, self.size, self.size),
+        )
+
+    def count(self, length: int | None) -> int | None:
+        return None if length is None else count_blocks(length, self.size, self.size)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "size": self.size, "kind": self.kind}
+
+
+def _mean(blocks: Tensor, present: Tensor) -> Tensor:
+    """(B, C, size, N, H), (B, C, size) -> (B, C, N, H)."""
+    weights = ops.cast(present, blocks.dtype)[..., None, None]
+    return ops.sum(blocks * weights, axis=2) / ops.maximum(ops.sum(weights, axis=2), 1)
+
+
+def _max(blocks: Tensor, present: Tensor) -> Tensor:
+    # With a value to start from, no blocks at all are no error.
+    real = ops.where(present[..., None, None], blocks, _LOWEST)
+    highest = ops.max(real, axis=2, initial=_LOWEST)
+    return ops.where(ops.any(present, axis=2)[..., None, None], highest, 0)
+
+
+_KINDS = {"max": _max, "mean": _mean}

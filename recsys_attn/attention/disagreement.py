@@ -1,0 +1,135 @@
+"""A penalty on heads that are alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.unit import unit
+from recsys_attn.tensors import Config, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Disagreement(keras.layers.Layer):
+    """Adds to the loss, in training only, how alike the heads of an attention are.
+
+    `loss += subspace * mean_ij cos(v_i, v_j)`, for the values v of heads i and j at each key
+
+    `loss += positions * mean_ij (a_i . a_j)`, for the weights a of each query
+
+    `loss += outputs * mean_ij cos(o_i, o_j)`, for the outputs o at each query
+
+    each averaged over the positions that are not masked. The paper maximises the negative of
+    these similarities. It counts i = j too: for cosines a constant 1 / N, for weights a penalty
+    on those that are peaked. A zero vector is like nothing, and gets no gradient.
+
+    A layer that a model calls twice adds to the loss twice; on JAX, Keras keeps the last only.
+
+    Source: Li et al., "Multi-Head Attention with Disagreement Regularization", EMNLP 2018,
+    arXiv 1810.10183; the paper leaves open how positions are averaged.
+
+    Args:
+        subspace: Factor of the similarity of the values.
+        positions: Factor of the similarity of the weights, those before dropout.
+        outputs: Factor of the similarity of the outputs, before heads are combined.
+
+    Call arguments:
+        value: (B, S, N, V); B may be 1.
+        weights: (B, N, T, S), or None where a mechanism makes none.
+        output: (B, T, N, V).
+        query_mask: (B, T), False for queries that do not count.
+        key_mask: (B, S), False for keys that do not count.
+
+    Returns:
+        The output as it is.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import Dense
+    >>> from recsys_attn.attention.disagreement import Disagreement
+    >>> query = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 5, 4, 8))
+    >>> output, weights = Dense()(query, history, history)
+    >>> penalty = Disagreement(outputs=1.0)
+    >>> output = penalty(history, weights, output, training=True)
+    >>> len(penalty.losses)
+    1
+    """
+
+    def __init__(
+        self,
+        subspace: float = 0.0,
+        positions: float = 0.0,
+        outputs: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, factor in (
+            ("subspace", subspace),
+            ("positions", positions),
+            ("outputs", outputs),
+        ):
+            if factor < 0:
+                raise ValueError(
+                    f"`{name}` must not be negative, which would make the heads more alike. "
+                    f"Received: {name}={factor}"
+                )
+        self.subspace = subspace
+        self.positions = positions
+        self.outputs = outputs
+
+    def call(
+        self,
+        value: Tensor,
+        weights: Tensor | None,
+        output: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        if self.positions and weights is None:
+            raise ValueError(
+                "`positions` compares the weights of the heads, and this mechanism makes none; "
+                f"use the mechanism Dense, or positions=0. Received: positions={self.positions}"
+            )
+        if training:
+            if self.subspace:
+                self.add_loss(self.subspace * _masked_mean(_cosines(value), key_mask))
+            if self.positions:
+                self.add_loss(self.positions * _masked_mean(_overlaps(weights), query_mask))
+            if self.outputs:
+                self.add_loss(self.outputs * _masked_mean(_cosines(output), query_mask))
+        return output
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "subspace": self.subspace,
+            "positions": self.positions,
+            "outputs": self.outputs,
+        }
+
+
+def _cosines(x: Tensor) -> Tensor:
+    """(B, T, N, V) -> (B, T), the mean cosine of two heads: that of all pairs at once is
+
+    `mean_ij u_i . u_j = |mean_i u_i|^2`, for vectors u of length one.
+    """
+    return ops.sum(ops.square(ops.mean(unit(x), axis=2)), axis=-1)
+
+
+def _overlaps(weights: Tensor) -> Tensor:
+    """(B, N, T, S) -> (B, T), the mean product of the weights of two heads, in the same way."""
+    mean = ops.mean(ops.cast(weights, "float32"), axis=1)
+    return ops.sum(ops.square(mean), axis=-1)
+
+
+def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Over (B, T), either of which may have a batch of 1; 0 where nothing counts."""
+    if mask is None:
+        return ops.mean(x)
+    counts = ops.cast(mask, "float32") * ops.ones_like(x)
+    return ops.sum(x * counts) / ops.maximum(ops.sum(counts), 1.0)

@@ -1,0 +1,133 @@
+"""What every feature map has in common."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.layout import head_sizes, swap_heads
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.tensors import Config, Shape, Tensor
+
+# Far below any exponent, and far enough from overflow for another one to be subtracted.
+_NEVER = float(np.finfo("float32").min / 2)
+
+
+class FeatureMap(keras.layers.Layer):
+    """Vectors of M features whose inner product is how similar a query is to a key.
+
+    `similarity = phi_q(q) . phi_k(k)`, whose sums over the keys can be taken before any query is
+    known. A map overrides `query_features`, and `key_features` where keys differ from queries.
+
+    Everything is computed in float32. What scales all features of one query, or of all keys, by
+    the same factor leaves attention as it is.
+
+    Attributes:
+        per_channel: Whether the features of the keys sum to one channel by channel, instead of
+            the weights of a query over the keys.
+        floor: The least value of a normaliser. It keeps the gradient finite where there is
+            nothing to attend.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        key_mask: (B, S), False for padded keys, whose features are zeros.
+        streaming: Whether the features of a key depend on that key alone, and not on the others
+            for the sake of numerical stability. What is causal needs it, since even a common
+            factor, which cancels out, lets the future round the past.
+
+    Returns:
+        Features of the queries (B, N, T, M) and of the keys (B, N, S, M).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import Linear
+    >>> from recsys_attn.attention.feature_maps import FeatureMap
+    >>> class SquaredRelu(FeatureMap):
+    ...     def query_features(self, query):
+    ...         return keras.ops.square(keras.ops.relu(query))
+    >>> events = keras.random.normal((2, 5, 1, 8))
+    >>> output, _ = Linear(SquaredRelu(), causal=True)(events, events, events)
+    >>> tuple(output.shape)
+    (2, 5, 1, 8)
+    """
+
+    per_channel = False
+    floor = 1e-18  # the inverse square of anything smaller is infinite in float32
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        _, query_size, key_size = head_sizes(query_shape, key_shape)
+        if query_size != key_size:
+            raise ValueError(
+                "A feature map needs queries and keys of one head size H; project them to one. "
+                f"Received: query size {query_size}, key size {key_size}"
+            )
+
+    def count(self, head_size: int) -> int:
+        """The number of features M."""
+        return head_size
+
+    def query_features(self, query: Tensor) -> Tensor:
+        """(B, N, T, H) -> (B, N, T, M)."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `query_features`")
+
+    def key_features(
+        self, key: Tensor, real: Tensor | None = None, streaming: bool = False
+    ) -> Tensor:
+        """(B, N, S, H) -> (B, N, S, M); `real` broadcasts to the keys, False for padding."""
+        return self.query_features(key)
+
+    def map_query(self, query: Tensor) -> Tensor:
+        """(B, T, N, H) -> (B, N, T, M)."""
+        return self.query_features(ops.cast(swap_heads(query), "float32"))
+
+    def map_key(
+        self, key: Tensor, key_mask: Tensor | None = None, streaming: bool = False
+    ) -> Tensor:
+        """(B, S, N, H) -> (B, N, S, M), zeros for padded keys."""
+        key = ops.cast(swap_heads(key), "float32")
+        if key_mask is None:
+            return self.key_features(key, streaming=streaming)
+        shape = (None, key.shape[2])
+        real = ops.swapaxes(allowed_pairs(shape, shape, key_mask=key_mask), 2, 3)  # (B, 1, S, 1)
+        # Before the map too: its gradient at whatever padding holds may not be finite.
+        features = self.key_features(ops.where(real, key, 0.0), real, streaming)
+        return ops.where(real, features, 0.0)
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        key_mask: Tensor | None = None,
+        streaming: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        return self.map_query(query), self.map_key(key, key_mask, streaming)
+
+    def compute_output_spec(
+        self,
+        query: Tensor,
+        key: Tensor,
+        key_mask: Tensor | None = None,
+        streaming: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        (batch, queries, heads, size), (key_batch, keys, _, _) = query.shape, key.shape
+        features = self.count(size)
+        return (
+            keras.KerasTensor((batch, heads, queries, features), dtype="float32"),
+            keras.KerasTensor((key_batch, heads, keys, features), dtype="float32"),
+        )
+
+    def get_config(self) -> Config:
+        return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+def stable_exp(
+    exponents: Tensor, axis: int | tuple[int, ...], real: Tensor | None = None
+) -> Tensor:
+    """`exp(x - max x)`, with the maximum over `axis` and the entries that are real."""
+    if real is not None:
+        exponents = ops.where(real, exponents, _NEVER)
+    largest = ops.max(exponents, axis=axis, keepdims=True, initial=_NEVER)
+    return ops.exp(exponents - ops.stop_gradient(largest))

@@ -1,0 +1,33 @@
+"""The features of the linear Transformer."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.feature_maps.base import FeatureMap
+from recsys_attn.tensors import Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Elu")
+class Elu(FeatureMap):
+    """`phi(x) = elu(x) + 1`: `x + 1` above zero and `exp(x)` below, so always positive.
+
+    It resembles no softmax and needs no randomness: the plainest choice.
+
+    Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
+    Linear Attention", ICML 2020, arXiv 2006.16236.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.feature_maps import Elu
+    >>> candidates = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 5, 4, 8))
+    >>> [tuple(features.shape) for features in Elu()(candidates, history)]
+    [(2, 4, 3, 8), (2, 4, 5, 8)]
+    """
+
+    def query_features(self, query: Tensor) -> Tensor:
+        # Not elu(x) + 1 to the letter: from -17 downwards its sum is exactly 0.
+        return ops.where(query > 0, query + 1, ops.exp(ops.minimum(query, 0.0)))

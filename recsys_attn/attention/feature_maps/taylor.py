@@ -1,0 +1,39 @@
+"""The first two terms of the exponential."""
+
+from __future__ import annotations
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.feature_maps.base import FeatureMap
+from recsys_attn.attention.unit import unit
+from recsys_attn.tensors import Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Taylor")
+class Taylor(FeatureMap):
+    """`phi(x) = [1, x / |x|]`, so that the similarity is `1 + cos(q, k)`, never negative.
+
+    The exponential `exp(q . k)` to first order, with unit vectors in the place of q and k. It is
+    nearly flat: no key weighs more than twice as much as one that is orthogonal to the query.
+
+    Source: Su, "Linear attention: must attention have a softmax?", 2020,
+    https://spaces.ac.cn/archives/7546.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.feature_maps import Taylor
+    >>> candidates = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 5, 4, 8))
+    >>> [tuple(features.shape) for features in Taylor()(candidates, history)]
+    [(2, 4, 3, 9), (2, 4, 5, 9)]
+    """
+
+    floor = 1e-6  # of a query opposite to every key rounding leaves a little, of either sign
+
+    def count(self, head_size: int) -> int:
+        return head_size + 1
+
+    def query_features(self, query: Tensor) -> Tensor:
+        return ops.concatenate([ops.ones_like(query[..., :1]), unit(query)], axis=-1)

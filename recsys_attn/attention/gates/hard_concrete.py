@@ -1,0 +1,160 @@
+"""Gates that close heads for good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.tensors import Config, Shape, Tensor
+
+_EPSILON = 1e-6  # keeps the noise from the ends of (0, 1), where its logit is infinite
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.HardConcrete")
+class HardConcrete(keras.layers.Layer):
+    """`output = g * heads` with one gate g in [0, 1] a head, which can be exactly 0 and 1.
+
+    In training a gate is random, one draw a head for the whole batch:
+
+    `g = clip(sigmoid((log u - log(1 - u) + log_alpha) / temperature) (zeta - gamma) + gamma, 0, 1)`
+
+    with u uniform in (0, 1); otherwise it is `clip(sigmoid(log_alpha) (zeta - gamma) + gamma, 0,
+    1)`. The loss grows by the penalty times the expected number of heads that are open,
+
+    `sum_n P(g_n > 0)`, `P(g > 0) = sigmoid(log_alpha - temperature log(-gamma / zeta))`
+
+    once a step, however often the layer is called. A head whose gate ends at 0 can be cut out of
+    the trained layer.
+
+    Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
+    Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418; the distribution is of Louizos
+    et al., "Learning Sparse Neural Networks through L0 Regularization", ICLR 2018,
+    arXiv 1712.01312.
+
+    Args:
+        penalty: What an open head adds to the loss.
+        temperature: How far from a coin a random gate is; towards 0 it is either open or closed.
+        stretch: gamma and zeta, the range before it is clipped to [0, 1].
+        initial: The first log_alpha of all heads. By default gates start open: exactly 1 outside
+            training.
+        seed: Of the random gates.
+
+    Call arguments:
+        heads: (B, T, N, V), the output of each head.
+        inputs: (B, T, E), which this gate does not look at.
+
+    Returns:
+        (B, T, N, V).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.gates import HardConcrete
+    >>> gate = HardConcrete(penalty=1e-3)
+    >>> tuple(gate(keras.random.normal((2, 3, 4, 8))).shape)
+    (2, 3, 4, 8)
+    >>> gate.open_heads().tolist()
+    [0, 1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        penalty: float = 0.0,
+        temperature: float = 2 / 3,
+        stretch: Sequence[float] = (-0.1, 1.1),
+        initial: float = 2.5,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if penalty < 0:
+            raise ValueError(
+                "`penalty` must not be negative: it is added to the loss, so that heads close. "
+                f"Received: penalty={penalty}"
+            )
+        if temperature <= 0:
+            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+        if len(stretch) != 2 or not stretch[0] < 0 < 1 < stretch[1]:
+            raise ValueError(
+                "`stretch` must be a number below 0 and one above 1, so that gates reach both. "
+                f"Received: stretch={stretch}"
+            )
+        self.penalty = penalty
+        self.temperature = temperature
+        self.stretch = tuple(stretch)
+        self.initial = initial
+        self.seed = seed
+        self.noise = keras.random.SeedGenerator(seed)
+
+    def build(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> None:
+        check_heads(heads_shape)
+        self.log_alpha = self.add_weight(
+            shape=(heads_shape[2],),
+            initializer=keras.initializers.Constant(self.initial),
+            # Not `add_loss`, which would count every call of a layer that is shared.
+            regularizer=self._expected_penalty if self.penalty else None,
+            autocast=False,
+            name="log_alpha",
+        )
+
+    def call(
+        self, heads: Tensor, inputs: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
+        gates = self._random_gates() if training else self._gates()
+        return heads * ops.cast(gates, heads.dtype)[:, None]
+
+    def _gates(self) -> Tensor:
+        return self._stretched(ops.sigmoid(ops.convert_to_tensor(self.log_alpha)))
+
+    def _random_gates(self) -> Tensor:
+        u = keras.random.uniform(
+            self.log_alpha.shape, _EPSILON, 1 - _EPSILON, dtype="float32", seed=self.noise
+        )
+        logit = ops.log(u) - ops.log(1 - u)
+        return self._stretched(ops.sigmoid((logit + self.log_alpha) / self.temperature))
+
+    def _stretched(self, gates: Tensor) -> Tensor:
+        low, high = self.stretch
+        return ops.clip(gates * (high - low) + low, 0.0, 1.0)
+
+    def _expected_penalty(self, log_alpha: Tensor) -> Tensor:
+        return self.penalty * ops.sum(self._open_probabilities(log_alpha))
+
+    def _open_probabilities(self, log_alpha: Tensor) -> Tensor:
+        low, high = self.stretch
+        return ops.sigmoid(log_alpha - self.temperature * math.log(-low / high))
+
+    def open_probabilities(self) -> np.ndarray:
+        """How likely each random gate is above 0: (N,)."""
+        return ops.convert_to_numpy(self._open_probabilities(self.log_alpha))
+
+    def open_heads(self) -> np.ndarray:
+        """The indices of the heads whose gate is above 0 outside training."""
+        return np.flatnonzero(ops.convert_to_numpy(self._gates()) > 0)
+
+    def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> Shape:
+        return heads_shape
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "penalty": self.penalty,
+            "temperature": self.temperature,
+            "stretch": list(self.stretch),
+            "initial": self.initial,
+            "seed": self.seed,
+        }
+
+
+def check_heads(heads_shape: Shape) -> None:
+    """Raises unless there are heads, and their number is known."""
+    if len(heads_shape) != 4 or heads_shape[2] is None:
+        raise ValueError(
+            "`heads` must have shape (B, T, N, V) with N known when the gate is built. "
+            f"Received: heads.shape={tuple(heads_shape)}"
+        )

@@ -1,0 +1,81 @@
+"""A gate that looks at the inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.gates.hard_concrete import check_heads
+from recsys_attn.blocks import activations
+from recsys_attn.initializers import blockwise
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.OutputGate")
+class OutputGate(keras.layers.Layer):
+    """`output = heads * activation(W inputs)`, with one matrix W a head.
+
+    What a query is decides how much of what it found goes on, channel by channel. The layer norm
+    that HSTU puts on the heads before the gate is not part of it.
+
+    Source: Qiu et al., "Gated Attention for Large Language Models: Non-linearity, Sparsity, and
+    Attention-Sink-Free", 2025, arXiv 2505.06708; with the activation `"silu"` it is the gate of
+    Zhai et al., "Actions Speak Louder than Words", ICML 2024, arXiv 2402.17152.
+
+    Args:
+        activation: Any activation of Keras.
+        per_channel: Whether each channel of a head has its own gate, or a head has one.
+
+    Call arguments:
+        heads: (B, T, N, V), the output of each head.
+        inputs: (B, T, E), what the queries were made of.
+
+    Returns:
+        (B, T, N, V).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.gates import OutputGate
+    >>> heads, inputs = keras.random.normal((2, 3, 4, 8)), keras.random.normal((2, 3, 16))
+    >>> tuple(OutputGate("silu")(heads, inputs).shape)
+    (2, 3, 4, 8)
+    """
+
+    def __init__(
+        self, activation: Any = "sigmoid", per_channel: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.serialize(activation)
+        self.activate = keras.activations.get(self.activation)
+        self.per_channel = per_channel
+
+    def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
+        check_heads(heads_shape)
+        heads, size = heads_shape[2] or 1, heads_shape[3] if self.per_channel else 1
+        if size is None or inputs_shape[-1] is None:
+            raise ValueError(
+                "The head size V and the width E of the inputs must be known when the gate is "
+                f"built. Received: heads.shape={tuple(heads_shape)}, "
+                f"inputs.shape={tuple(inputs_shape)}"
+            )
+        self.kernel = self.add_weight(
+            shape=(heads, inputs_shape[-1], size),
+            initializer=blockwise(heads, axis=0),
+            name="kernel",
+        )
+
+    def call(self, heads: Tensor, inputs: Tensor) -> Tensor:
+        return heads * self.activate(ops.einsum("bte,nev->btnv", inputs, self.kernel))
+
+    def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape) -> Shape:
+        return heads_shape
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "activation": self.activation,
+            "per_channel": self.per_channel,
+        }

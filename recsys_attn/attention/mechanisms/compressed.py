@@ -1,0 +1,193 @@
+"""Every query against summaries of the keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import compressors, scores, weightings
+from recsys_attn.attention.layout import (
+    batched_matmul,
+    broadcast_batch,
+    logits_shape,
+    swap_heads,
+)
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.positions import natural_positions, pairs
+from recsys_attn.attention.scores.base import logits_of
+from recsys_attn.attention.weightings.base import build_weighting, weights_of
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
+class Compressed(keras.layers.Layer):
+    """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
+
+    C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
+    with T times C. C is fixed for `LowRank`, and S by the stride for the others, which are that
+    much cheaper than `Dense` at any length. Keys are summarised and queries are not, since each
+    query has an output.
+
+    With `causal`, query t may attend a summary whose last event is at t or before it, so the first
+    queries, which no summary precedes, get zeros: join it with a local attention or a residual.
+    (Tensor2Tensor has the last event strictly before t.) Of `LowRank` there is no causal form.
+
+    A positional score sees each summary at its last event.
+
+    Sources: Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020,
+    arXiv 2006.04768; Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
+    arXiv 1801.10198.
+
+    Args:
+        compressor: How keys and values are summarised: an instance, a name or a config of
+            `recsys_attn.attention.compressors`.
+        score: How similar a query is to a summary; of `recsys_attn.attention.scores`.
+        weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
+        causal: Whether a query sees no event after it.
+        dropout: Share of the weights that is dropped in training.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        query_mask: (B, T), False for padded queries, which get zeros.
+        key_mask: (B, S), False for padded keys, which reach no summary.
+
+    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
+    values must be finite.
+
+    Returns:
+        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+
+    Raises:
+        ValueError: The compressor has no order of events for `causal` or for a positional score,
+            or T is not S with `causal`.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Compressed
+    >>> from recsys_attn.attention.compressors import LowRank
+    >>> candidates = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 50, 4, 8))
+    >>> output, _ = Compressed(LowRank(16, length=200))(candidates, history, history)
+    >>> tuple(output.shape)
+    (2, 3, 4, 8)
+    """
+
+    def __init__(
+        self,
+        compressor: Any,
+        score: Any = "scaled_dot",
+        *,
+        weighting: Any = "softmax",
+        causal: bool = False,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.compressor = compressors.get(compressor, dtype=self.dtype_policy)
+        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
+        self.causal = causal
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        if self.compressor.ordered:
+            return
+        name = type(self.compressor).__name__
+        if self.causal:
+            raise ValueError(
+                f"`causal` has no meaning with {name}, each of whose summaries has seen every "
+                "event. Use the compressor Convolution or Pool, or the mechanism Linear with "
+                "causal=True"
+            )
+        if self.score.positional:
+            raise ValueError(
+                f"A positional score has no meaning with {name}, whose summaries stand at no "
+                "position. Use the compressor Convolution or Pool, or a score without positions. "
+                f"Received: score={type(self.score).__name__}"
+            )
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
+            raise ValueError(
+                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
+                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
+            )
+        queries, keys = query_shape[1], key_shape[1]
+        if self.causal and None not in (queries, keys) and queries != keys:
+            raise ValueError(
+                "With `causal` a sequence attends to itself, so `query` and `key` must have the "
+                f"same length. Received: {queries} queries and {keys} keys"
+            )
+        if not self.compressor.built:  # it may be shared
+            self.compressor.build(key_shape, value_shape)
+        summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
+        if not self.score.built:
+            self.score.build(query_shape, summary_shape)
+        build_weighting(self.weighting, logits_shape(query_shape, summary_shape), query_shape)
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        if key_mask is not None:
+            allowed_pairs(query.shape, key.shape, key_mask=key_mask)  # refuses a wrong shape
+            whole = (ops.shape(key_mask)[0], ops.shape(key)[1])
+            key_mask = ops.broadcast_to(ops.cast(key_mask, "bool"), whole)
+        summaries = self.compressor.compress(key, value, key_mask)
+        rows, _ = natural_positions(query, key)
+        ends = None if summaries.ends is None else summaries.ends[None, None]
+        allowed = allowed_pairs(
+            query.shape,
+            summaries.key.shape,
+            query_mask,
+            summaries.key_mask,
+            pattern=_seen(rows, ends) if self.causal else None,
+        )
+        logits = logits_of(self.score, query, summaries.key, allowed, rows, ends)
+        weights = weights_of(self.weighting, logits, allowed, query)
+        weights = self.dropout(ops.cast(weights, self.compute_dtype))
+        return swap_heads(batched_matmul(weights, swap_heads(summaries.value))), None
+
+    @property
+    def positional(self) -> bool:
+        """Whether it looks at where queries and summaries stand."""
+        return self.score.positional
+
+    @property
+    def shares_query_and_key(self) -> bool:
+        """Whether the layer around it makes the keys with the projection of the queries."""
+        return self.score.shares_query_and_key
+
+    def compute_output_spec(
+        self, query: Tensor, key: Tensor, value: Tensor, **masks: Tensor | None
+    ) -> tuple[Tensor, None]:
+        batch = broadcast_batch(query.shape[0], value.shape[0])
+        shape = (batch, *query.shape[1:3], value.shape[-1])
+        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "compressor": serialize(self.compressor),
+            "score": serialize(self.score),
+            "weighting": serialize(self.weighting),
+            "causal": self.causal,
+            "dropout": self.dropout.rate,
+        }
+
+
+def _seen(rows: Tensor, ends: Tensor) -> Tensor:
+    """Which queries (1, 1, T) come at or after which ends (1, 1, C)."""
+    query_positions, key_positions = pairs(rows, ends)
+    return key_positions <= query_positions

@@ -1,0 +1,147 @@
+"""What mechanisms have in common that attend group by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import patterns, routers, scores
+from recsys_attn.attention.layout import batched_matmul, head_sizes, swap_heads
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.patterns.base import check_heads
+from recsys_attn.attention.positions import pairs
+from recsys_attn.attention.routers.base import Groups
+from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.scores.base import logits_of
+from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class Grouped(keras.layers.Layer):
+    """A softmax over the pairs that a router brings together; `Routed` and `Retrieved` call it.
+
+    Args:
+        router: Which tokens meet: an instance, a name or a config of
+            `recsys_attn.attention.routers`.
+        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
+            router where None.
+        pattern: Which keys a query may attend of those that it meets; of
+            `recsys_attn.attention.patterns`. All of them where None.
+        dropout: Share of the weights that is dropped in training.
+
+    Raises:
+        ValueError: A causal pattern meets a router that looks at the whole sequence, or a part
+            looks at positions, which the router does not keep.
+
+    Example:
+
+    >>> from recsys_attn.attention.mechanisms.grouped import Grouped
+    >>> Grouped("lsh").shares_query_and_key
+    True
+    """
+
+    def __init__(
+        self,
+        router: Any,
+        score: Any = None,
+        pattern: Any = None,
+        *,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.router = routers.get(router, dtype=self.dtype_policy)
+        score = self.router.default_score if score is None else score
+        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.pattern = None if pattern is None else patterns.get(pattern)
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self._refuse_what_makes_no_sense()
+
+    def _refuse_what_makes_no_sense(self) -> None:
+        router = type(self.router).__name__
+        if self.router.content_based and self.pattern is not None and self.pattern.is_causal:
+            raise ValueError(
+                f"The groups of {router} depend on the whole sequence, so with a causal `pattern` "
+                "the future would leak into the past. Use the router Blocks, the mechanism Dense "
+                f"with a local pattern or Linear with causal=True. Received: {self.pattern!r}"
+            )
+        if not self.router.has_positions and (self.pattern is not None or self.score.positional):
+            raise ValueError(
+                f"{router} mixes tokens of several positions, so neither a pattern nor a score "
+                "that looks at positions fits it. Use the router Blocks, or leave them out. "
+                f"Received: score={type(self.score).__name__}, pattern={self.pattern!r}"
+            )
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        heads, _, _ = head_sizes(query_shape, key_shape)
+        check_heads(self.pattern, heads)
+        if not self.router.built:  # it may be shared
+            self.router.build(query_shape, key_shape, value_shape)
+        if not self.score.built:
+            self.score.build(query_shape, key_shape)
+
+    def attend(self, groups: Groups, length: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs (G, T', N, V), and the logits (G, N, T', S'), very negative where nothing is.
+
+        Args:
+            groups: Some of those of the router.
+            length: S, for the pattern.
+        """
+        rows, columns = groups.query_positions, groups.key_positions
+        allowed = groups.allowed
+        if self.pattern is not None:
+            allowed = _both(self.pattern(*pairs(rows, columns), length), allowed)
+        logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
+        logits = ops.cast(logits, "float32")
+        if groups.bias is not None:
+            logits = logits + groups.bias
+        weights = ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
+        output = swap_heads(batched_matmul(self.dropout(weights), swap_heads(groups.value)))
+        return output, logits if allowed is None else ops.where(allowed, logits, NEVER)
+
+    @property
+    def shares_query_and_key(self) -> bool:
+        """Whether the layer around it makes the keys with the projection of the queries."""
+        return self.router.shares_query_and_key or self.score.shares_query_and_key
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "router": serialize(self.router),
+            "score": serialize(self.score),
+            "pattern": serialize(self.pattern),
+            "dropout": self.dropout.rate,
+        }
+
+
+def of_tokens(x: Tensor, **mask: Tensor | None) -> Tensor | None:
+    """A mask of x (B, S, ...) that has been checked, as booleans (B, S)."""
+    pair = allowed_pairs(x.shape, x.shape, **mask)
+    if pair is None:
+        return None
+    return ops.broadcast_to(ops.reshape(pair, (ops.shape(pair)[0], -1)), ops.shape(x)[:2])
+
+
+def never_empty(mask: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:
+    """A mask (B, S) and its tensors (B, S, ...), with one token of padding where S is 0.
+
+    So a router always has a token to take. Where S is not known, there is a mask for it.
+    """
+    batch, length = ops.shape(tensors[0])[:2]
+    missing = tokens_missing(length)
+    if isinstance(missing, int) and not missing:
+        return mask, *tensors
+    present = ops.ones((batch, length), "bool") if mask is None else mask
+    return tuple(padded(x, 0, missing) for x in (present, *tensors))
+
+
+def tokens_missing(length: Tensor) -> Tensor:
+    """1 for a sequence without tokens, else 0."""
+    return max(1 - length, 0) if isinstance(length, int) else ops.maximum(1 - length, 0)
+
+
+def _both(first: Tensor, second: Tensor | None) -> Tensor:
+    return first if second is None else ops.logical_and(first, second)

@@ -1,0 +1,228 @@
+"""Sums over the keys first, queries afterwards."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import feature_maps
+from recsys_attn.attention.layout import batched_matmul, broadcast_batch, swap_heads
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.prefix import prefix_attention
+from recsys_attn.checks import require_positive
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class LinearState(NamedTuple):
+    """All that linear attention keeps of the events so far, in float32.
+
+    Args:
+        sums: The features of the keys times the values, summed over events: (B, N, M, V).
+        totals: The features of the keys, summed over events: (B, N, M).
+    """
+
+    sums: Tensor
+    totals: Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Linear")
+class Linear(keras.layers.Layer):
+    """Attention whose similarity is a product of features, so that the keys are summed up once.
+
+    `output[t] = phi(q[t]) . sum_s phi(k[s]) v[s]^T / (phi(q[t]) . sum_s phi(k[s]))`, for each head
+
+    Time and memory grow with T plus S, and the sums over the events so far are a state of a
+    fixed size: `update` brings a user's state up to date with new events, and `read` is what
+    any number of candidates take from it, both without the history. All of it is computed in
+    float32. A query that may attend nothing gets zeros.
+
+    With `causal` the sums run: chunk by chunk, with all pairs inside a chunk, so that memory
+    grows with S * (chunk + M * V / chunk) and not S * M * V.
+
+    Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
+    Linear Attention", ICML 2020, arXiv 2006.16236.
+
+    Args:
+        feature_map: phi: an instance, a name or a config of
+            `recsys_attn.attention.feature_maps`.
+        causal: Whether a query sees no event after it; T must then be S.
+        chunk: Number of events that are computed together where `causal`.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        query_mask: (B, T), False for padded queries, which get zeros.
+        key_mask: (B, S), False for padded keys, which nothing attends.
+
+    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
+    values must be finite.
+
+    Returns:
+        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+
+    Raises:
+        ValueError: `chunk` is not positive, or T is not S with `causal`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import Linear
+    >>> candidates = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 50, 4, 8))
+    >>> linear = Linear("elu")
+    >>> output, _ = linear(candidates, history, history)
+    >>> state = linear.initial_state(batch_size=2)
+    >>> state = linear.update(state, history[:, :40], history[:, :40])
+    >>> state = linear.update(state, history[:, 40:], history[:, 40:])
+    >>> bool(np.allclose(linear.read(state, candidates), output, atol=1e-5))
+    True
+    """
+
+    shares_query_and_key = False
+
+    def __init__(
+        self, feature_map: Any = "elu", *, causal: bool = False, chunk: int = 128, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        require_positive("chunk", chunk)
+        self.feature_map = feature_maps.get(feature_map, dtype=self.dtype_policy)
+        self.causal = causal
+        self.chunk = chunk
+        self._state_size: Shape | None = None  # N, M, V
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
+            raise ValueError(
+                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
+                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
+            )
+        if not self.feature_map.built:  # it may be shared
+            self.feature_map.build(query_shape, key_shape)
+        _, _, heads, size = key_shape
+        self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        query_features, key_features = self.feature_map(
+            query, key, key_mask=key_mask, streaming=self.causal
+        )
+        value = ops.cast(swap_heads(value), "float32")
+        if self.causal:
+            _require_one_length(query.shape[1], key.shape[1])
+            output = prefix_attention(
+                query_features,
+                key_features,
+                value,
+                self.chunk,
+                per_channel=self.feature_map.per_channel,
+                floor=self.feature_map.floor,
+            )
+        else:
+            output = self._read(_summed(key_features, value), query_features)
+        if query_mask is not None:
+            real = allowed_pairs(query.shape, key.shape, query_mask=query_mask)  # (B, 1, T, 1)
+            output = ops.where(real, output, 0.0)
+        return ops.cast(swap_heads(output), self.compute_dtype), None
+
+    def initial_state(self, batch_size: Any) -> LinearState:
+        """The state before any event."""
+        if self._state_size is None:
+            raise ValueError(
+                "The size of the state is not known before the layer is built. Call the layer, "
+                "or its `build(query_shape, key_shape, value_shape)`, first"
+            )
+        heads, features, size = self._state_size
+        return LinearState(
+            ops.zeros((batch_size, heads, features, size), dtype="float32"),
+            ops.zeros((batch_size, heads, features), dtype="float32"),
+        )
+
+    def update(
+        self, state: LinearState, key: Tensor, value: Tensor, key_mask: Tensor | None = None
+    ) -> LinearState:
+        """The state after some more events.
+
+        Args:
+            state: The state before them.
+            key: (B, S, N, H), of any number S of events.
+            value: (B, S, N, V).
+            key_mask: (B, S), False for events that are only padding.
+        """
+        features = self.feature_map.map_key(key, key_mask, streaming=True)
+        more = _summed(features, ops.cast(swap_heads(value), "float32"))
+        # What was stored is perhaps no tensor yet, so not by `+`.
+        return LinearState(ops.add(state.sums, more.sums), ops.add(state.totals, more.totals))
+
+    def read(self, state: LinearState, query: Tensor) -> Tensor:
+        """What queries (B, T, N, H) take from the events so far: (B, T, N, V).
+
+        B of the queries may be 1 where that of the state is not, and the other way round.
+        """
+        output = self._read(state, self.feature_map.map_query(query))
+        return ops.cast(swap_heads(output), self.compute_dtype)
+
+    def step(
+        self, query: Tensor, key: Tensor, value: Tensor, state: LinearState
+    ) -> tuple[Tensor, LinearState]:
+        """One event (B, 1, N, ...): what it takes from the past and itself, and the new state.
+
+        Event after event this is what the layer computes of them all at once with `causal`.
+        """
+        state = self.update(state, key, value)
+        return self.read(state, query), state
+
+    def _read(self, state: LinearState, features: Tensor) -> Tensor:
+        """(B, N, T, M) -> (B, N, T, V)."""
+        totals = ops.expand_dims(state.totals, -1)
+        floor = self.feature_map.floor
+        if self.feature_map.per_channel:
+            means = ops.divide(state.sums, ops.maximum(totals, floor))
+            return batched_matmul(features, means)
+        normaliser = ops.maximum(batched_matmul(features, totals), floor)
+        return batched_matmul(features, state.sums) / normaliser
+
+    def compute_output_spec(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        batch = broadcast_batch(query.shape[0], key.shape[0])
+        shape = (batch, *query.shape[1:3], value.shape[-1])
+        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "feature_map": serialize(self.feature_map),
+            "causal": self.causal,
+            "chunk": self.chunk,
+        }
+
+
+def _summed(features: Tensor, value: Tensor) -> LinearState:
+    """(B, N, S, M), (B, N, S, V) -> the sums over S."""
+    sums = batched_matmul(ops.swapaxes(features, 2, 3), value)
+    return LinearState(sums, ops.sum(features, axis=2))
+
+
+def _require_one_length(queries: int | None, keys: int | None) -> None:
+    if queries is not None and keys is not None and queries != keys:
+        raise ValueError(
+            "With `causal` a sequence attends to itself, so `query` and `key` must have the "
+            f"same length; for candidates over a history leave `causal` False. "
+            f"Received: {queries} queries and {keys} keys"
+        )

@@ -1,0 +1,159 @@
+"""Every query against the few keys that it looks up."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import broadcast_batch, broadcast_size
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.mechanisms.grouped import (
+    Grouped,
+    never_empty,
+    of_tokens,
+    tokens_missing,
+)
+from recsys_attn.attention.positions import per_head, resolve
+from recsys_attn.attention.routers.layout import padded
+from recsys_attn.tensors import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Retrieved")
+class Retrieved(Grouped):
+    """Queries that come from elsewhere, each attending the few keys that a router brings it.
+
+    `output[t] = sum_{s in found(t)} softmax_{s in found(t)}(score(query[t], key[s])) * value[s]`
+
+    Candidates over a long history, tasks over experts: each query looks up its keys on its own,
+    whatever the other queries are and however many. Time and memory grow with T times the number
+    of keys found, and the look-up itself with T + S; `Blocks` alone does not look at the keys. A
+    query that finds nothing gets zeros. What each router finds is said there, under "A query from
+    elsewhere".
+
+    To find by hashing what is then attended is the idea of ETA and SDIM, which differ: ETA takes
+    the keys whose hashes are nearest in a Hamming distance, and SDIM the mean over rounds of the
+    normalised sums of the values in the query's bucket. Both have the candidates on one side and
+    the events on the other of what one projection, or none, has made.
+
+    Sources: Chen et al., "Efficient Long Sequential User Data Modeling for Click-Through Rate
+    Prediction", 2022, arXiv 2209.12212; Cao et al., "Sampling Is All You Need on Modeling
+    Long-Term User Behaviors for CTR Prediction", CIKM 2022, arXiv 2205.10249.
+
+    Args:
+        router: Which keys a query finds: an instance, a name or a config of
+            `recsys_attn.attention.routers`.
+        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
+            router where None.
+        pattern: Which keys a query may attend of those that it finds; of
+            `recsys_attn.attention.patterns`. All of them where None.
+        dropout: Share of the weights that is dropped in training.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        query_mask: (B, T), False for padded queries, which get zeros.
+        key_mask: (B, S), False for padded keys, which nothing finds.
+        query_positions, key_positions: (B, T) and (B, S), integers. By default the keys stand at
+            0 ... S-1 and every query right after the last of them, so that none is told from the
+            others by its place among them.
+
+    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
+    values must be finite.
+
+    Returns:
+        The output of each head (B, T, N, V), and None in the place of the weights.
+
+    Raises:
+        ValueError: Keys and values are not as many; a causal pattern meets a router that looks at
+            the whole sequence; a part looks at positions, which the router does not keep.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import Retrieved
+    >>> from recsys_attn.attention.routers import Lsh
+    >>> candidates = keras.random.normal((2, 3, 4, 8))
+    >>> history = keras.random.normal((2, 1000, 4, 8))
+    >>> output, _ = Retrieved(Lsh(16, buckets=32, rounds=2))(candidates, history, history)
+    >>> tuple(output.shape)
+    (2, 3, 4, 8)
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
+            raise ValueError(
+                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
+                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
+            )
+        super().build(query_shape, key_shape, value_shape)
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, None]:
+        allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
+        rows, columns = _positions(query, key, query_positions, key_positions)
+        query, key, value = _of_one_batch(
+            (query, key, value), (query_mask, key_mask, rows, columns)
+        )
+        query_mask = of_tokens(query, query_mask=query_mask)
+        key_mask = of_tokens(key, key_mask=key_mask)
+        length = ops.shape(key)[1]
+        key_mask, key, value = never_empty(key_mask, key, value)
+        columns = padded(columns, 0, tokens_missing(length), axis=2)
+        groups = self.router.look_up(
+            query, key, value, query_mask, key_mask, rows, columns, training
+        )
+        output, _ = self.attend(groups, length)
+        output = ops.cast(output, self.compute_dtype)
+        output = ops.reshape(output, (*ops.shape(query)[:3], value.shape[-1]))
+        if query_mask is not None:
+            output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
+        return output, None
+
+    @property
+    def positional(self) -> bool:
+        """Whether it looks at where queries and keys stand; the parts do only if the router does."""
+        return self.router.has_positions
+
+    def compute_output_spec(
+        self, query: Tensor, key: Tensor, value: Tensor, **others: Any
+    ) -> tuple[keras.KerasTensor, None]:
+        batch = broadcast_batch(query.shape[0], broadcast_batch(key.shape[0], value.shape[0]))
+        shape = (batch, *query.shape[1:3], value.shape[-1])
+        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
+
+
+def _positions(
+    query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
+    rows, columns = resolve(
+        query,
+        key,
+        per_head("query_positions", query_positions),
+        per_head("key_positions", key_positions),
+    )
+    if query_positions is None:
+        rows = ops.zeros_like(rows) + ops.cast(ops.shape(key)[1], rows.dtype)
+    return rows, columns
+
+
+def _of_one_batch(
+    tensors: tuple[Tensor, ...], others: tuple[Tensor | None, ...]
+) -> tuple[Tensor, ...]:
+    """The tensors with the batch that all of them, and what else is given, broadcast to."""
+    given = [x for x in (*tensors, *others) if x is not None]
+    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in given))
+    return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in tensors)

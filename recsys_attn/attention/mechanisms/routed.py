@@ -1,0 +1,117 @@
+"""Every query against the keys of its group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.mechanisms.grouped import Grouped, never_empty, of_tokens
+from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.tensors import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Routed")
+class Routed(Grouped):
+    """A sequence attends to itself, each query to those keys only that a router brings it.
+
+    `output[t] = sum_{s in route(t)} softmax_{s in route(t)}(score(query[t], key[s])) * value[s]`
+
+    Time and memory grow with S times the size of a group, not with S squared. A query that may
+    attend nothing gets zeros. Routers whose groups depend on the tokens look at the future too,
+    so they refuse a causal pattern.
+
+    Args:
+        router: Which tokens meet: an instance, a name or a config of
+            `recsys_attn.attention.routers`.
+        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
+            router where None.
+        pattern: Which keys a query may attend of those that it meets; of
+            `recsys_attn.attention.patterns`. All of them where None.
+        dropout: Share of the weights that is dropped in training.
+
+    Call arguments:
+        query: (B, S, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        query_mask: (B, S), False for padded queries, which get zeros; `key_mask` where None, as
+            far as the routing is concerned.
+        key_mask: (B, S), False for padded keys, which nothing attends.
+
+    Returns:
+        The output of each head (B, S, N, V), and None in the place of the weights.
+
+    Raises:
+        ValueError: Queries and keys are not as many; a causal pattern meets a router that looks
+            at the whole sequence; a part looks at positions, which the router does not keep.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import patterns
+    >>> from recsys_attn.attention.mechanisms import Routed
+    >>> from recsys_attn.attention.routers import Blocks
+    >>> events = keras.random.normal((2, 1000, 4, 8))
+    >>> output, _ = Routed(Blocks(64), pattern=patterns.Local(50))(events, events, events)
+    >>> tuple(output.shape)
+    (2, 1000, 4, 8)
+    """
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        _require_one_sequence(query_shape, key_shape, value_shape)
+        super().build(query_shape, key_shape, value_shape)
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, None]:
+        _require_one_sequence(query.shape, key.shape, value.shape)
+        query = ops.reshape(query, ops.shape(key))  # so that a graph fails too where T is not S
+        query_mask = of_tokens(query, query_mask=query_mask)
+        key_mask = of_tokens(key, key_mask=key_mask)
+        routed_mask = key_mask if query_mask is None else query_mask
+        length = ops.shape(key)[1]
+        routed_mask, query = never_empty(routed_mask, query)
+        key_mask, key, value = never_empty(key_mask, key, value)
+        groups = self.router.group(query, key, value, routed_mask, key_mask, training)
+        attended = [self.attend(group, length) for group in groups]
+        outputs = [output for output, _ in attended]
+        masses = [ops.logsumexp(logits, axis=-1) for _, logits in attended]
+        output = ops.cast(self.router.merge(groups, outputs, masses), self.compute_dtype)
+        output = output[:, :length]
+        if query_mask is not None:
+            output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
+        return output, None
+
+    def crossing(self) -> Retrieved:
+        """The same parts for queries that come from elsewhere."""
+        return Retrieved(
+            self.router,
+            self.score,
+            self.pattern,
+            dropout=self.dropout.rate,
+            dtype=self.dtype_policy,
+        )
+
+    def compute_output_spec(
+        self, query: Tensor, key: Tensor, value: Tensor, **others: Any
+    ) -> tuple[keras.KerasTensor, None]:
+        return keras.KerasTensor(value.shape, dtype=self.compute_dtype), None
+
+
+def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+    shapes = {tuple(shape[:2]) for shape in (query_shape, key_shape, value_shape)}
+    for sizes in zip(*shapes, strict=True):
+        if len({size for size in sizes if size is not None}) > 1:
+            raise ValueError(
+                "Routed attends a sequence to itself, so `query`, `key` and `value` must have the "
+                "same batch and the same number of positions; for queries from elsewhere use the "
+                f"mechanism Retrieved, Linear or Compressed. Received: query.shape={tuple(query_shape)}, "
+                f"key.shape={tuple(key_shape)}, value.shape={tuple(value_shape)}"
+            )

@@ -1,0 +1,112 @@
+"""Patterns of blocks: a block and its neighbours, and the blocks at the ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.patterns.base import Pattern, set_field
+from recsys_attn.checks import require_not_negative, require_positive
+from recsys_attn.tensors import Tensor
+
+
+def block_count(length: Any, size: int) -> Any:
+    """How many blocks hold the positions, the last of them perhaps in part; at least one."""
+    blocks = (length + size - 1) // size
+    # An integer stays one: JAX makes no range of a size that is a tensor.
+    return max(blocks, 1) if isinstance(blocks, Integral) else ops.maximum(blocks, 1)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Block")
+@dataclass(frozen=True)
+class Block(Pattern):
+    """Keys of the query's own block, and of some blocks beside it.
+
+    `floor(t / size) - before <= floor(s / size) <= floor(t / size) + after`
+
+    `Block(64, 1)` is the band of BigBird. Even with no block after it, a block sees itself to
+    its end: for a causal one write `Block(size) & Causal()`.
+
+    Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
+    arXiv 2007.14062.
+
+    Args:
+        size: Positions of a block.
+        before: How many blocks before its own a query attends.
+        after: How many after it; as many as before where None.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import Block
+    >>> print(Block(2).matrix(5)[0].astype(int))
+    [[1 1 0 0 0]
+     [1 1 0 0 0]
+     [0 0 1 1 0]
+     [0 0 1 1 0]
+     [0 0 0 0 1]]
+    """
+
+    size: int
+    before: int = 0
+    after: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("size", self.size)
+        require_not_negative("before", self.before)
+        if self.after is None:
+            set_field(self, "after", self.before)
+        require_not_negative("after", self.after)
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        ahead = columns // self.size - rows // self.size
+        return ops.logical_and(ahead >= -self.before, ahead <= self.after)
+
+    @property
+    def is_causal(self) -> bool:
+        return self.size == 1 and self.after == 0
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.EdgeBlocks")
+@dataclass(frozen=True)
+class EdgeBlocks(Pattern):
+    """The first and the last blocks attend everything and are attended by all.
+
+    BigBird over existing positions is `Block(64, 1) | EdgeBlocks(64) | RandomBlocks(64, 3)`.
+    Where histories are padded, the last block may hold padding alone.
+
+    Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
+    arXiv 2007.14062.
+
+    Args:
+        size: Positions of a block; the last one may have fewer.
+        count: How many blocks at each end.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import EdgeBlocks
+    >>> print(EdgeBlocks(2).matrix(5)[0].astype(int))
+    [[1 1 1 1 1]
+     [1 1 1 1 1]
+     [1 1 0 0 1]
+     [1 1 0 0 1]
+     [1 1 1 1 1]]
+    """
+
+    size: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive("size", self.size)
+        require_positive("count", self.count)
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        blocks = block_count(length, self.size)
+        return ops.logical_or(self._at_an_end(rows, blocks), self._at_an_end(columns, blocks))
+
+    def _at_an_end(self, positions: Tensor, blocks: Any) -> Tensor:
+        block = positions // self.size
+        return ops.logical_or(block < self.count, block >= blocks - self.count)

@@ -1,0 +1,75 @@
+"""A pattern for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.patterns.base import Pattern, get_all, set_field
+from recsys_attn.attention.patterns.window import Full
+from recsys_attn.tensors import Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.PerHead")
+@dataclass(frozen=True)
+class PerHead(Pattern):
+    """Head n has the n-th pattern: one looks near, another far, a third at everything.
+
+    Source: Child, Gray, Radford and Sutskever, "Generating Long Sequences with Sparse
+    Transformers", 2019, arXiv 1904.10509.
+
+    Args:
+        patterns: As many as there are heads: instances, names or configs of
+            `recsys_attn.attention.patterns`.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import Causal, Local, PerHead
+    >>> print(PerHead((Local(1), Causal())).matrix(3).astype(int))
+    [[[1 1 0]
+      [1 1 1]
+      [0 1 1]]
+    <BLANKLINE>
+     [[1 0 0]
+      [1 1 0]
+      [1 1 1]]]
+    """
+
+    patterns: tuple[Pattern, ...]
+
+    def __post_init__(self) -> None:
+        set_field(self, "patterns", get_all(self.patterns))
+        for pattern in self.patterns:
+            if pattern.heads is not None:
+                raise ValueError(
+                    "A pattern of `PerHead` is that of one head and holds no `PerHead` itself. "
+                    f"Received: {pattern!r}"
+                )
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        allowed = []
+        for head, pattern in enumerate(self.patterns):
+            row, column = _of_head(rows, head), _of_head(columns, head)
+            # A pattern may leave out an axis that it does not look at; here all need the same.
+            every_pair = Full()(row, column, length)
+            allowed.append(ops.logical_and(every_pair, pattern(row, column, length)))
+        return ops.concatenate(allowed, axis=1)
+
+    @property
+    def is_causal(self) -> bool:
+        return all(pattern.is_causal for pattern in self.patterns)
+
+    @property
+    def heads(self) -> int:
+        return len(self.patterns)
+
+    def take_heads(self, keep: Sequence[int]) -> Pattern:
+        return PerHead(tuple(self.patterns[head] for head in keep))
+
+
+def _of_head(positions: Tensor, head: int) -> Tensor:
+    return positions if positions.shape[1] == 1 else positions[:, head : head + 1]

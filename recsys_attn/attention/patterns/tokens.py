@@ -1,0 +1,141 @@
+"""Patterns of positions that see everything: chosen ones, prepended ones, a prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.patterns.base import Pattern, get, set_field
+from recsys_attn.checks import require_positive
+from recsys_attn.tensors import Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Global")
+@dataclass(frozen=True)
+class Global(Pattern):
+    """Some positions attend everything and are attended by all: `t in G or s in G`.
+
+    Longformer is `Local(256) | Global((0,))`, but for its second set of projections.
+
+    Source: Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer", 2020,
+    arXiv 2004.05150.
+
+    Args:
+        positions: G; negative ones count from the end, padding included.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import Global, Local
+    >>> print((Local(1, 0) | Global((0, -1))).matrix(5)[0].astype(int))
+    [[1 1 1 1 1]
+     [1 1 0 0 1]
+     [1 1 1 0 1]
+     [1 0 1 1 1]
+     [1 1 1 1 1]]
+    """
+
+    positions: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        given = self.positions
+        if (
+            not isinstance(given, list | tuple)
+            or not given
+            or any(not isinstance(p, Integral) or isinstance(p, bool) for p in given)
+        ):
+            raise ValueError(
+                f"`positions` must be a list of at least one integer. Received: positions={given!r}"
+            )
+        set_field(self, "positions", tuple(int(position) for position in given))
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        positions = ops.convert_to_tensor(self.positions, dtype="int32")
+        chosen = ops.where(positions < 0, positions + length, positions)
+        return ops.logical_or(_among(rows, chosen), _among(columns, chosen))
+
+
+def _among(positions: Tensor, chosen: Tensor) -> Tensor:
+    return ops.any(ops.expand_dims(positions, -1) == chosen, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prepended")
+@dataclass(frozen=True)
+class Prepended(Pattern):
+    """The first `count` positions are global, and a pattern counts from the one after them.
+
+    For a sequence with extra tokens in front (a profile, learned latents), so that the pattern
+    of the sequence stays what it is without them. The caller puts the tokens there and takes
+    their outputs away. Under it a causal pattern is causal no longer: through the global
+    positions a second layer sees the future.
+
+    Source: Ainslie et al., "ETC: Encoding Long and Structured Inputs in Transformers",
+    EMNLP 2020, arXiv 2004.08483.
+
+    Args:
+        count: How many positions in front are global.
+        pattern: Of the others, whose positions start at 0 and whose length is `count` less: an
+            instance, a name or a config of `recsys_attn.attention.patterns`.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import Block, Prepended
+    >>> print(Prepended(1, Block(2)).matrix(5)[0].astype(int))
+    [[1 1 1 1 1]
+     [1 1 1 0 0]
+     [1 1 1 0 0]
+     [1 0 0 1 1]
+     [1 0 0 1 1]]
+    """
+
+    count: int
+    pattern: Pattern
+
+    def __post_init__(self) -> None:
+        require_positive("count", self.count)
+        set_field(self, "pattern", get(self.pattern))
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        inner = self.pattern(rows - self.count, columns - self.count, length - self.count)
+        outer = ops.logical_or(rows < self.count, columns < self.count)
+        return ops.logical_or(outer, inner)
+
+    @property
+    def heads(self) -> int | None:
+        return self.pattern.heads
+
+    def take_heads(self, keep: Any) -> Pattern:
+        return Prepended(self.count, self.pattern.take_heads(keep))
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prefix")
+@dataclass(frozen=True)
+class Prefix(Pattern):
+    """A prefix that all attend in both directions, causal after it: `s < length or s <= t`.
+
+    Source: Raffel et al., "Exploring the Limits of Transfer Learning with a Unified
+    Text-to-Text Transformer", JMLR 2020, arXiv 1910.10683.
+
+    Args:
+        length: Positions of the prefix. Where it differs by example, see `masks.prefix`.
+
+    Example:
+
+    >>> from recsys_attn.attention.patterns import Prefix
+    >>> print(Prefix(2).matrix(4)[0].astype(int))
+    [[1 1 0 0]
+     [1 1 0 0]
+     [1 1 1 0]
+     [1 1 1 1]]
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        require_positive("length", self.length)
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        return ops.logical_or(columns < self.length, columns <= rows)

@@ -1,0 +1,258 @@
+"""Each paper's attention by its name: functions that put a mechanism together from its parts.
+
+Wherever a mechanism is asked for, a preset's name will do, and so will
+`{"class_name": "performer", "config": {"features": 128}}`. What a preset does not name is an
+argument of its mechanism, such as `pattern`, `causal` or `dropout`. `README.md` in this folder
+says what each is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from recsys_attn.attention import mechanisms
+from recsys_attn.attention.mechanisms.compressed import Compressed
+from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.linear import Linear
+from recsys_attn.attention.mechanisms.routed import Routed
+from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.patterns.blocks import Block
+from recsys_attn.attention.patterns.strided import Fixed, Strided
+from recsys_attn.attention.patterns.tokens import Global
+from recsys_attn.attention.patterns.window import Causal, Local
+from recsys_attn.serialization import Family
+from recsys_attn.tensors import Config
+
+
+def transformer(**kwargs: Any) -> Dense:
+    """Scaled dot product and softmax: Vaswani et al., NIPS 2017, arXiv 1706.03762."""
+    return Dense("scaled_dot", **kwargs)
+
+
+def additive(units: int | None = None, **kwargs: Any) -> Dense:
+    """`v^T tanh(W_q q + W_k k)`: Bahdanau et al., ICLR 2015, arXiv 1409.0473."""
+    return Dense(_part("additive", units=units), **kwargs)
+
+
+def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
+    """`softmax(beta cos(q, k))`: Graves et al., 2014, arXiv 1410.5401."""
+    return Dense(_part("cosine", temperature=1 / sharpness), **kwargs)
+
+
+def local_p(width: float = 10.0, score: Any = "general", **kwargs: Any) -> Dense:
+    """A Gaussian around a predicted position: Luong et al., EMNLP 2015, arXiv 1508.04025."""
+    return Dense(score, weighting=_part("gaussian", width=width), **kwargs)
+
+
+def han(units: int | None = None, **kwargs: Any) -> Dense:
+    """`softmax(v^T tanh(W k + b))`: Yang et al., NAACL-HLT 2016."""
+    return Dense(_part("key_only", units=units, activation="tanh"), **kwargs)
+
+
+def afm(units: int | None = None, **kwargs: Any) -> Dense:
+    """`softmax(v^T relu(W k + b))` over pairs of fields: Xiao et al., 2017, arXiv 1708.04617."""
+    return Dense(_part("key_only", units=units, activation="relu"), **kwargs)
+
+
+def din(
+    units: Sequence[int] = (80, 40),
+    activation: Any = "dice",
+    weighting: Any = "identity",
+    **kwargs: Any,
+) -> Dense:
+    """An MLP's score, not normalised: Zhou et al., KDD 2018, arXiv 1706.06978."""
+    score = _part("mlp", units=list(units), activation=activation)
+    return Dense(score, weighting=weighting, **kwargs)
+
+
+def interest(units: Sequence[int] = (80, 40), **kwargs: Any) -> Dense:
+    """DIN's with ReLU, which keeps no statistics of a batch."""
+    return din(units, activation="relu", **kwargs)
+
+
+def autoint(**kwargs: Any) -> Dense:
+    """Dot product, not scaled, and softmax: Song et al., CIKM 2019, arXiv 1810.11921."""
+    return Dense("dot", **kwargs)
+
+
+def transformer_xl(max_distance: int = 128, pattern: Any = "causal", **kwargs: Any) -> Dense:
+    """Content and position biases, causal: Dai et al., ACL 2019, arXiv 1901.02860."""
+    scores = [
+        _part("dot", scale=True, query_bias=True),
+        _part("relative_dot", max_distance=max_distance, scale=True),
+    ]
+    return Dense(_part("sum", scores=scores), pattern, **kwargs)
+
+
+def xlnet(max_distance: int = 128, **kwargs: Any) -> Dense:
+    """Transformer-XL's score in both directions, masked by a permutation: arXiv 1906.08237."""
+    return transformer_xl(max_distance, **{"pattern": None, **kwargs})
+
+
+def t5(num_buckets: int = 32, max_distance: int = 128, **kwargs: Any) -> Dense:
+    """A bias by bucket of distance, not scaled: Raffel et al., 2020, arXiv 1910.10683."""
+    bias = _part("relative_buckets", num_buckets=num_buckets, max_distance=max_distance)
+    return Dense(_part("sum", scores=["dot", bias]), **kwargs)
+
+
+def alibi(**kwargs: Any) -> Dense:
+    """A penalty that grows with distance: Press et al., ICLR 2022, arXiv 2108.12409."""
+    return Dense(_part("sum", scores=["scaled_dot", "alibi"]), **kwargs)
+
+
+def rotary(base: float = 10000.0, **kwargs: Any) -> Dense:
+    """Queries and keys turned by their positions: Su et al., 2021, arXiv 2104.09864."""
+    return Dense(_part("rotary", base=base), **kwargs)
+
+
+def synthesizer(kind: str = "dense", length: int | None = None, **kwargs: Any) -> Dense:
+    """Weights that ignore the keys: Tay et al., ICML 2021, arXiv 2005.00743.
+
+    `kind` is `"dense"`, `"random"`, `"factorised_dense"` or `"factorised_random"`.
+    """
+    return Dense(_part(f"{kind}_synthesizer", length=length), **kwargs)
+
+
+def talking_heads(score: Any = "scaled_dot", **kwargs: Any) -> Dense:
+    """Heads mixed before and after the softmax: Shazeer et al., 2020, arXiv 2003.02436."""
+    return Dense(score, weighting="talking_heads", **kwargs)
+
+
+def sparsemax(score: Any = "scaled_dot", **kwargs: Any) -> Dense:
+    """Weights of which many are zero: Martins and Astudillo, ICML 2016, arXiv 1602.02068."""
+    return Dense(score, weighting="sparsemax", **kwargs)
+
+
+def hstu(length: int | None = None, **kwargs: Any) -> Dense:
+    """`silu(q . k + bias by distance) / length`: Zhai et al., ICML 2024, arXiv 2402.17152."""
+    score = _part("sum", scores=["dot", "relative_buckets"])
+    return Dense(score, weighting=_part("silu", length=length), **kwargs)
+
+
+def sparse_transformer(stride: int = 128, summary: int | None = None, **kwargs: Any) -> Dense:
+    """The past `stride` steps and every so many; with `summary`, blocks and the last of each.
+
+    Source: Child et al., 2019, arXiv 1904.10509 ("strided", and "fixed" with `summary`).
+    """
+    past = (
+        Local(stride, 0) | Strided(stride)
+        if summary is None
+        else Block(stride) | Fixed(stride, summary)
+    )
+    return Dense(pattern=past & Causal(), **kwargs)
+
+
+def local(window: int = 64, pattern: Pattern | None = None, **kwargs: Any) -> Routed:
+    """A window on both sides, at a cost that grows with the length times the window."""
+    inside = Local(window) if pattern is None else Local(window) & pattern
+    return Routed(_part("blocks", size=window), pattern=inside, **kwargs)
+
+
+def longformer(window: int = 64, tokens: Sequence[int] = (0,), **kwargs: Any) -> Routed:
+    """A window, and the first `tokens` seen by all and seeing all: arXiv 2004.05150."""
+    blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
+    return Routed(blocks, pattern=Local(window) | Global(tuple(tokens)), **kwargs)
+
+
+def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
+    """Blocks: neighbours, the first and the last, and random ones: arXiv 2007.14062."""
+    return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)
+
+
+def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
+    """Buckets of a hash that keeps near vectors together: Kitaev et al., arXiv 2001.04451."""
+    return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
+
+
+def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> Routed:
+    """Clusters of k-means: Roy et al., TACL 2021, arXiv 2003.05997."""
+    return Routed(_part("k_means", clusters=clusters, window=window), **kwargs)
+
+
+def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
+    """Blocks that a network sorts: Tay et al., ICML 2020, arXiv 2002.11296."""
+    return Routed(_part("sinkhorn", size=size), **kwargs)
+
+
+def linformer(rank: int = 64, length: int | None = None, **kwargs: Any) -> Compressed:
+    """Keys projected along the sequence: Wang et al., 2020, arXiv 2006.04768."""
+    return Compressed(_part("low_rank", rank=rank, length=length), **kwargs)
+
+
+def memory_compressed(stride: int = 3, **kwargs: Any) -> Compressed:
+    """Keys convolved along the sequence: Liu et al., ICLR 2018, arXiv 1801.10198."""
+    return Compressed(_part("convolution", width=stride, stride=stride), **kwargs)
+
+
+def efficient_attention(**kwargs: Any) -> Linear:
+    """Softmax of queries over channels, of keys over positions: WACV 2021, arXiv 1812.01243."""
+    return Linear("softmax", **kwargs)
+
+
+def linear_transformer(**kwargs: Any) -> Linear:
+    """`elu + 1`: Katharopoulos et al., ICML 2020, arXiv 2006.16236."""
+    return Linear("elu", **kwargs)
+
+
+def performer(features: int = 256, **kwargs: Any) -> Linear:
+    """FAVOR+, which estimates the softmax: Choromanski et al., ICLR 2021, arXiv 2009.14794."""
+    return Linear(_part("favor", features=features), **kwargs)
+
+
+def random_feature_attention(features: int = 128, **kwargs: Any) -> Linear:
+    """Random Fourier features: Peng et al., ICLR 2021, arXiv 2103.02143."""
+    return Linear(_part("fourier", features=features), **kwargs)
+
+
+def taylor(**kwargs: Any) -> Linear:
+    """`1 + cos(q, k)`, the start of the exponential's series: Su, spaces.ac.cn/archives/7546."""
+    return Linear("taylor", **kwargs)
+
+
+PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {
+    preset.__name__: preset
+    for preset in (
+        additive,
+        afm,
+        alibi,
+        autoint,
+        bigbird,
+        content_addressing,
+        din,
+        efficient_attention,
+        han,
+        hstu,
+        interest,
+        linear_transformer,
+        linformer,
+        local,
+        local_p,
+        longformer,
+        memory_compressed,
+        performer,
+        random_feature_attention,
+        reformer,
+        rotary,
+        routing_transformer,
+        sinkhorn,
+        sparse_transformer,
+        sparsemax,
+        synthesizer,
+        t5,
+        talking_heads,
+        taylor,
+        transformer,
+        transformer_xl,
+        xlnet,
+    )
+}
+
+get = Family("a mechanism or a preset", {**mechanisms.MEMBERS, **PRESETS}).get
+
+
+def _part(class_name: str, **config: Any) -> Config:
+    """A part in the short form, so that it takes the dtype policy of what holds it."""
+    return {"class_name": class_name, "config": config}

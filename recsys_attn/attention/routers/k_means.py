@@ -1,0 +1,220 @@
+"""Groups of tokens around centroids that move along in training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import per_head, swap_heads
+from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.weightings.softmax import NEVER
+from recsys_attn.checks import require_positive
+from recsys_attn.tensors import Config, Shape, Tensor
+
+_EPSILON = 1e-6
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.KMeans")
+class KMeans(Router):
+    """Each centroid brings together the queries and the keys that are nearest to it.
+
+    Queries and keys are normalised as by a layer norm without weights; the `window` queries and
+    the `window` keys most similar to a centroid are its cluster, in the order of their positions.
+    A query in several clusters gets the mean of its outputs, and one in none gets zeros. In
+    training the centroids follow the tokens that are nearest to them:
+
+    `centroid <- decay * centroid + (1 - decay) * mean(queries and keys nearest to centroid)`
+
+    Padding counts for nothing and displaces nobody. One cluster with a window as wide as the
+    sequence is `Dense`. There is no gradient through the choice.
+
+    Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers",
+    TACL 2021, arXiv 2003.05997. There the normalised queries and keys are attended too, and the
+    sum stands for the mean, so that the step would grow with the batch.
+
+    Args:
+        clusters: Number of centroids of a head; about the square root of S.
+        window: Number of queries and of keys of a cluster; about S / clusters.
+        decay: How much of a centroid stays in a training step.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Routed
+    >>> from recsys_attn.attention.routers import KMeans
+    >>> events = keras.random.normal((2, 1000, 4, 8))
+    >>> output, _ = Routed(KMeans(clusters=32, window=32))(events, events, events)
+    >>> tuple(output.shape)
+    (2, 1000, 4, 8)
+    """
+
+    content_based = True
+
+    def __init__(self, clusters: int, window: int, decay: float = 0.999, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("clusters", clusters)
+        require_positive("window", window)
+        if not 0 <= decay <= 1:
+            raise ValueError(f"`decay` must lie between 0 and 1. Received: decay={decay}")
+        self.clusters = clusters
+        self.window = window
+        self.decay = decay
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        heads, size = one_size(query_shape, key_shape, "KMeans")
+        self.centroids = self.add_weight(
+            shape=(heads, self.clusters, size),
+            initializer=keras.initializers.RandomNormal(stddev=1.0),  # as long as the tokens
+            trainable=False,
+            autocast=False,
+            name="centroids",
+        )
+
+    def group(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        training: bool | None,
+    ) -> list[Groups]:
+        sides = _sides(query, query_mask, key, key_mask)
+        affinities = self._affinities(sides)
+        (rows, row_counts), (columns, column_counts) = (
+            self._members(affinity, mask)
+            for affinity, (_, mask) in zip(affinities, sides, strict=True)
+        )
+        if training:
+            self._follow(affinities, sides)
+        return [
+            Groups(
+                self._taken(query, rows),
+                self._taken(key, columns),
+                self._taken(value, columns),
+                query_positions=_clusters_first(rows),
+                key_positions=_clusters_first(columns),
+                allowed=_clusters_first(column_counts)[:, :, None, :],
+                way_back=(rows, row_counts, ops.shape(query)[1]),
+            )
+        ]
+
+    def look_up(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None,
+    ) -> Groups:
+        sides = _sides(query, query_mask, key, key_mask)
+        affinities = self._affinities(sides)
+        members, counts = self._members(affinities[1], sides[1][1])
+        nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, T)
+        if training:
+            self._follow(affinities, sides)
+        index = ops.where(counts, members, -1)
+        index = ops.take_along_axis(index, nearest[..., None], axis=2)
+        return looked_up(query, key, value, index, query_positions, key_positions)
+
+    def _affinities(self, sides: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """How similar the tokens of each side are to each centroid: (B, N, S, C)."""
+        directions = _unit(ops.convert_to_tensor(self.centroids))
+        return [per_head(x, ops.transpose(directions, (0, 2, 1))) for x, _ in sides]
+
+    def _members(self, affinity: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The best of each centroid (B, N, C, window), by position, and which are no padding."""
+        affinity = ops.where(mask[:, None, :, None], affinity, NEVER)
+        affinity = ops.transpose(affinity, (0, 1, 3, 2))
+        length, window = ops.shape(affinity)[-1], self.window
+        if isinstance(length, int):
+            window = min(window, length)
+        else:  # a graph of unknown length: as many as there are, and some that stand nowhere
+            missing = ops.maximum(window - length, 0)
+            affinity = ops.pad(affinity, [(0, 0), (0, 0), (0, 0), (0, missing)], "constant", NEVER)
+        chosen = ops.sort(ops.cast(ops.top_k(affinity, window)[1], "int32"), axis=-1)
+        positions = ops.minimum(chosen, length - 1)
+        batch, heads = ops.shape(chosen)[:2]
+        counts = ops.broadcast_to(mask[:, :, None], (*ops.shape(mask), heads))
+        counts = take_tokens(counts, _tokens(positions))
+        counts = ops.reshape(counts, (batch, self.clusters, window, heads))
+        counts = ops.transpose(counts, (0, 3, 1, 2))
+        return positions, ops.logical_and(counts, chosen < length)
+
+    def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(B, S, N, H) -> (B * C, window, N, H)."""
+        return ops.reshape(
+            take_tokens(x, _tokens(positions)), (-1, positions.shape[-1], *x.shape[2:])
+        )
+
+    def _follow(self, affinities: list[Tensor], sides: list[tuple[Tensor, Tensor]]) -> None:
+        """Moves the centroids towards the tokens nearest to them."""
+        total, count = 0.0, 0.0
+        for affinity, (x, mask) in zip(affinities, sides, strict=True):
+            nearest = ops.one_hot(ops.argmax(affinity, axis=-1), self.clusters, dtype="float32")
+            nearest = nearest * ops.cast(mask, "float32")[:, None, :, None]
+            nearest = _heads_first(nearest, (1, 3, 0, 2))
+            total += ops.matmul(nearest, ops.transpose(_heads_first(x, (2, 3, 0, 1)), (0, 2, 1)))
+            count += ops.sum(nearest, axis=-1, keepdims=True)
+        mean = total / ops.maximum(count, 1.0)
+        centroids = ops.convert_to_tensor(self.centroids)
+        moved = self.decay * centroids + (1 - self.decay) * mean
+        self.centroids.assign(ops.where(count > 0, moved, centroids))
+
+    def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
+        rows, counts, length = groups[0].way_back
+        positions = _tokens(rows)
+        counts = ops.cast(_tokens(counts), "float32")[..., None]
+        output = ops.reshape(outputs[0], (*ops.shape(positions), outputs[0].shape[-1]))
+        total = sum_tokens(counts * ops.cast(output, "float32"), positions, length)
+        return total / ops.maximum(sum_tokens(counts, positions, length), 1.0)
+
+    def get_config(self) -> Config:
+        names = ("clusters", "window", "decay")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _sides(
+    query: Tensor, query_mask: Tensor | None, key: Tensor, key_mask: Tensor | None
+) -> list[tuple[Tensor, Tensor]]:
+    """The normalised tokens of each side, and which of them are no padding."""
+    return [
+        (_normalised(x), ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask)
+        for x, mask in ((query, query_mask), (key, key_mask))
+    ]
+
+
+def _normalised(x: Tensor) -> Tensor:
+    """Layer norm without weights; a constant, since nothing is learned by choosing."""
+    x = ops.cast(ops.stop_gradient(x), "float32")
+    x = x - ops.mean(x, axis=-1, keepdims=True)
+    return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + _EPSILON)
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * ops.rsqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + _EPSILON)
+
+
+def _tokens(members: Tensor) -> Tensor:
+    """(B, N, C, window) -> (B, C * window, N)."""
+    batch, heads, clusters, window = ops.shape(members)
+    members = ops.transpose(members, (0, 2, 3, 1))
+    return ops.reshape(members, (batch, clusters * window, heads))
+
+
+def _clusters_first(members: Tensor) -> Tensor:
+    """(B, N, C, window) -> (B * C, N, window)."""
+    _, heads, _, window = members.shape
+    return ops.reshape(swap_heads(members), (-1, heads, window))
+
+
+def _heads_first(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Transposed to (N, H or C, B, S), as (N, H or C, B * S)."""
+    x = ops.transpose(x, axes)
+    return ops.reshape(x, (*x.shape[:2], -1))

@@ -1,0 +1,137 @@
+"""Blocks of a sequence, and tokens taken from it one by one, each head its own."""
+
+from __future__ import annotations
+
+from keras import ops
+
+from recsys_attn.attention.layout import head_sizes
+from recsys_attn.attention.patterns.blocks import block_count
+from recsys_attn.attention.routers.base import Groups
+from recsys_attn.tensors import Shape, Tensor
+
+
+def one_size(query_shape: Shape, key_shape: Shape, router: str) -> tuple[int, int]:
+    """N and H, for a router that compares queries and keys with the same vectors."""
+    heads, query_size, key_size = head_sizes(query_shape, key_shape)
+    if query_size != key_size:
+        raise ValueError(
+            f"{router} compares queries and keys with the same vectors, so they must have one "
+            f"size. Received: query size {query_size}, key size {key_size}"
+        )
+    return heads, query_size
+
+
+def blocks_of(x: Tensor, size: int) -> Tensor:
+    """(B, S, ...) -> (B, blocks, size, ...), padded at the end with zeros."""
+    batch, length, *rest = ops.shape(x)
+    count = block_count(length, size)
+    x = padded(x, 0, count * size - length)
+    return ops.reshape(x, (batch, count, size, *rest))
+
+
+def sequence_of(blocks: Tensor, length: Tensor) -> Tensor:
+    """(B, blocks, size, ...) -> (B, S, ...), without the padding."""
+    batch, count, size, *rest = ops.shape(blocks)
+    return ops.reshape(blocks, (batch, count * size, *rest))[:, :length]
+
+
+def with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
+    """Each block between those around it: (B, blocks, (before + 1 + after) * size, ...).
+
+    Beyond the ends stand zeros. Shifted copies, since gathering blocks one by one is slower.
+    """
+    if not before and not after:
+        return blocks
+    count = ops.shape(blocks)[1]
+    blocks = padded(blocks, before, after)
+    shifted = [blocks[:, shift : shift + count] for shift in range(before + 1 + after)]
+    return ops.concatenate(shifted, axis=2)
+
+
+def as_groups(x: Tensor) -> Tensor:
+    """(B, blocks, size, ...) -> (B * blocks, size, ...)."""
+    batch, count, *rest = ops.shape(x)
+    return ops.reshape(x, (batch * count, *rest))
+
+
+def take_tokens(x: Tensor, positions: Tensor) -> Tensor:
+    """(B, S, N, ...), (B, K, N) -> (B, K, N, ...): each head takes tokens of its own."""
+    batch, length, heads, *rest = ops.shape(x)
+    rows = ops.reshape(x, (batch * length * heads, *rest))
+    return ops.take(rows, _rows(positions, batch, length, heads), axis=0)
+
+
+def sum_tokens(x: Tensor, positions: Tensor, length: Tensor) -> Tensor:
+    """(B, K, N, V), (B, K, N) -> (B, S, N, V): what each position was given, added up."""
+    batch, count, heads, size = ops.shape(x)
+    total = ops.segment_sum(
+        ops.reshape(x, (batch * count * heads, size)),
+        ops.reshape(_rows(positions, batch, length, heads), (batch * count * heads,)),
+        num_segments=batch * length * heads,
+    )
+    return ops.reshape(total, (batch, length, heads, size))
+
+
+def looked_up(
+    query: Tensor, key: Tensor, value: Tensor, index: Tensor, rows: Tensor, columns: Tensor
+) -> Groups:
+    """Each query alone with the keys that it found: G = B * T groups.
+
+    Args:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        index: (B, N or 1, T, W) int32, which keys; negative in the place of one not found.
+        rows, columns: Positions of the queries (B or 1, N or 1, T) and of the keys
+            (B or 1, N or 1, S).
+    """
+    batch, queries, *sizes = ops.shape(query)
+    heads, few = index.shape[1], ops.shape(index)[3]
+    tokens = ops.transpose(ops.maximum(index, 0), (0, 2, 3, 1))
+    tokens = ops.reshape(tokens, (batch, queries * few, heads))
+
+    def found(x: Tensor) -> Tensor:
+        """(B, S, N or 1, ...) -> (B * T, W, N or 1, ...)."""
+        shared = heads == 1  # then a token is taken with all its heads at once
+        if shared:
+            x = x[:, :, None]
+        else:
+            x = ops.broadcast_to(x, (*ops.shape(x)[:2], heads, *ops.shape(x)[3:]))
+        x = take_tokens(x, tokens)
+        x = x[:, :, 0] if shared else x
+        return ops.reshape(x, (batch * queries, few, *ops.shape(x)[2:]))
+
+    rows, columns = (
+        ops.transpose(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])), (0, 2, 1))
+        for x in (rows, columns)
+    )
+    allowed = ops.transpose(index >= 0, (0, 2, 1, 3))
+    return Groups(
+        ops.reshape(query, (batch * queries, 1, *sizes)),
+        found(key),
+        found(value),
+        query_positions=ops.reshape(rows, (batch * queries, rows.shape[2], 1)),
+        key_positions=ops.transpose(found(columns), (0, 2, 1)),
+        allowed=ops.reshape(allowed, (batch * queries, heads, 1, few)),
+    )
+
+
+def each_once(index: Tensor) -> Tensor:
+    """Indices along the last axis in order, and -1 in the place of repetitions."""
+    index = ops.sort(index, axis=-1)
+    again = ops.equal(index[..., 1:], index[..., :-1])
+    return ops.where(ops.pad(again, [(0, 0)] * (len(index.shape) - 1) + [(1, 0)]), -1, index)
+
+
+def _rows(positions: Tensor, batch: Tensor, length: Tensor, heads: int) -> Tensor:
+    first = ops.arange(batch, dtype="int32")[:, None, None] * length
+    return (first + positions) * heads + ops.arange(heads, dtype="int32")
+
+
+def padded(x: Tensor, before: Tensor, after: Tensor, axis: int = 1) -> Tensor:
+    """Zeros before and after along one axis."""
+    if isinstance(before, int) and isinstance(after, int) and not before and not after:
+        return x
+    widths = [(0, 0)] * len(x.shape)
+    widths[axis] = (before, after)
+    return ops.pad(x, widths)

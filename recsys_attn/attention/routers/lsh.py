@@ -1,0 +1,239 @@
+"""Groups of tokens that point the same way, found by hashing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.layout import (
+    as_groups,
+    blocks_of,
+    each_once,
+    looked_up,
+    one_size,
+    take_tokens,
+    with_neighbours,
+)
+from recsys_attn.checks import require_positive
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Lsh")
+class Lsh(Router):
+    """Tokens meet where a random rotation puts them into the same bucket.
+
+    `bucket(x) = argmax([x R; -x R])`, with R (H, buckets / 2) random and fixed.
+
+    The tokens are sorted by (bucket, position) and cut into chunks; each token meets those of its
+    own bucket in its own chunk and the one before. A token meets the union of what several rounds
+    bring it, under one softmax: the outputs of the rounds are joined by their masses, and a pair
+    that can meet in m rounds has `log m` taken off its logit. Padding has a bucket of its own, so
+    it displaces nobody. One chunk and one bucket are `Dense("shared_dot")`.
+
+    Keys are hashed, and queries are taken to be the same vectors: the layer around makes both by
+    one projection. Hashing has no gradient.
+
+    Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
+    The authors' code keeps neither to the bucket nor to the correction unless told to; here both
+    are as in the paper. There a first chunk meets the last one too; here nothing is before it.
+
+    Args:
+        size: Number of tokens of a chunk.
+        buckets: Number of buckets, even; 1 for none. About `2 S / size`.
+        rounds: Number of rotations.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Routed
+    >>> from recsys_attn.attention.routers import Lsh
+    >>> events = keras.random.normal((2, 1000, 4, 8))
+    >>> output, _ = Routed(Lsh(64, buckets=32, rounds=2))(events, events, events)
+    >>> tuple(output.shape)
+    (2, 1000, 4, 8)
+    """
+
+    default_score = "shared_dot"
+    shares_query_and_key = True
+    content_based = True
+
+    def __init__(self, size: int = 64, buckets: int = 32, rounds: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("size", size)
+        require_positive("buckets", buckets)
+        require_positive("rounds", rounds)
+        if buckets % 2 and buckets != 1:
+            raise ValueError(
+                "`buckets` must be even, since a rotation gives two buckets for each direction; "
+                f"or 1 for a single one. Received: buckets={buckets}"
+            )
+        self.size = size
+        self.buckets = buckets
+        self.rounds = rounds
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        heads, size = one_size(query_shape, key_shape, "Lsh")
+        self.rotations = None
+        if self.buckets > 1:
+            self.rotations = self.add_weight(
+                shape=(heads, size, self.rounds * self.buckets // 2),
+                initializer=keras.initializers.RandomNormal(stddev=1.0),
+                trainable=False,
+                autocast=False,
+                name="rotations",
+            )
+
+    def group(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        training: bool | None,
+    ) -> list[Groups]:
+        length = ops.shape(key)[1]
+        buckets = self._buckets(key, key_mask)
+        ticket = ops.sort(buckets * length + ops.arange(length, dtype="int32"), axis=-1)
+        order = ticket % length
+        place = ops.cast(ops.argsort(order, axis=-1), "int32")
+
+        positions = self._chunks(order)
+        # Bucket 0 is nobody's: of padding, and of what fills up the last chunk.
+        bucket = self._chunks((ticket // length + 1) % (self.buckets + 1))
+        rows, columns = self._pairs(positions)
+        row_buckets, column_buckets = self._pairs(bucket)
+        allowed = ops.logical_and(row_buckets == column_buckets, column_buckets > 0)
+        return [
+            Groups(
+                as_groups(self._taken(query, positions)),
+                as_groups(self._met(self._taken(key, positions))),
+                as_groups(self._met(self._taken(value, positions))),
+                query_positions=rows[..., 0],
+                key_positions=columns[:, :, 0],
+                allowed=allowed,
+                bias=self._correction(buckets, place, positions) if self.rounds > 1 else None,
+                way_back=place,
+            )
+        ]
+
+    def look_up(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None,
+    ) -> Groups:
+        newest = self._newest(self._buckets(key, key_mask), self._hash(query), key_positions)
+        batch, heads, rounds, queries, few = ops.shape(newest)
+        index = ops.transpose(newest, (0, 1, 3, 2, 4))
+        index = ops.reshape(index, (batch, heads, queries, rounds * few))
+        index = each_once(index) if rounds > 1 else index
+        return looked_up(query, key, value, index, query_positions, key_positions)
+
+    def _newest(self, buckets: Tensor, wanted: Tensor, positions: Tensor) -> Tensor:
+        """The last keys of the buckets wanted; -1 where there are fewer.
+
+        (B, N, rounds, S), (B, N, rounds, T), (B or 1, N or 1, S) -> (B, N, rounds, T, size).
+        """
+        batch, heads, rounds, length = ops.shape(buckets)
+        age = ops.argsort(ops.argsort(positions, axis=-1), axis=-1)
+        ticket = buckets * length + ops.cast(age, "int32")[:, :, None]
+        order = ops.cast(ops.argsort(ticket, axis=-1), "int32")
+        # Bucket c ends in this order where the keys of buckets 0 ... c have been counted.
+        number = batch * heads * rounds
+        first = ops.arange(number, dtype="int32")[:, None] * (self.buckets + 1)
+        cells = ops.reshape(first + ops.reshape(buckets, (number, length)), (number * length,))
+        counts = ops.segment_sum(ops.ones_like(cells), cells, number * (self.buckets + 1))
+        counts = ops.reshape(counts, (batch, heads, rounds, self.buckets + 1))
+        ends = ops.cumsum(counts, axis=-1)
+        count, end = (ops.take_along_axis(x, wanted, axis=-1)[..., None] for x in (counts, ends))
+        few = min(self.size, length) if isinstance(length, int) else self.size
+        back = ops.arange(1, few + 1, dtype="int32")
+        place = ops.reshape(ops.maximum(end - back, 0), (batch, heads, rounds, -1))
+        index = ops.take_along_axis(order, place, axis=-1)
+        index = ops.reshape(index, (*ops.shape(wanted), few))
+        return ops.where(back <= count, index, -1)
+
+    def _buckets(self, key: Tensor, key_mask: Tensor | None) -> Tensor:
+        """(B, N, rounds, S); padding is in one bucket more, behind all others."""
+        buckets = self._hash(key)
+        if key_mask is None:
+            return buckets
+        return ops.where(key_mask[:, None, None, :], buckets, self.buckets)
+
+    def _hash(self, x: Tensor) -> Tensor:
+        """(B, S, N, H) -> a bucket for each head and round (B, N, rounds, S)."""
+        batch, length, heads, _ = ops.shape(x)
+        if self.rotations is None:
+            return ops.zeros((batch, heads, self.rounds, length), dtype="int32")
+        rotated = per_head(ops.cast(ops.stop_gradient(x), "float32"), self.rotations)
+        rotated = ops.reshape(rotated, (batch, heads, length, self.rounds, self.buckets // 2))
+        bucket = ops.argmax(ops.concatenate([rotated, -rotated], axis=-1), axis=-1)
+        return ops.transpose(ops.cast(bucket, "int32"), (0, 1, 3, 2))
+
+    def _chunks(self, x: Tensor) -> Tensor:
+        """(B, N, rounds, S) -> (B * rounds, chunks, size, N)."""
+        batch, heads, rounds, length = ops.shape(x)
+        x = ops.reshape(ops.transpose(x, (0, 2, 3, 1)), (batch * rounds, length, heads))
+        return blocks_of(x, self.size)
+
+    def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(B, S, N, ...) -> (B * rounds, chunks, size, N, ...)."""
+        batch, _, heads, *rest = ops.shape(x)
+        flat = ops.reshape(positions, (batch, -1, heads))
+        return ops.reshape(take_tokens(x, flat), (*ops.shape(positions), *rest))
+
+    def _met(self, chunks: Tensor) -> Tensor:
+        """What each chunk meets: the one before it, where there is one, and itself."""
+        alone = ops.shape(chunks)[1]
+        return chunks if isinstance(alone, int) and alone == 1 else with_neighbours(chunks, 1, 0)
+
+    def _pairs(self, chunks: Tensor) -> tuple[Tensor, Tensor]:
+        """Of queries and of the keys that they meet: (G, N, T', 1) and (G, N, 1, S')."""
+        rows, columns = (
+            ops.transpose(as_groups(x), (0, 2, 1)) for x in (chunks, self._met(chunks))
+        )
+        return rows[..., :, None], columns[..., None, :]
+
+    def _correction(self, buckets: Tensor, place: Tensor, positions: Tensor) -> Tensor:
+        """Minus the logarithm of the number of rounds in which a pair can meet."""
+        # One number for bucket and chunk: in the same bucket, and in the same chunk or the next,
+        # exactly where it is the same or one more.
+        cell = buckets * (ops.shape(place)[-1] + 1) + place // self.size
+        meetings = 0.0
+        for turn in range(self.rounds):
+            taken = self._taken(ops.transpose(cell[:, :, turn], (0, 2, 1)), positions)
+            rows, columns = self._pairs(taken)
+            steps = rows - columns
+            meetings += ops.cast(ops.logical_and(steps >= 0, steps <= 1), "float32")
+        return -ops.log(ops.maximum(meetings, 1.0))
+
+    def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
+        place = groups[0].way_back
+        batch, heads, rounds, length = ops.shape(place)
+        _, _, _, size = ops.shape(outputs[0])
+        output = ops.reshape(outputs[0], (batch, -1, heads, size))
+        mass = ops.reshape(ops.transpose(masses[0], (0, 2, 1)), (batch, -1, heads))
+        # The tokens of round r stand behind those of the rounds before it.
+        start = ops.arange(rounds, dtype="int32")[:, None] * (ops.shape(output)[1] // rounds)
+        place = place + start
+        places = ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))
+        output = ops.reshape(take_tokens(output, places), (batch, rounds, length, heads, size))
+        if rounds == 1:
+            return output[:, 0]
+        mass = ops.reshape(take_tokens(mass, places), (batch, rounds, length, heads, 1))
+        shares = ops.softmax(mass, axis=1)
+        return ops.sum(shares * ops.cast(output, shares.dtype), axis=1)
+
+    def get_config(self) -> Config:
+        names = ("size", "buckets", "rounds")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

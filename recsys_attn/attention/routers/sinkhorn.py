@@ -1,0 +1,235 @@
+"""Blocks that meet the block that a learned sort brings them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.patterns.blocks import block_count
+from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.layout import as_groups, blocks_of, sequence_of
+from recsys_attn.attention.weightings.softmax import NEVER
+from recsys_attn.checks import require_positive
+from recsys_attn.initializers import blockwise
+from recsys_attn.tensors import Config, Shape, Tensor
+
+_TINY = 1e-6  # share of real tokens below which a mixture is padding
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Sinkhorn")
+class Sinkhorn(Router):
+    """The queries of a block meet its own keys, and those of the block sorted next to it.
+
+    With psi_i the sum of the keys of block i, for each head:
+
+    `R_i = W_2 relu(W_1 psi_i)`, `P = sinkhorn((R + gumbel noise in training) / temperature)`,
+    `sorted keys = P keys`, `sorted values = P values`, over blocks; then one softmax over
+    `[sorted block i; block i]`.
+
+    `sinkhorn` makes all rows, then all columns sum to one, over and over, and so a soft
+    permutation. Padding takes no part: blocks of nothing else are not sorted, and a mixture of
+    tokens weighs as much as the share of real ones in it. A single block is `Dense`.
+
+    Source: Tay et al., "Sparse Sinkhorn Attention", ICML 2020, arXiv 2002.11296.
+
+    Args:
+        size: Number of tokens of a block. The last block may be shorter.
+        iterations: Number of times that rows and columns are normalised.
+        temperature: What the logits of the sort are divided by: lower is harder.
+        length: Longest sequence, which sets the number of blocks that can be told apart; that
+            of the shapes when building where None.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Routed
+    >>> from recsys_attn.attention.routers import Sinkhorn
+    >>> events = keras.random.normal((2, 1000, 4, 8))
+    >>> output, _ = Routed(Sinkhorn(64))(events, events, events)
+    >>> tuple(output.shape)
+    (2, 1000, 4, 8)
+    """
+
+    content_based = True
+    has_positions = False
+
+    def __init__(
+        self,
+        size: int = 64,
+        iterations: int = 8,
+        temperature: float = 0.75,
+        length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        require_positive("size", size)
+        require_positive("iterations", iterations)
+        if length is not None:
+            require_positive("length", length)
+        if temperature <= 0:
+            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+        self.size = size
+        self.iterations = iterations
+        self.temperature = temperature
+        self.length = length
+        self.noise = keras.random.SeedGenerator()
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        heads, _, size = head_sizes(query_shape, key_shape)
+        length = key_shape[1]
+        longest = length if self.length is None else self.length
+        if longest is None:
+            raise ValueError(
+                "Sinkhorn has a weight for each block: give it `length`, the longest sequence, "
+                f"where the shapes do not tell. Received: key.shape={tuple(key_shape)}"
+            )
+        self.longest = longest
+        self._require_short(length)
+        self.hidden_kernel, self.sort_kernel = (
+            self.add_weight(
+                shape=(heads, size, units),
+                initializer=blockwise(heads, axis=0),
+                autocast=False,
+                name=name,
+            )
+            for name, units in (
+                ("hidden_kernel", size),
+                ("sort_kernel", block_count(self.longest, self.size)),
+            )
+        )
+
+    def _require_short(self, length: int | None) -> None:
+        if length is not None and length > self.longest:
+            raise ValueError(
+                f"Sinkhorn was built for sequences of up to {self.longest}; give it a longer "
+                f"`length`. Received: {length} positions"
+            )
+
+    def group(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        training: bool | None,
+    ) -> list[Groups]:
+        batch, length = ops.shape(key)[:2]
+        key, value, present = self._blocks(key, value, key_mask)
+        sort = self._sort(key, present, training)
+        share = self._share(sort, present)
+        local = ops.broadcast_to(ops.cast(present, "float32")[:, :, None], ops.shape(share))
+        real = as_groups(ops.concatenate([share, local], axis=-1))
+        allowed = real > _TINY
+        return [
+            Groups(
+                as_groups(blocks_of(query, self.size)),
+                as_groups(ops.concatenate([_mixed(sort, key), key], axis=2)),
+                as_groups(ops.concatenate([_mixed(sort, value), value], axis=2)),
+                allowed=allowed[:, :, None],
+                bias=ops.log(ops.where(allowed, real, 1.0))[:, :, None],
+                way_back=(batch, length),
+            )
+        ]
+
+    def look_up(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None,
+    ) -> Groups:
+        key, value, present = self._blocks(key, value, key_mask)
+        sort = self._sort(key, present, training)
+        places = ops.arange(ops.shape(sort)[2], dtype="int32")
+        first = ops.argmax(ops.any(present, axis=2), axis=1)  # blocks of padding have no place
+        first = ops.equal(places, ops.cast(first, "int32")[:, None])
+        sort = ops.sum(ops.where(first[:, None, :, None], sort, 0.0), axis=2, keepdims=True)
+        share = self._share(sort, present)[:, 0, :, None]
+        allowed = share > _TINY
+        return Groups(
+            query,
+            _mixed(sort, key)[:, 0],
+            _mixed(sort, value)[:, 0],
+            allowed=allowed,
+            bias=ops.log(ops.where(allowed, share, 1.0)),
+        )
+
+    def _blocks(
+        self, key: Tensor, value: Tensor, key_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values by block, zeros where they are padding, and which are not."""
+        self._require_short(key.shape[1])
+        mask = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
+        key, value = (
+            blocks_of(ops.where(mask[:, :, None, None], x, ops.zeros_like(x)), self.size)
+            for x in (key, value)
+        )
+        return key, value, blocks_of(mask, self.size)
+
+    def _sort(self, key: Tensor, present: Tensor, training: bool | None) -> Tensor:
+        """How much of block j stands at place i: (B, N, blocks, blocks)."""
+        total = ops.sum(ops.cast(key, "float32"), axis=2)
+        hidden = ops.relu(per_head(total, self.hidden_kernel))
+        logits = per_head(swap_heads(hidden), self.sort_kernel)[..., : ops.shape(key)[1]]
+        if training:
+            logits = logits + _gumbel(ops.shape(logits), self.noise)
+        some = ops.any(present, axis=2)
+        return sinkhorn(
+            logits / self.temperature,
+            ops.logical_and(some[:, None, :, None], some[:, None, None, :]),
+            self.iterations,
+        )
+
+    def _share(self, sort: Tensor, present: Tensor) -> Tensor:
+        """The share of real tokens in each mixture: (B, places, N, size)."""
+        batch, heads, places, count = ops.shape(sort)
+        rows = ops.reshape(sort, (batch, heads * places, count))
+        real = ops.matmul(rows, ops.cast(present, "float32"))
+        real = real / ops.maximum(ops.sum(rows, axis=-1, keepdims=True), _TINY)
+        return swap_heads(ops.reshape(real, (batch, heads, places, self.size)))
+
+    def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
+        batch, length = groups[0].way_back
+        _, _, *sizes = outputs[0].shape
+        return sequence_of(ops.reshape(outputs[0], (batch, -1, self.size, *sizes)), length)
+
+    def get_config(self) -> Config:
+        names = ("size", "iterations", "temperature", "length")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def sinkhorn(logits: Tensor, allowed: Tensor, iterations: int) -> Tensor:
+    """Matrices whose rows and columns sum to one, from the logarithms of their entries.
+
+    Args:
+        logits: (..., C, C), float32.
+        allowed: Booleans that broadcast to the logits; 0 where False.
+        iterations: How often rows, then columns are normalised.
+    """
+    for _ in range(iterations):
+        for axis in (-1, -2):
+            logits = ops.where(allowed, logits, NEVER)
+            logits = logits - ops.logsumexp(logits, axis=axis, keepdims=True)
+    return ops.where(allowed, ops.exp(ops.where(allowed, logits, 0.0)), 0.0)
+
+
+def _mixed(sort: Tensor, blocks: Tensor) -> Tensor:
+    """(B, N, places, blocks) times (B, blocks, size, N, H), block by block."""
+    batch, count, size, heads, width = ops.shape(blocks)
+    flat = ops.reshape(ops.transpose(blocks, (0, 3, 1, 2, 4)), (batch, heads, count, size * width))
+    mixed = ops.matmul(ops.cast(sort, blocks.dtype), flat)
+    mixed = ops.reshape(mixed, (batch, heads, ops.shape(sort)[2], size, width))
+    return ops.transpose(mixed, (0, 2, 3, 1, 4))
+
+
+def _gumbel(shape: tuple[Tensor, ...], seed: keras.random.SeedGenerator) -> Tensor:
+    uniform = keras.random.uniform(shape, minval=1e-6, maxval=1.0, dtype="float32", seed=seed)
+    return -ops.log(-ops.log(uniform))

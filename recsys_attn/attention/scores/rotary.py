@@ -1,0 +1,120 @@
+"""A score of turned queries and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.layout import head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import Score, inner_score
+from recsys_attn.attention.scores.lookup import places
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Rotary")
+class Rotary(Score):
+    """`score = score(rotate(q, i), rotate(k, j))` for a query at i and a key at j.
+
+    Each of H/2 pairs of channels is a point in a plane, which `rotate(x, p)` turns by the angle
+    `p base^(-2 m / H)` in the plane m = 0 ... H/2 - 1, so that a dot product depends on i - j
+    alone.
+
+    Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021,
+    arXiv 2104.09864.
+
+    Args:
+        score: Compares what was turned, channel by channel: an instance, a name or a config.
+        base: How far the angular velocities lie apart.
+        interleaved: Whether a plane is made of channels 2m and 2m + 1, as in the paper. Else of
+            m and m + H/2, as in most code: the same with the channels in another order.
+
+    Call arguments:
+        query, key, allowed: See `Score`; the head size H must be even.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S).
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import Rotary
+    >>> history = keras.random.normal((2, 5, 1, 8))
+    >>> tuple(Rotary("cosine")(history, history).shape)
+    (2, 1, 5, 5)
+    """
+
+    positional = True
+
+    def __init__(
+        self,
+        score: Any = "scaled_dot",
+        base: float = 10000.0,
+        interleaved: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.score = inner_score(score, self.dtype_policy)
+        if self.score.positional:
+            name = type(self.score).__name__
+            raise ValueError(
+                "`score` must not look at positions itself; what does is added, as in "
+                f"Rotary() + Alibi(). Received: score of type {name}"
+            )
+        if base <= 1:
+            raise ValueError(f"`base` must be greater than 1. Received: base={base}")
+        self.base = base
+        self.interleaved = interleaved
+        self.shares_query_and_key = self.score.shares_query_and_key
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        _, query_size, key_size = head_sizes(query_shape, key_shape)
+        size = require_equal_sizes(query_size, key_size, "Rotary")
+        if size % 2:
+            raise ValueError(
+                "Rotary turns pairs of channels: the head size must be even. "
+                f"Received: head size {size}"
+            )
+        if not self.score.built:  # it may be shared
+            self.score.build(query_shape, key_shape)
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        rows, columns = places(query, key, query_positions, key_positions)
+        return self.score(self._turned(query, rows), self._turned(key, columns), allowed=allowed)
+
+    def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(B, T, N, H), (B or 1, N or 1, T) -> (B, T, N, H)."""
+        size = x.shape[-1]
+        half = size // 2
+        velocities = (self.base ** -(np.arange(half) / half)).astype("float32")
+        # In float32: a large angle in half precision is any angle.
+        positions = ops.cast(ops.swapaxes(positions, 1, 2), "float32")
+        angles = ops.multiply(positions[..., None], velocities)  # (B or 1, T, N or 1, H/2)
+        cosines, sines = ops.cos(angles), ops.sin(angles)
+        shape, axis = ((half, 2), -1) if self.interleaved else ((2, half), -2)
+        planes = ops.reshape(ops.cast(x, "float32"), (*ops.shape(x)[:3], *shape))
+        first, second = ops.unstack(planes, axis=axis)
+        turned = ops.stack(
+            [first * cosines - second * sines, second * cosines + first * sines], axis=axis
+        )
+        turned = ops.reshape(turned, (*ops.shape(turned)[:3], size))
+        return ops.cast(turned, self.compute_dtype)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "score": serialize(self.score),
+            "base": self.base,
+            "interleaved": self.interleaved,
+        }

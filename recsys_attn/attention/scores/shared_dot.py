@@ -1,0 +1,88 @@
+"""The score of queries that are keys too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.lookup import distances
+from recsys_attn.attention.unit import unit
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.SharedDot")
+class SharedDot(Score):
+    """`score = q . k / (|k| sqrt(H))`, and `self_penalty` added where query and key are one event.
+
+    The layer around it makes queries and keys with one projection. The keys are set to one
+    length, since a longer one would draw every query to it. An event is most similar to itself:
+    the penalty lets it attend itself only where it may attend nothing else. Query and key are
+    one event where they stand at the same position.
+
+    Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
+
+    Args:
+        scale: Whether to divide by the square root of the head size H, as the paper's equations
+            do. The authors' code does not: with keys of length 1 its logits have the variance
+            of the queries' channels, those of the paper one H times smaller.
+        self_penalty: Added to the logit of an event with itself; 0 turns it off.
+
+    Call arguments:
+        query, key, allowed: See `Score`; both sides made with one projection.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S).
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import SharedDot
+    >>> history = keras.random.normal((2, 5, 1, 8))
+    >>> tuple(SharedDot()(history, history).shape)
+    (2, 1, 5, 5)
+    """
+
+    positional = True
+    shares_query_and_key = True
+
+    def __init__(self, scale: bool = True, self_penalty: float = -1e5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self_penalty > 0:
+            raise ValueError(
+                f"`self_penalty` must not be positive. Received: self_penalty={self_penalty}"
+            )
+        self.scale = scale
+        self.self_penalty = self_penalty
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        _, query_size, key_size = head_sizes(query_shape, key_shape)
+        require_equal_sizes(query_size, key_size, "SharedDot")
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        length = key.shape[-1] ** -0.5 if self.scale else 1.0
+        key = ops.cast(unit(key, length), self.compute_dtype)
+        logits = dot_products(query, key)
+        itself = ops.equal(distances(query, key, query_positions, key_positions), 0)
+        # float16 ends at -65504, and the logit is added to the penalty.
+        lowest = -3e4 if self.compute_dtype == "float16" else self.self_penalty
+        penalty = max(self.self_penalty, lowest)
+        return logits + ops.cast(itself, self.compute_dtype) * penalty
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "scale": self.scale,
+            "self_penalty": self.self_penalty,
+        }

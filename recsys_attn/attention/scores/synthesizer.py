@@ -1,0 +1,168 @@
+"""Synthesizer's scores: logits that no key takes part in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.positions import pairs
+from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.lookup import (
+    known_length,
+    places_within,
+    project_at,
+    read,
+    spread,
+)
+from recsys_attn.checks import require_positive
+from recsys_attn.initializers import blockwise
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.DenseSynthesizer")
+class DenseSynthesizer(Score):
+    """`score = (W_2 relu(W_1 q + b_1) + b_2)[j]` for a key at j, with weights of each head's own.
+
+    Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
+    arXiv 2005.00743.
+
+    Args:
+        length: Number of positions, the most keys there can be; where None, the number of keys
+            that the score is built for.
+        units: Size of the hidden layer; the size of the query where None.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions: Not looked at.
+        key_positions: Integers that broadcast to (B, N, S). A position outside of
+            0 ... length - 1 reads the nearest end.
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Raises:
+        ValueError: There are more keys than `length`.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import DenseSynthesizer
+    >>> fields = keras.random.normal((2, 5, 1, 8))
+    >>> tuple(DenseSynthesizer()(fields, fields).shape)
+    (2, 1, 5, 5)
+    """
+
+    positional = True
+    uses_key = False
+
+    def __init__(self, length: int | None = None, units: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("length", length), ("units", units)):
+            if value is not None:
+                require_positive(name, value)
+        self.length = length
+        self.units = units
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        heads, query_size, _ = head_sizes(query_shape, key_shape)
+        units = self.units or query_size
+        length = known_length(self.length, key_shape)
+        drawn = blockwise(heads, axis=0)
+        self.hidden_kernel = self.add_weight(
+            shape=(heads, query_size, units), initializer=drawn, name="hidden_kernel"
+        )
+        self.hidden_bias = self.add_weight(
+            shape=(heads, units), initializer="zeros", name="hidden_bias"
+        )
+        self.kernel = self.add_weight(
+            shape=(heads, units, length), initializer=drawn, name="kernel"
+        )
+        self.bias = self.add_weight(shape=(heads, length), initializer="zeros", name="bias")
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        length = self.bias.shape[-1]
+        _, columns = places_within(length, query, key, query_positions, key_positions)
+        hidden = ops.relu(per_head(query, self.hidden_kernel) + self.hidden_bias[:, None])
+        logits = project_at(swap_heads(hidden), self.kernel, self.bias, columns)
+        return spread(logits, query, key)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "length": self.length, "units": self.units}
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.RandomSynthesizer")
+class RandomSynthesizer(Score):
+    """`score = R[i, j]` for a query at i and a key at j: a table of each head, the same for all.
+
+    Over fields, of fixed number and order, it is a learned matrix of field interactions.
+
+    Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
+    arXiv 2005.00743.
+
+    Args:
+        length: Number of positions L of the table (L, L), the most keys there can be; where
+            None, the number of keys that the score is built for.
+        trainable: Whether the table is learned; "fixed random" in the paper where not.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S). A
+            position outside of 0 ... length - 1 reads the nearest end.
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Raises:
+        ValueError: There are more keys than `length`.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import RandomSynthesizer
+    >>> fields = keras.random.normal((2, 5, 1, 8))
+    >>> tuple(RandomSynthesizer()(fields, fields).shape)
+    (2, 1, 5, 5)
+    """
+
+    positional = True
+    uses_query = False
+    uses_key = False
+
+    def __init__(self, length: int | None = None, trainable: bool = True, **kwargs: Any) -> None:
+        super().__init__(trainable=trainable, **kwargs)
+        if length is not None:
+            require_positive("length", length)
+        self.length = length
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        heads, _, _ = head_sizes(query_shape, key_shape)
+        length = known_length(self.length, key_shape)
+        self.table = self.add_weight(
+            shape=(heads, length, length), initializer=blockwise(heads, axis=0), name="table"
+        )
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        heads, length, _ = self.table.shape
+        rows, columns = pairs(*places_within(length, query, key, query_positions, key_positions))
+        flat = ops.reshape(self.table, (heads, length * length))
+        return spread(read(flat, rows * length + columns), query, key)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "length": self.length}

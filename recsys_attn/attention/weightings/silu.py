@@ -1,0 +1,61 @@
+"""HSTU's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.weightings.base import Weighting, everywhere
+from recsys_attn.checks import require_positive
+from recsys_attn.tensors import Config, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Silu")
+class Silu(Weighting):
+    """`weights = silu(logits) / length`, and 0 where not allowed, computed in float32.
+
+    The weights of a query need not sum to one, so that their sum tells how strong an interest
+    is, relative to the length.
+
+    Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
+    Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
+
+    Args:
+        length: What the weights are divided by. A number, as in the paper, where it is the length
+            that histories are padded to: then a long history weighs more than a short one. None
+            for the number of keys that the query may attend. Either way padding changes nothing.
+
+    Call arguments:
+        logits: (..., S).
+        allowed: Booleans that broadcast to the logits, False for pairs that do not count.
+
+    Returns:
+        Weights of the shape of the logits.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.attention.weightings import Silu
+    >>> weights = Silu()(np.array([[20.0, 40.0, 9.0]]), np.array([[True, True, False]]))
+    >>> np.asarray(weights).tolist()
+    [[10.0, 20.0, 0.0]]
+    """
+
+    def __init__(self, length: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if length is not None:
+            require_positive("length", length)
+        self.length = length
+
+    def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
+        logits = ops.cast(logits, "float32")
+        mask = ops.cast(everywhere(allowed, logits), "float32")
+        length = self.length
+        if length is None:
+            length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1.0)
+        return ops.cast(ops.silu(logits) * mask / length, self.compute_dtype)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "length": self.length}

@@ -1,0 +1,89 @@
+"""Heads that hear each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.weightings.base import Weighting, build_weighting, weights_of
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.TalkingHeads")
+class TalkingHeads(Weighting):
+    """Heads mix before and after a weighting: `W = weighting(P_l^T logits)`, `P_w^T W`.
+
+    P_l and P_w are (N, N), from head to head, and start as identities: at first this is the
+    weighting itself. The rows of the mixed weights need not sum to one.
+
+    Pairs are left out after the first mixing, so that no huge negative number is mixed. Where
+    `allowed` differs from head to head, a pair that a head may not attend takes part on neither
+    side of it: its logit and its weight count as 0 for the other heads, and it gets nothing from
+    them.
+
+    Source: Shazeer et al., "Talking-Heads Attention", 2020, arXiv 2003.02436.
+
+    Args:
+        weighting: The weighting between the two mixings: an instance, a name or a config.
+
+    Call arguments:
+        logits: (B, N, T, S).
+        allowed: Booleans that broadcast to the logits, False for pairs that do not count.
+        query: (B, T, N, H), where the weighting looks at it.
+
+    Returns:
+        Weights of the shape of the logits.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.weightings import TalkingHeads
+    >>> logits = keras.random.normal((2, 4, 3, 5))
+    >>> tuple(TalkingHeads("sigmoid")(logits).shape)
+    (2, 4, 3, 5)
+    """
+
+    def __init__(self, weighting: Any = "softmax", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        from recsys_attn.attention.weightings.family import get  # of which this is one itself
+
+        self.weighting = get(weighting, dtype=self.dtype_policy)
+        self.needs_query = self.weighting.needs_query
+
+    def build(self, logits_shape: Shape, query_shape: Shape | None = None) -> None:
+        heads = logits_shape[1] if len(logits_shape) == 4 else None
+        if heads is None:
+            raise ValueError(
+                "`logits` must have shape (B, N, T, S) with N known when the layer is built. "
+                f"Received: logits.shape={tuple(logits_shape)}"
+            )
+
+        def weight(name: str) -> Tensor:
+            return self.add_weight(shape=(heads, heads), initializer="identity", name=name)
+
+        self.logits_kernel = weight("logits_kernel")
+        self.weights_kernel = weight("weights_kernel")
+        build_weighting(self.weighting, logits_shape, query_shape)
+
+    def call(
+        self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None
+    ) -> Tensor:
+        if allowed is not None:
+            logits = ops.where(allowed, logits, 0.0)
+        weights = weights_of(self.weighting, _mix(logits, self.logits_kernel), allowed, query)
+        weights = _mix(weights, self.weights_kernel)
+        return weights if allowed is None else weights * ops.cast(allowed, weights.dtype)
+
+    def compute_output_shape(self, logits_shape: Shape, query_shape: Shape | None = None) -> Shape:
+        return logits_shape
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "weighting": serialize(self.weighting)}
+
+
+def _mix(x: Tensor, kernel: Tensor) -> Tensor:
+    """(B, N, T, S), (N, M) -> (B, M, T, S)."""
+    return ops.einsum("bnts,nm->bmts", x, kernel)

@@ -1,0 +1,208 @@
+"""The Transformer's blocks around any attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.blocks import activations
+from recsys_attn.blocks.feed_forward import FeedForward
+from recsys_attn.checks import require_positive
+from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class TransformerBlock(keras.layers.Layer):
+    """Attention of the events to each other, then a feed-forward, each with a residual.
+
+    Normalised first: `x = x + dropout(F(norm(x)))`; otherwise `x = norm(x + dropout(F(x)))`.
+
+    Normalised last is the Transformer as published, which needs a warm-up of the learning rate;
+    normalised first trains without. What then comes out of a stack of blocks has never been
+    normalised as a whole and needs one more layer normalisation: `TransformerEncoder` has it.
+
+    Sources: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762; normalised
+    first: Xiong et al., "On Layer Normalization in the Transformer Architecture", ICML 2020,
+    arXiv 2002.04745.
+
+    Args:
+        attention: A layer that is called with query and value (B, S, E), `query_mask` and
+            `key_mask`, and returns (B, S, E), such as `MultiHeadAttention`; or its config.
+        feed_forward_units: Size of the hidden layer of the feed-forward; four times E where None.
+        activation: That of the hidden layer: `"dice"` or any Keras activation.
+        normalise_first: Whether to normalise what goes into attention and feed-forward, or what
+            comes out of the sums.
+        dropout: Share of what attention, hidden layer and feed-forward return that is dropped in
+            training.
+        epsilon: What is added to the variance in layer normalisation.
+
+    Call arguments:
+        inputs: (B, S, E).
+        present: (B, S), False for padding, which nothing attends and which gets zeros.
+
+    Returns:
+        (B, S, E).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.blocks import TransformerBlock
+    >>> events = keras.random.normal((2, 5, 8))
+    >>> tuple(TransformerBlock(MultiHeadAttention(2, 4), dropout=0.1)(events).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        attention: Any,
+        feed_forward_units: int | None = None,
+        activation: Any = "relu",
+        *,
+        normalise_first: bool = True,
+        dropout: float = 0.0,
+        epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.attention = deserialize(attention)
+        if not isinstance(self.attention, keras.layers.Layer):
+            raise TypeError(
+                "`attention` must be a layer, such as MultiHeadAttention, or its config. "
+                f"Received: {attention!r} of type {type(attention).__name__}"
+            )
+        if feed_forward_units is not None:
+            require_positive("feed_forward_units", feed_forward_units)
+        self.feed_forward_units = feed_forward_units
+        self.activation = activations.serialize(activation)
+        self.normalise_first = normalise_first
+        self.epsilon = epsilon
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.attention_norm = _normalisation(epsilon, self.dtype_policy)
+        self.feed_forward_norm = _normalisation(epsilon, self.dtype_policy)
+
+    def build(self, input_shape: Shape) -> None:
+        shape, width = tuple(input_shape), input_shape[-1]
+        if len(shape) != 3 or width is None:
+            raise ValueError(
+                "`inputs` must have shape (B, S, E) with a known width E. "
+                f"Received: inputs.shape={shape}"
+            )
+        if not self.attention.built:  # it may be shared
+            self.attention.build(shape, shape)
+        self.feed_forward = FeedForward(
+            self.feed_forward_units or 4 * width,
+            self.activation,
+            self.dropout.rate,
+            dtype=self.dtype_policy,
+        )
+        for layer in (self.feed_forward, self.attention_norm, self.feed_forward_norm):
+            layer.build(shape)
+
+    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        def attention(x: Tensor) -> Tensor:
+            return self.attention(x, x, query_mask=present, key_mask=present)
+
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward(x, where=present)
+
+        x = self._residual(inputs, attention, self.attention_norm)
+        x = self._residual(x, feed_forward, self.feed_forward_norm)
+        return _zero_padding(x, present)
+
+    def _residual(self, x: Tensor, function: Any, norm: keras.layers.Layer) -> Tensor:
+        if self.normalise_first:
+            return x + self.dropout(function(norm(x)))
+        return norm(x + self.dropout(function(x)))
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "feed_forward_units": self.feed_forward_units,
+            "activation": self.activation,
+            "normalise_first": self.normalise_first,
+            "dropout": self.dropout.rate,
+            "epsilon": self.epsilon,
+        }
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class TransformerEncoder(keras.layers.Layer):
+    """A history as its events see it: a stack of blocks, and a last layer normalisation.
+
+    `output = norm(block_L(... block_1(inputs)))`, with the norm only where the last block
+    normalises first.
+
+    Args:
+        blocks: The `TransformerBlock`s in their order, or their configs.
+
+    Call arguments:
+        inputs: (B, S, E), to which positions have been added where order matters.
+        present: (B, S), False for padding, which nothing attends and which gets zeros.
+
+    Returns:
+        (B, S, E).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
+    >>> events = LearnedPositions(50)(keras.random.normal((2, 5, 8)))
+    >>> encoder = TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4)) for _ in range(3)])
+    >>> tuple(encoder(events).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(self, blocks: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.blocks = [deserialize(block) for block in blocks]
+        if not self.blocks:
+            raise ValueError("`blocks` must have at least one TransformerBlock. Received: none")
+        for block in self.blocks:
+            if not isinstance(block, TransformerBlock):
+                raise TypeError(
+                    "`blocks` must be TransformerBlocks or their configs. "
+                    f"Received: {block!r} of type {type(block).__name__}"
+                )
+        last = self.blocks[-1]
+        self.final_norm = (
+            _normalisation(last.epsilon, self.dtype_policy) if last.normalise_first else None
+        )
+
+    def build(self, input_shape: Shape) -> None:
+        for block in self.blocks:
+            if not block.built:  # it may be there twice
+                block.build(input_shape)
+        if self.final_norm is not None:
+            self.final_norm.build(input_shape)
+
+    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        x = inputs
+        for block in self.blocks:
+            x = block(x, present=present)
+        if self.final_norm is None:
+            return x
+        return _zero_padding(self.final_norm(x), present)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "blocks": [serialize(block) for block in self.blocks]}
+
+
+def _normalisation(epsilon: float, dtype: Any) -> keras.layers.Layer:
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype)
+
+
+def _zero_padding(x: Tensor, present: Tensor | None) -> Tensor:
+    return x if present is None else x * ops.cast(present, x.dtype)[..., None]

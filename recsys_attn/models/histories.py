@@ -1,0 +1,199 @@
+"""What the towers of several models make of a history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention.attend import require_weights, returns_weights
+from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
+from recsys_attn.checks import require_positive
+from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.pooling import masked_mean
+from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class MeanHistory(keras.layers.Layer):
+    """A history as the mean of its events, the same for every candidate; zeros where it is empty.
+
+    Call arguments:
+        query: `(B, T, K)`, not looked at.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+
+    Returns:
+        `(B, 1, K)`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.models.histories import MeanHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> tuple(MeanHistory()(query, events, np.ones((2, 5), bool)).shape)
+    (2, 1, 8)
+    """
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True
+
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
+        return masked_mean(events, event_mask)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class InterestHistory(keras.layers.Layer):
+    """A history as target attention sees it, and how strong the interest is.
+
+    `[sum_s w[t, s] * event[s], (sum_s w[t, s]) * v]` with a learned vector `v`. DIN leaves its
+    weights unnormalised so that their sum tells the intensity of the interest; as a field of its
+    own it can interact with the others.
+
+    Args:
+        attention: A `TargetAttention` without heads, whose mechanism makes weights.
+        width: Size of `v`.
+
+    Call arguments:
+        query: `(B, T, K)`.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+        query_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, K + width)`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.interactions import TargetAttention
+    >>> from recsys_attn.models.histories import InterestHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> history = InterestHistory(TargetAttention("interest"), width=4)
+    >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
+    (2, 3, 12)
+    """
+
+    def __init__(self, attention: TargetAttention, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("width", width)
+        self.attention: Any = deserialize(attention)
+        require_weights(self.attention.mechanism, "The intensity of an interest")
+        self.width = width
+
+    def build(self, *shapes: Shape) -> None:
+        self.vector = self.add_weight(
+            shape=(self.width,),
+            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+            name="vector",
+        )
+        self.built = True
+
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
+        interest, weights = self.attention(
+            query,
+            events,
+            history_mask=event_mask,
+            query_mask=query_mask,
+            return_weights=True,
+        )
+        intensity = ops.sum(weights, axis=-1, keepdims=True) * ops.cast(self.vector, weights.dtype)
+        return ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "width": self.width,
+        }
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class EncodedHistory(keras.layers.Layer):
+    """A history whose events look at each other before the candidates look at them.
+
+    The encoder runs once a request, whatever the number of candidates.
+
+    Args:
+        encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
+            `TransformerEncoder`.
+        history: What follows: a layer such as `TargetAttention` or `InterestHistory`.
+
+    Call arguments:
+        query: `(B, T, K)`.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+        query_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        What `history` returns.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+    >>> from recsys_attn.models.histories import EncodedHistory, MeanHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> blocks = [TransformerBlock(MultiHeadAttention(2, 4, "transformer"))]
+    >>> history = EncodedHistory(TransformerEncoder(blocks), MeanHistory())
+    >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
+    (2, 1, 8)
+    """
+
+    def __init__(self, encoder: Any, history: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.encoder: Any = deserialize(encoder)
+        self.history: Any = deserialize(history)
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True  # the parts build themselves on their first call
+
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
+        encoded = self.encoder(events, present=event_mask)
+        return self.history(query, encoded, event_mask, query_mask=query_mask)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "encoder": serialize(self.encoder),
+            "history": serialize(self.history),
+        }
+
+
+def attended(mechanism: Any, width: int) -> keras.layers.Layer:
+    """Target attention, with the intensity of the interest where the mechanism has weights."""
+    attention = TargetAttention(mechanism)
+    return InterestHistory(attention, width) if returns_weights(attention.mechanism) else attention
+
+
+def encoded(
+    history: keras.layers.Layer, mechanism: Any, sizes: tuple[int, int, int]
+) -> keras.layers.Layer:
+    """A history layer over events that Transformer blocks encode; as it is without a mechanism.
+
+    Args:
+        history: The history layer.
+        mechanism: How events look at each other.
+        sizes: Number of blocks, of heads, and the size of a head.
+    """
+    if mechanism is None:
+        return history
+    layers, num_heads, head_dim = sizes
+    require_positive("encoder_layers", layers)
+    blocks = [
+        TransformerBlock(MultiHeadAttention(num_heads, head_dim, mechanism)) for _ in range(layers)
+    ]
+    return EncodedHistory(TransformerEncoder(blocks), history)

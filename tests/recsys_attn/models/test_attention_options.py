@@ -1,0 +1,59 @@
+"""Every preset goes into every place of a model that attends, by one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsys_attn import models
+from recsys_attn.attention import presets
+from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
+
+SMALL = {
+    "performer": {"features": 8},
+    "random_feature_attention": {"features": 8},
+    "linformer": {"rank": 3},
+    "reformer": {"size": 4, "buckets": 2, "rounds": 1},
+    "routing_transformer": {"clusters": 2, "window": 4},
+    "sinkhorn": {"size": 4},
+    "bigbird": {"size": 2, "count": 1},
+    "local": {"window": 2},
+    "longformer": {"window": 2},
+    "sparse_transformer": {"stride": 2},
+}
+# They route a sequence to itself.
+SELF_ONLY = {"bigbird", "local", "longformer", "reformer", "routing_transformer", "sinkhorn"}
+PLACES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mechanism": ("autoint", {"num_layers": 1, "num_heads": 2, "head_dim": 4}),
+    "encoder": ("din", {"mlp_units": (5,), "encoder_head_dim": 4}),
+    "target_attention": ("din", {"mlp_units": (5,)}),
+    "gate_attention": ("mmoe", {"gate": "attention", "num_experts": 3, "expert_units": (4,)}),
+}
+CROSSING = ("target_attention", "gate_attention")
+
+
+def model(place: str, preset: str) -> Any:
+    name, arguments = PLACES[place]
+    part = {"class_name": preset, "config": SMALL.get(preset, {})}
+    return models.get(name)(SCHEMA, width=4, **arguments, **{place: part})
+
+
+@pytest.mark.parametrize("preset", sorted(presets.PRESETS))
+@pytest.mark.parametrize("place", PLACES)
+def test_a_preset_in_a_place(place: str, preset: str) -> None:
+    if place in CROSSING and preset in SELF_ONLY:
+        with pytest.raises(ValueError, match=r"(?s)Routed.*Linear"):
+            model(place, preset)
+        return
+    ranker = model(place, preset)
+    values = inputs(candidates=4)
+    found = scores(ranker, values)
+    for score in found.values():
+        assert score.shape == (5, 4)
+        assert np.isfinite(score).all()
+    # Candidates do not see each other, whatever attends.
+    alone = scores(ranker, {**values, **{n: values[n][:, :1] for n in ("item", "tags", "price")}})
+    for task, score in alone.items():
+        np.testing.assert_allclose(score, found[task][:, :1], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,135 @@
+"""Pooling by attention: HAN's equations, latent queries, and learned tokens in front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import AttentionPooling, Dense, MultiHeadAttention, PrependTokens
+from recsys_attn.attention.patterns import Local, Prepended
+from tests.support import reference
+from tests.support.layer_case import randomise
+
+B, D, S, E = 2, 3, 5, 7
+RNG = np.random.default_rng(0)
+WORDS = RNG.normal(size=(B, D, S, E)).astype("float32")
+PRESENT = RNG.random((B, D, S)) < 0.6
+PRESENT[0, 1] = False  # a sentence of padding only
+
+
+def numpy(x: Any) -> np.ndarray:
+    return keras.ops.convert_to_numpy(x)
+
+
+def han(x: np.ndarray, present: np.ndarray, layer: AttentionPooling) -> np.ndarray:
+    """`sum_s softmax_s(v . tanh(W x_s + b)) x_s` of one set, in float64."""
+    kernel, bias, vector = (weight.astype("float64")[0] for weight in layer.get_weights())
+    logits = np.array([vector.ravel() @ np.tanh(word @ kernel + bias) for word in x])
+    return reference.softmax_weights(logits[None], present[None])[0] @ x
+
+
+def test_two_levels_are_hierarchical_attention() -> None:
+    words, sentences = AttentionPooling(), AttentionPooling()
+    by_sentence = words(WORDS, present=PRESENT)
+    document = sentences(by_sentence, present=PRESENT.any(-1))
+    for layer in (words, sentences):
+        randomise(layer)
+    by_sentence = numpy(words(WORDS, present=PRESENT))
+    document = numpy(sentences(by_sentence, present=PRESENT.any(-1)))
+    for b in range(B):
+        pooled = np.array([han(WORDS[b, d], PRESENT[b, d], words) for d in range(D)])
+        np.testing.assert_allclose(by_sentence[b], pooled, rtol=1e-4, atol=1e-5)
+        expected = han(pooled, PRESENT[b].any(-1), sentences)
+        np.testing.assert_allclose(document[b], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sentence_of_padding_weighs_nothing() -> None:
+    layer = AttentionPooling()
+    output, weights = layer(WORDS, present=PRESENT, return_weights=True)
+    assert weights.shape == (B, D, S)
+    np.testing.assert_array_equal(numpy(output)[0, 1], 0)
+    np.testing.assert_array_equal(numpy(weights)[~PRESENT], 0)
+
+
+def test_the_tanh_is_there() -> None:
+    layer = AttentionPooling()
+    expected = numpy(layer(WORDS))
+    plain = AttentionPooling(Dense({"class_name": "key_only", "config": {"activation": "linear"}}))
+    plain(WORDS)
+    plain.set_weights(layer.get_weights())
+    assert np.abs(numpy(plain(WORDS)) - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("num_queries", [1, 4])
+def test_latent_queries_are_attention_of_learned_vectors(num_queries: int) -> None:
+    layer = AttentionPooling("transformer", num_queries=num_queries, num_heads=2, head_dim=3)
+    output, weights = layer(WORDS, present=PRESENT, return_weights=True)
+    assert output.shape == (B, D, num_queries, E)
+    assert weights.shape == (B, D, 2, num_queries, S)
+    for b, d in np.ndindex(B, D):
+        alone = layer.attention(
+            numpy(layer.query)[None], WORDS[b : b + 1, d], key_mask=PRESENT[b : b + 1, d]
+        )
+        np.testing.assert_allclose(output[b, d], alone[0], rtol=1e-4, atol=1e-5)
+
+
+def test_pooling_does_not_see_the_order() -> None:
+    layer = AttentionPooling("transformer", num_queries=2)
+    order = RNG.permutation(S)
+    np.testing.assert_allclose(
+        layer(WORDS[:, :, order], present=PRESENT[..., order]),
+        layer(WORDS, present=PRESENT),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_prepended_tokens_carry_news_past_a_window() -> None:
+    pattern = Prepended(1, Local(1))
+    layers = [PrependTokens(1, MultiHeadAttention(2, 3, Dense(pattern=pattern))) for _ in range(2)]
+    x = RNG.normal(size=(B, 9, E)).astype("float32")
+
+    def twice(x: np.ndarray) -> np.ndarray:
+        # The second layer's token reads what the first layer's events have, not its tokens.
+        attention = layers[0].attention
+        tokens = np.repeat(numpy(layers[0].tokens)[None], B, 0)
+        both = attention(np.concatenate([tokens, x], 1))
+        return numpy(attention(both))[:, 1:]
+
+    once = numpy(layers[0](x))
+    far = x.copy()
+    far[:, -1] += 5
+    np.testing.assert_allclose(numpy(layers[0](far))[:, :7], once[:, :7], rtol=1e-4, atol=1e-5)
+    assert np.abs(twice(far)[:, 0] - twice(x)[:, 0]).max() > 1e-3
+
+
+def test_prepended_tokens_equal_attention_over_the_longer_sequence() -> None:
+    layer = PrependTokens(2, MultiHeadAttention(2, 3))
+    x, present = WORDS[:, 0], PRESENT[:, 2]
+    rest, tokens = layer(x, present=present, return_tokens=True)
+    longer = np.concatenate([np.repeat(numpy(layer.tokens)[None], B, 0), x], 1)
+    mask = np.concatenate([np.ones((B, 2), bool), present], 1)
+    expected = numpy(layer.attention(longer, query_mask=mask))
+    np.testing.assert_allclose(rest, expected[:, 2:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(tokens, expected[:, :2], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AttentionPooling(num_queries=0), "`num_queries` must be a positive integer"),
+        (lambda: AttentionPooling(num_heads=2), "`num_heads` and `head_dim` go together"),
+        (lambda: AttentionPooling()(WORDS[0, 0]), r"must have shape \(..., S, E\)"),
+        (
+            lambda: AttentionPooling()(WORDS, present=PRESENT[0]),
+            "`present` must have the shape of `inputs`",
+        ),
+        (lambda: PrependTokens(0, MultiHeadAttention(2, 3)), "`count` must be a positive"),
+    ],
+)
+def test_wrong_use_is_one_sentence(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,90 @@
+"""Blocks equal loops, and `Dense` with a pattern that lies inside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import patterns
+from recsys_attn.attention.mechanisms import Dense, Routed
+from recsys_attn.attention.patterns import random_plan
+from recsys_attn.attention.routers import Blocks
+from tests.support import reference
+from tests.support.references import routers as loops
+
+B, S, N, H, V = 2, 23, 3, 5, 7
+RNG = np.random.default_rng(0)
+QUERY, KEY = RNG.normal(size=(2, B, S, N, H)).astype("float32")
+VALUE = RNG.normal(size=(B, S, N, V)).astype("float32")
+MASKS = {"query_mask": RNG.random((B, S)) < 0.7, "key_mask": RNG.random((B, S)) < 0.7}
+
+
+def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
+    return keras.ops.convert_to_numpy(layer(*(inputs or (QUERY, KEY, VALUE)), **kwargs)[0])
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"before": 0, "after": 0},
+        {"before": 2, "after": 1},
+        {"before": 1, "after": 0, "first": 2},
+        {"before": 0, "after": 2, "last": 1},
+        {"first": 1, "last": 1, "random": 3, "seed": 5},
+        {"first": 4, "last": 5, "random": 9},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [4, 23, 64])
+def test_blocks_equal_loops(size: int, options: dict[str, int]) -> None:
+    router = Blocks(size, **options)
+    plan = np.asarray(random_plan(-(-S // size), router.random, router.seed))
+    pairs = loops.block_pairs(S, size, router.before, router.after, router.first, router.last, plan)
+    allowed = pairs & MASKS["query_mask"][:, None, :, None] & MASKS["key_mask"][:, None, None]
+    allowed = np.broadcast_to(allowed, (B, N, S, S))
+    expected = loops.attended(reference.dot(QUERY, KEY, scale=True), allowed, VALUE)
+    assert_close(output_of(Routed(router), **MASKS), expected)
+
+
+BIG_BIRD = patterns.Block(4, 1) | patterns.EdgeBlocks(4) | patterns.RandomBlocks(4, 2, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("router", "pattern"),
+    [
+        (Blocks(4), patterns.Local(4)),
+        (Blocks(4, 2, 0), patterns.Local(8) & patterns.Causal()),
+        (Blocks(4, 6, 0), patterns.Causal()),
+        (Blocks(4, first=1), patterns.Local(4) | patterns.Global((0, 2))),
+        (Blocks(4, 1, 0, first=1, last=1, random=2, seed=3), BIG_BIRD & patterns.Causal()),
+    ],
+    ids=["local", "causal local", "causal", "longformer", "causal bigbird"],
+)
+def test_blocks_equal_dense_with_a_pattern_inside_them(
+    router: Blocks, pattern: patterns.Pattern
+) -> None:
+    assert_close(
+        output_of(Routed(router, pattern=pattern), **MASKS),
+        output_of(Dense(pattern=pattern), **MASKS),
+    )
+
+
+def test_blocks_with_edges_and_random_ones_are_big_bird() -> None:
+    router = Blocks(4, first=1, last=1, random=2, seed=3)
+    assert_close(output_of(Routed(router)), output_of(Dense(pattern=BIG_BIRD)))
+
+
+def test_each_head_may_have_its_own_pattern() -> None:
+    pattern = patterns.PerHead((patterns.Local(1), patterns.Local(3), patterns.Causal()))
+    assert_close(
+        output_of(Routed(Blocks(6, 3, 3), pattern=pattern)), output_of(Dense(pattern=pattern))
+    )
+    with pytest.raises(ValueError, match="made for 3 heads"):
+        Routed(Blocks(4), pattern=pattern)(QUERY[:, :, :2], KEY[:, :, :2], VALUE[:, :, :2])

@@ -1,0 +1,58 @@
+"""Every composition passes the shared checks; the causal ones never look ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.compositions import COMPOSITIONS, Composition
+from tests.support.fresh_process import export_all, serve_all
+from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise, tensorflow
+from tests.support.layer_checks import CHECKS, exported_model_serves_any_batch
+
+# All exports are read together at the end, by one fresh process.
+HERE = [check for check in CHECKS if check is not exported_model_serves_any_batch]
+CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
+
+
+def test_there_are_at_least_forty() -> None:
+    assert len(COMPOSITIONS) >= 40
+    assert len(CAUSAL) >= 12
+
+
+@pytest.mark.parametrize("check", HERE, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("composition", grouped(COMPOSITIONS))
+def test_composition(
+    composition: Composition, check: Callable[[LayerCase, Path], None], tmp_path: Path
+) -> None:
+    check(composition.case, tmp_path)
+
+
+@pytest.mark.parametrize("composition", grouped(CAUSAL))
+def test_the_future_changes_nothing_in_the_past(composition: Composition) -> None:
+    layer, arrays = composition.case.make(), composition.case.arrays()
+    layer(**arrays)
+    randomise(layer)
+    expected = outputs_of(layer, arrays)["0"]
+    for t in range(1, SIZES["S"]):
+        for shift in (1.0, 1e3):
+            changed = arrays["query"].copy()
+            changed[:, t:] += shift * np.random.default_rng(t).normal(size=changed[:, t:].shape)
+            output = outputs_of(layer, {**arrays, "query": changed})["0"]
+            np.testing.assert_allclose(output[:, :t], expected[:, :t], rtol=1e-5, atol=1e-5)
+            # And what changed is seen, so that the check can fail.
+            assert np.abs(output[:, t:] - expected[:, t:]).max() > 1e-4
+
+
+def test_an_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:
+    """Random constants are saved and not drawn again; one process reads all exports."""
+    tensorflow()
+    expected = export_all({n: c.case for n, c in COMPOSITIONS.items()}, tmp_path)
+    actual = serve_all(tmp_path)
+    assert actual.keys() == expected.keys()
+    for name, outputs in expected.items():
+        for output, wanted in zip(actual[name], outputs, strict=True):
+            np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=name)

@@ -1,0 +1,122 @@
+"""Compressors by themselves and in a layer: weights, names, graphs, wrong use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import compressors, mechanisms
+from recsys_attn.attention.compressors import Convolution, LowRank, Pool
+from recsys_attn.attention.mechanisms.compressed import Compressed
+from recsys_attn.attention.scores.base import Score
+from tests.support.layer_case import tensorflow
+
+B, T, S, N, H, V = 2, 3, 11, 5, 7, 13
+RNG = np.random.default_rng(0)
+QUERY, KEY, VALUE, SELF = (
+    RNG.normal(size=shape).astype("float32")
+    for shape in ((B, T, N, H), (B, S, N, H), (B, S, N, V), (B, S, N, H))
+)
+
+
+class Positional(Score):
+    positional = True
+
+
+@pytest.mark.parametrize("layer_class", [LowRank, Convolution])
+def test_every_head_starts_different(layer_class: type[compressors.Compressor]) -> None:
+    layer = layer_class(4)
+    layer.build(KEY.shape, VALUE.shape)
+    for kernel in map(keras.ops.convert_to_numpy, layer.weights):
+        assert len({head.tobytes() for head in kernel}) == N
+
+
+def test_low_rank_uses_the_first_columns_for_a_shorter_sequence() -> None:
+    layer = LowRank(4, length=S)
+    layer.build(KEY.shape, VALUE.shape)
+    short = layer.compress(*[keras.ops.convert_to_tensor(x[:, :5]) for x in (KEY, VALUE)])
+    cut = layer.compress(
+        *[keras.ops.convert_to_tensor(x) for x in (KEY, VALUE, np.arange(S)[None] < 5)]
+    )
+    np.testing.assert_allclose(short.key, cut.key, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(short.value, cut.value, rtol=1e-5, atol=1e-6)
+
+
+def test_names_and_configs_make_the_same_mechanism() -> None:
+    short = {"class_name": "low_rank", "config": {"rank": 4, "length": 17}}
+    mechanism = mechanisms.get(
+        {"class_name": "compressed", "config": {"compressor": short, "score": "general"}}
+    )
+    config = json.loads(json.dumps(mechanisms.serialize(mechanism)))
+    revived = mechanisms.get(config)
+    for made in (mechanism, revived):
+        made(QUERY, KEY, VALUE)
+    revived.set_weights(mechanism.get_weights())
+    np.testing.assert_array_equal(revived(QUERY, KEY, VALUE)[0], mechanism(QUERY, KEY, VALUE)[0])
+    assert {type(compressors.get(name)) for name in ("convolution", "pool")} == {Convolution, Pool}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LowRank(4, length=S, share_key_and_value=True),
+        lambda: Convolution(),
+        lambda: Convolution(3, 2),
+        lambda: Pool(4),
+        lambda: Pool(3, "max"),
+    ],
+)
+def test_every_length_runs_in_one_graph(make: Callable[[], compressors.Compressor]) -> None:
+    tf = tensorflow()
+    compressor = make()
+    mechanism = Compressed(compressor, causal=compressor.ordered)
+    specs = [tf.TensorSpec((None, None, N, size)) for size in (H, H, V)]
+    mechanism(SELF, KEY, VALUE)
+    graph = tf.function(lambda *inputs: mechanism(*inputs)[0], input_signature=specs)
+    for length in range(S + 1):
+        inputs = [x[:, :length] for x in (SELF, KEY, VALUE)]
+        np.testing.assert_allclose(
+            graph(*inputs), mechanism(*inputs)[0], rtol=1e-5, atol=1e-6, err_msg=str(length)
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LowRank(0), "`rank` must be a positive integer"),
+        (lambda: LowRank(3, length=0), "`length` must be a positive integer"),
+        (lambda: Convolution(width=0), "`width` must be a positive integer"),
+        (lambda: Convolution(stride=0), "`stride` must be a positive integer"),
+        (lambda: Convolution(2, 3), "`stride` must be at most `width`.*width=2, stride=3"),
+        (lambda: Pool(0), "`size` must be a positive integer"),
+        (lambda: Pool(2, "maxx"), "`kind` names how events are pooled.*Did you mean 'max'"),
+        (lambda: Compressed("pol"), "Expected a compressor.*Did you mean 'pool'"),
+        (lambda: Compressed(LowRank(3), causal=True), "Convolution or Pool, or the mechanism Lin"),
+        (lambda: Compressed(LowRank(3), Positional()), "whose summaries stand at no position"),
+        (lambda: Compressed("pool", causal=True)(QUERY, KEY, VALUE), "Received: 3 queries and 11"),
+        (lambda: Compressed("pool")(QUERY, KEY, VALUE[:, :-1]), "with the same S and N"),
+        (lambda: Compressed("pool")(QUERY, KEY, VALUE, key_mask=KEY[:, 1:, 0, 0] > 0), "S=11"),
+        (lambda: Compressed(LowRank(3, 7))(QUERY, KEY, VALUE), "`length` of at most 7.*11 events"),
+        (lambda: LowRank(3).build((None, None, N, H), (None, None, N, V)), "Give `length`"),
+    ],
+)
+def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_low_rank_refuses_a_longer_sequence_after_it_was_built() -> None:
+    mechanism = Compressed(LowRank(3))
+    mechanism(QUERY, KEY[:, :7], VALUE[:, :7])
+    with pytest.raises(ValueError, match="greater `length` or cut the sequence"):
+        mechanism(QUERY, KEY, VALUE)
+
+
+def test_a_mask_of_pairs_is_not_taken() -> None:
+    with pytest.raises(TypeError, match="attention_mask"):
+        Compressed("pool")(QUERY, KEY, VALUE, attention_mask=np.ones((B, T, S), bool))

@@ -1,0 +1,221 @@
+"""Linear attention equals its definition, and its causal, recurrent and chunked forms agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import ops
+
+from recsys_attn.attention import feature_maps, mechanisms
+from recsys_attn.attention.mechanisms import Dense, Linear
+from tests.support.layer_case import tensorflow
+from tests.support.references import linear as reference
+
+B, T, S, N, H, V = 2, 3, 11, 5, 7, 13
+RNG = np.random.default_rng(0)
+QUERY, KEY, VALUE, SELF = (
+    RNG.normal(size=shape).astype("float32")
+    for shape in ((B, T, N, H), (B, S, N, H), (B, S, N, V), (B, S, N, H))
+)
+KEY_MASK = RNG.random((B, S)) < 0.7
+KEY_MASK[0, :3] = False  # nothing for the first queries, if causal
+MAPS: dict[str, Callable[[], feature_maps.FeatureMap]] = {
+    "elu": feature_maps.Elu,
+    "softmax": feature_maps.Softmax,
+    "favor": partial(feature_maps.Favor, 16),
+    "favor_relu": partial(feature_maps.Favor, 16, "relu"),
+    "fourier": partial(feature_maps.Fourier, 16, sigma=1.5),
+    "taylor": feature_maps.Taylor,
+}
+every_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
+
+
+def features_of(layer: Any) -> reference.Features:
+    match layer:
+        case feature_maps.Elu():
+            return reference.elu_plus_one
+        case feature_maps.Taylor():
+            return reference.taylor
+    projection = ops.convert_to_numpy(layer.projection).astype("float64")
+    match layer:
+        case feature_maps.Favor(kernel="softmax"):
+            return partial(reference.favor, projection=projection)
+        case feature_maps.Favor():
+            return partial(reference.favor_relu, projection=projection)
+        case feature_maps.Fourier():
+            return partial(reference.fourier, projection=projection, sigma=layer.sigma)
+    raise TypeError(type(layer))
+
+
+def run(layer: Linear, *inputs: np.ndarray, **masks: np.ndarray) -> np.ndarray:
+    output, weights = layer(*inputs, **masks)
+    assert weights is None
+    return ops.convert_to_numpy(output)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+@pytest.mark.parametrize("causal", [False, True], ids=["over a history", "causal"])
+@every_map
+def test_linear_equals_its_definition(make: Callable[[], Any], causal: bool, masked: bool) -> None:
+    layer = Linear(make(), causal=causal, chunk=4)
+    query = SELF if causal else QUERY
+    actual = run(layer, query, KEY, VALUE, **({"key_mask": KEY_MASK} if masked else {}))
+    allowed = np.ones((B, query.shape[1], S), bool) & (KEY_MASK[:, None] if masked else True)
+    arrays = [array.astype("float64") for array in (query, KEY, VALUE)]
+    allowed &= np.tri(S, dtype=bool) if causal else True
+    if isinstance(layer.feature_map, feature_maps.Softmax):
+        expected = reference.efficient_attention(*arrays, allowed)
+    else:
+        features = features_of(layer.feature_map)
+        expected = reference.kernel_attention(*arrays, features, allowed, layer.feature_map.floor)
+    # FAVOR's epsilon is the only difference, and largest beside small features.
+    atol = 1e-3 if isinstance(layer.feature_map, feature_maps.Favor) else 1e-5
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=atol)
+    if causal and masked:
+        np.testing.assert_array_equal(actual[0, :3], 0)
+
+
+def test_linear_equals_the_recurrence_of_its_paper() -> None:
+    arrays = [array.astype("float64") for array in (SELF, KEY, VALUE)]
+    expected = reference.recurrence(*arrays, reference.elu_plus_one)
+    actual = run(Linear(causal=True, chunk=3), SELF, KEY, VALUE)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("single", ["query", "key and value"])
+@pytest.mark.parametrize("name", ["elu", "softmax"])
+def test_a_batch_of_one_meets_any_batch(name: str, single: str, causal: bool) -> None:
+    query, key, value = SELF, KEY, VALUE
+    query, key, value = (
+        (query[:1], key, value) if single == "query" else (query, key[:1], value[:1])
+    )
+    layer = Linear(name, causal=causal, chunk=4)
+    repeated = [np.repeat(x, B // len(x), axis=0) for x in (query, key, value)]
+    np.testing.assert_allclose(
+        run(layer, query, key, value), run(layer, *repeated), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 10, S, 1000])
+@pytest.mark.parametrize("name", ["elu", "softmax"])
+def test_any_chunk_gives_the_same(name: str, chunk: int) -> None:
+    expected = run(Linear(name, causal=True, chunk=4), SELF, KEY, VALUE, key_mask=KEY_MASK)
+    actual = run(Linear(name, causal=True, chunk=chunk), SELF, KEY, VALUE, key_mask=KEY_MASK)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [1e3, -1e3])
+@every_map
+def test_the_past_does_not_know_the_future(make: Callable[[], Any], shift: float) -> None:
+    layer = Linear(make(), causal=True, chunk=4)
+    before = run(layer, SELF, KEY, VALUE)
+    for t in (1, 4, 6, S - 1):
+        changed = [array.copy() for array in (SELF, KEY, VALUE)]
+        for array in changed:
+            array[:, t:] += shift
+        after = run(layer, *changed)
+        np.testing.assert_array_equal(after[:, :t], before[:, :t])
+        assert not np.allclose(after[:, t:], before[:, t:])
+
+
+@pytest.mark.parametrize("shift", [1e3, -1e3])
+@pytest.mark.parametrize("causal", [False, True])
+@every_map
+def test_padding_changes_nothing(make: Callable[[], Any], causal: bool, shift: float) -> None:
+    layer = Linear(make(), causal=causal, chunk=4)
+    before = run(layer, SELF, KEY, VALUE, key_mask=KEY_MASK)
+    changed = [np.where(KEY_MASK[..., None, None], x, x + shift) for x in (KEY, VALUE)]
+    after = run(layer, SELF, *[x.astype("float32") for x in changed], key_mask=KEY_MASK)
+    np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@every_map
+def test_large_inputs_and_their_gradients_are_finite(make: Callable[[], Any], causal: bool) -> None:
+    tf = tensorflow()
+    arrays = [tf.constant(10 * RNG.normal(size=(1, 67, 1, 64)), "float32") for _ in range(3)]
+    layer = Linear(make(), causal=causal, chunk=16)
+    with tf.GradientTape() as tape:
+        tape.watch(arrays)
+        output, _ = layer(*arrays)
+        loss = tf.reduce_sum(output**2)
+    for tensor in (output, *tape.gradient(loss, arrays)):
+        assert np.isfinite(tensor).all()
+    assert np.abs(output).max() < 100  # an average of values, which are below 50
+
+
+def test_heads_are_separate_attentions() -> None:
+    layer = Linear(feature_maps.Favor(16))
+    together = run(layer, QUERY, KEY, VALUE)
+    for head in range(N):
+        one = slice(head, head + 1)
+        alone = Linear(layer.feature_map)
+        np.testing.assert_allclose(
+            run(alone, QUERY[:, :, one], KEY[:, :, one], VALUE[:, :, one]),
+            together[:, :, one],
+            rtol=1e-4,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("regularized", [False, True])
+def test_the_error_of_favor_falls_with_the_square_root_of_its_features(regularized: bool) -> None:
+    rng = np.random.default_rng(1)
+    query, key, value = (
+        (scale * rng.normal(size=(1, 7, 2, 16))).astype("float32") for scale in (0.3, 0.3, 1)
+    )
+    exact, _ = Dense("scaled_dot")(query, key, value)
+    counts, errors = [32, 256, 2048], []
+    for count in counts:
+        layer = Linear(feature_maps.Favor(count, regularized=regularized))
+        layer.build(query.shape, key.shape, value.shape)
+        draws = []
+        for _ in range(12):
+            layer.feature_map.redraw()
+            draws.append(run(layer, query, key, value) - np.asarray(exact))
+        errors.append(np.sqrt(np.mean(np.square(draws))))
+    slope, _ = np.polyfit(np.log(counts), np.log(errors), 1)
+    assert -0.6 < slope < -0.4, errors
+    assert errors[-1] < 0.01
+
+
+def test_histories_without_any_event_give_zeros() -> None:
+    tensorflow()  # other backends know the shapes of a batch beforehand
+    nothing = np.zeros((B, 0, N, H), "float32")
+    for name in ("elu", "softmax", "favor"):
+        np.testing.assert_array_equal(run(Linear(name), QUERY, nothing, nothing), 0)
+        assert run(Linear(name, causal=True), nothing, nothing, nothing).shape == (B, 0, N, H)
+
+
+def test_the_config_survives_json() -> None:
+    layer = Linear(feature_maps.Favor(8, redraw_every=3), causal=True, chunk=5)
+    config = json.loads(json.dumps(mechanisms.serialize(layer)))
+    revived = mechanisms.get(config)
+    assert (revived.causal, revived.chunk) == (True, 5)
+    assert revived.feature_map.get_config() == layer.feature_map.get_config()
+    short = {"class_name": "linear", "config": {"feature_map": "taylor"}}
+    assert isinstance(mechanisms.get(short).feature_map, feature_maps.Taylor)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Linear(chunk=0), "`chunk` must be a positive integer. Received: chunk=0"),
+        (lambda: Linear("elo"), "Did you mean 'elu'"),
+        (lambda: Linear(causal=True)(QUERY, KEY, VALUE), "same length; .* 3 queries and 11 keys"),
+        (lambda: Linear()(QUERY, KEY, VALUE[:, 1:]), "with the same S and N"),
+        (lambda: Linear()(QUERY, KEY[..., 1:], VALUE), "query size 7, key size 6"),
+        (lambda: Linear()(QUERY, KEY, VALUE, key_mask=KEY_MASK[:, 1:]), r"\(B, S\) with .*S=11"),
+        (lambda: Linear()(QUERY, KEY, VALUE, query_mask=KEY_MASK), r"\(B, T\) with .*T=3"),
+        (lambda: Linear().initial_state(1), "not known before the layer is built"),
+    ],
+)
+def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,242 @@
+"""Multi-head attention: its heads are single heads, and Keras' own layer agrees with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import Dense, Linear, MultiHeadAttention
+from tests.support import reference
+
+B, T, S, E, D, N, H = 2, 3, 5, 7, 11, 4, 13
+RNG = np.random.default_rng(0)
+QUERY, VALUE, KEY = (
+    RNG.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, D), (B, S, D))
+)
+QUERY_MASK, KEY_MASK = RNG.random((B, T)) < 0.7, RNG.random((B, S)) < 0.7
+ATTENTION_MASK = RNG.random((B, N, T, S)) < 0.7
+
+
+def built(*args: Any, **kwargs: Any) -> MultiHeadAttention:
+    """A layer with weights that no initializer makes, biases among them."""
+    layer = MultiHeadAttention(N, H, *args, **kwargs)
+    layer.build(QUERY.shape, VALUE.shape, KEY.shape)
+    rng = np.random.default_rng(3)
+    layer.set_weights([rng.normal(scale=0.3, size=w.shape) for w in layer.weights])
+    return layer
+
+
+def numpy(x: Any) -> np.ndarray:
+    return keras.ops.convert_to_numpy(x)
+
+
+def kernel_and_bias(layer: MultiHeadAttention, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of one projection, in float64; the bias is zero where there is none."""
+    kernel, *bias = (
+        numpy(weight).astype("float64") for weight in layer.weights if weight.name.startswith(name)
+    )
+    return kernel, bias[0] if bias else np.zeros(kernel.shape[1])
+
+
+def expected(layer: MultiHeadAttention, masked: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The equation of the paper, in float64 and with loops over heads."""
+    output = kernel_and_bias(layer, "output")[1] + np.zeros((B, T, E))
+    weights = np.zeros((B, N, T, S))
+    for n in range(N):
+        columns = slice(n * H, (n + 1) * H)
+
+        def head(x: np.ndarray, name: str, columns: slice = columns) -> np.ndarray:
+            kernel, bias = kernel_and_bias(layer, name)
+            return (x @ kernel[:, columns] + bias[columns])[:, :, None]
+
+        logits = reference.dot(head(QUERY, "query"), head(KEY, "key"), scale=True)
+        allowed = None
+        if masked:
+            allowed = QUERY_MASK[:, None, :, None] & KEY_MASK[:, None, None]
+            allowed = allowed & ATTENTION_MASK[:, n : n + 1]
+        weights[:, n : n + 1] = reference.softmax_weights(logits, allowed)
+        sums = reference.weighted_sums(weights[:, n : n + 1], head(VALUE, "value"))[:, :, 0]
+        output += sums @ kernel_and_bias(layer, "output")[0][columns]
+    return output, weights
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+def test_layer_equals_the_paper(masked: bool) -> None:
+    layer = built()
+    masks = {"query_mask": QUERY_MASK, "key_mask": KEY_MASK, "attention_mask": ATTENTION_MASK}
+    output, weights = layer(QUERY, VALUE, KEY, return_weights=True, **(masks if masked else {}))
+    wanted, wanted_weights = expected(layer, masked)
+    np.testing.assert_allclose(weights, wanted_weights, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+def test_keras_own_layer_agrees(masked: bool) -> None:
+    layer = built()
+    theirs = keras.layers.MultiHeadAttention(N, H, output_shape=E)
+    theirs.build(QUERY.shape, VALUE.shape, KEY.shape)
+    *projections, output_kernel, output_bias = layer.get_weights()
+    split = [weight.reshape(*weight.shape[:-1], N, H) for weight in projections]
+    theirs.set_weights([*split, output_kernel.reshape(N, H, E), output_bias])
+    mask = np.broadcast_to(KEY_MASK[:, None], (B, T, S)) if masked else None
+    np.testing.assert_allclose(
+        layer(QUERY, VALUE, KEY, attention_mask=mask),
+        theirs(QUERY, VALUE, KEY, attention_mask=mask),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["transformer", "linear_transformer"])
+def test_heads_are_single_heads_side_by_side(mechanism: str) -> None:
+    layer = built(mechanism, use_bias=False)
+    total = np.zeros((B, T, E))
+    for n in range(N):
+        columns = slice(n * H, (n + 1) * H)
+        single = MultiHeadAttention(1, H, mechanism, use_bias=False)
+        single.build(QUERY.shape, VALUE.shape, KEY.shape)
+        *kernels, output_kernel = layer.get_weights()
+        single.set_weights([*(kernel[:, columns] for kernel in kernels), output_kernel[columns]])
+        total += numpy(single(QUERY, VALUE, KEY))
+    np.testing.assert_allclose(layer(QUERY, VALUE, KEY), total, rtol=1e-4, atol=1e-5)
+
+
+def test_permuted_heads_give_permuted_outputs() -> None:
+    layer, other = built(), built()
+    order = np.random.default_rng(1).permutation(N)
+    columns = np.arange(N * H).reshape(N, H)[order].ravel()
+    *projections, output_kernel, output_bias = layer.get_weights()
+    other.set_weights(
+        [*(weight[..., columns] for weight in projections), output_kernel[columns], output_bias]
+    )
+    output, weights = layer(QUERY, VALUE, KEY, return_weights=True)
+    permuted, permuted_weights = other(QUERY, VALUE, KEY, return_weights=True)
+    np.testing.assert_allclose(permuted, output, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(permuted_weights, numpy(weights)[:, order], rtol=1e-4, atol=1e-6)
+
+
+def test_self_attention_is_attention_with_the_inputs_on_both_sides() -> None:
+    layer = MultiHeadAttention(2, 3)
+    alone = layer(QUERY, query_mask=QUERY_MASK)
+    both = layer(QUERY, QUERY.copy(), QUERY.copy(), query_mask=QUERY_MASK, key_mask=QUERY_MASK)
+    np.testing.assert_allclose(alone, both, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("single", ["query", "value"])
+@pytest.mark.parametrize("mechanism", ["transformer", "additive", "din", "linear_transformer"])
+def test_a_batch_of_one_meets_any_batch(mechanism: str, single: str) -> None:
+    layer = MultiHeadAttention(2, 3, mechanism)
+    query, value = (QUERY[:1], VALUE) if single == "query" else (QUERY, VALUE[:1])
+    repeated = [np.repeat(x, B // len(x), axis=0) for x in (query, value)]
+    np.testing.assert_allclose(layer(query, value), layer(*repeated), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "function"),
+    [("linear", lambda x: x), ("relu", reference.relu), ("tanh", np.tanh)],
+)
+def test_values_are_projected_and_activated(value: str, function: Any) -> None:
+    layer = built(value=value)
+    _, _, heads = layer.project(QUERY, VALUE, KEY)
+    kernel, bias = kernel_and_bias(layer, "value")
+    wanted = function(VALUE @ kernel + bias).reshape(B, S, N, H)
+    np.testing.assert_allclose(heads, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_values_as_they_are_reach_every_head() -> None:
+    layer = MultiHeadAttention(N, H, value="identity", use_bias=False)
+    output, weights = layer(QUERY, VALUE, KEY, return_weights=True)
+    heads = np.einsum("bnts,bsd->btnd", weights, VALUE).reshape(B, T, N * D)
+    np.testing.assert_allclose(
+        output, heads @ kernel_and_bias(layer, "output")[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_queries_and_keys_of_one_projection_where_the_score_shares_them() -> None:
+    layer = MultiHeadAttention(N, H, Dense("shared_dot"))
+    layer(QUERY)
+    assert [w.name for w in layer.weights if w.name.endswith("kernel")] == [
+        "query_kernel",
+        "value_kernel",
+        "output_kernel",
+    ]
+    query, key, _ = layer.project(QUERY, QUERY, None)
+    np.testing.assert_array_equal(query, key)
+
+
+@pytest.mark.parametrize(
+    ("score", "projected"),
+    [
+        ("key_only", {"key", "value"}),
+        ("alibi", {"value"}),
+        ("scaled_dot", {"query", "key", "value"}),
+    ],
+)
+def test_what_nobody_looks_at_has_no_projection(score: str, projected: set[str]) -> None:
+    layer = MultiHeadAttention(N, H, Dense(score), use_bias=False)
+    assert layer(QUERY, VALUE, KEY).shape == (B, T, E)
+    own = [w.name for w in layer.weights if w.path.count("/") == 1]
+    assert set(own) == {f"{name}_kernel" for name in (*projected, "output")}
+
+
+def test_a_bias_is_added_to_the_scores() -> None:
+    layer = built()
+    bias = np.where(ATTENTION_MASK, 0.0, -1e9).astype("float32")
+    allowed = layer(QUERY, VALUE, KEY, attention_mask=ATTENTION_MASK)
+    rows = ATTENTION_MASK.any(-1).all(1)  # where a mask leaves nothing, a bias leaves a softmax
+    np.testing.assert_allclose(
+        numpy(layer(QUERY, VALUE, KEY, attention_bias=bias))[rows],
+        numpy(allowed)[rows],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_positions_that_are_given_count() -> None:
+    layer = MultiHeadAttention(2, 4, "alibi")
+    _, natural = layer(QUERY, VALUE, return_weights=True)
+    _, same = layer(
+        QUERY,
+        VALUE,
+        query_positions=np.arange(S - T, S),
+        key_positions=np.arange(S)[None].repeat(B, 0),
+        return_weights=True,
+    )
+    np.testing.assert_allclose(same, natural, rtol=1e-5)
+    _, now = layer(QUERY, VALUE, query_positions=np.full((B, T), S), return_weights=True)
+    alone = layer(QUERY[:, 1:2], VALUE, query_positions=np.full((B, 1), S), return_weights=True)[1]
+    np.testing.assert_allclose(numpy(now)[:, :, 1:2], alone, rtol=1e-4, atol=1e-6)
+    assert np.abs(numpy(now) - numpy(natural)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: MultiHeadAttention(0, 3), ValueError, "`num_heads` must be a positive integer"),
+        (lambda: MultiHeadAttention(2, 0), ValueError, "`head_dim` must be a positive integer"),
+        (lambda: MultiHeadAttention(2, 3, "dens"), ValueError, "Did you mean 'dense'"),
+        (lambda: MultiHeadAttention(2, 3, value="lnear"), ValueError, "Did you mean 'linear'"),
+        (lambda: MultiHeadAttention(2, 3)(QUERY[0]), ValueError, "`query` must have 3 axes"),
+        (
+            lambda: MultiHeadAttention(2, 3, "performer")(QUERY, attention_mask=ATTENTION_MASK),
+            TypeError,
+            "Linear cannot honour `attention_mask`.*use the mechanism Dense",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3, Linear())(QUERY, return_weights=True),
+            ValueError,
+            "Linear makes none. Use the mechanism Dense",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3)(QUERY, key_mask=np.ones((B, S), bool)),
+            ValueError,
+            r"`key_mask` must have shape \(B, S\) with B=2, S=3",
+        ),
+    ],
+)
+def test_wrong_use_is_one_sentence(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,98 @@
+"""Scores with a table of as many positions as there can be keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recsys_attn.attention import scores
+from tests.support.layer_case import tensorflow
+from tests.support.references import scores as reference
+from tests.support.score_case import LENGTH, B, H, N, S, T, arrays, weights, with_random_weights
+
+LENGTHS = {
+    "location": scores.Location,
+    "dense_synthesizer": scores.DenseSynthesizer,
+    "random_synthesizer": scores.RandomSynthesizer,
+    "factorised_dense_synthesizer": scores.FactorisedDenseSynthesizer,
+    "factorised_random_synthesizer": scores.FactorisedRandomSynthesizer,
+}
+ALL_LENGTHS = pytest.mark.parametrize("make", LENGTHS.values(), ids=LENGTHS)
+
+
+@ALL_LENGTHS
+def test_length_is_that_of_the_keys_unless_given(make: Callable[..., scores.Score]) -> None:
+    query, key, longer = arrays((B, T, N, H), (B, S, N, H), (B, S + 1, N, H))
+    layer, explicit = make(), make(length=S)
+    for built in (layer, explicit):
+        with_random_weights(built, query, key)
+    np.testing.assert_array_equal(layer(query, key), explicit(query, key))
+    assert layer.get_config()["length"] is None
+    for built in (layer, explicit):
+        with pytest.raises(ValueError, match=r"build the score with length=6 or more.*length=5"):
+            built(query, longer)
+
+
+@ALL_LENGTHS
+def test_length_must_be_given_where_the_keys_are_not_known(
+    make: Callable[..., scores.Score],
+) -> None:
+    with pytest.raises(ValueError, match=r"`length` must be given.*Received: length=None"):
+        make().build((None, None, N, H), (None, None, N, H))
+    make(length=S).build((None, None, N, H), (None, None, N, H))
+
+
+@ALL_LENGTHS
+def test_positions_outside_of_the_length_read_the_nearest_end(
+    make: Callable[..., scores.Score],
+) -> None:
+    query, key = arrays((B, T, N, H), (B, S, N, H))
+    layer = with_random_weights(make(length=LENGTH), query, key)
+    outside = (np.array([[[-1, 3, LENGTH]]]), np.array([[[-9, 0, 2, LENGTH, 99]]]))
+    inside = [np.clip(places, 0, LENGTH - 1) for places in outside]
+    np.testing.assert_array_equal(
+        layer(query, key, None, *outside), layer(query, key, None, *inside)
+    )
+
+
+@ALL_LENGTHS
+def test_more_keys_than_a_graph_could_know_of_read_the_last_position(
+    make: Callable[..., scores.Score],
+) -> None:
+    tf = tensorflow()
+    query, key = arrays((B, T, N, H), (B, LENGTH + 3, N, H))
+    layer = with_random_weights(make(length=LENGTH), query, key)
+    unknown = tf.TensorSpec((None, None, N, H))
+    logits = tf.function(layer, input_signature=[unknown, unknown])(query, key)
+    rows, columns = (np.minimum(p[:1, :1], LENGTH - 1) for p in reference.natural(query, key))
+    np.testing.assert_allclose(logits, layer(query, key, None, rows, columns), atol=1e-6)
+
+
+def test_fixed_table_is_not_trained_and_every_head_has_its_own() -> None:
+    query, key = arrays((B, T, 2, H), (B, S, 2, H))
+    score = scores.RandomSynthesizer(trainable=False)
+    score(query, key)
+    assert not score.trainable_weights
+    (table,) = weights(score)
+    assert np.abs(table[0] - table[1]).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: scores.Location(0), "`length` must be a positive integer"),
+        (lambda: scores.DenseSynthesizer(4, units=0), "`units` must be a positive integer"),
+        (lambda: scores.RandomSynthesizer(-2), "`length` must be a positive integer"),
+        (
+            lambda: scores.FactorisedDenseSynthesizer(12, factor=5),
+            r"`factor` must divide the length.*factor=5, length=12",
+        ),
+        (lambda: scores.FactorisedRandomSynthesizer(4, rank=0), "`rank` must be a positive"),
+    ],
+)
+def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

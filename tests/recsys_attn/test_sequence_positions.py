@@ -1,0 +1,110 @@
+"""Positions that are added to events: their formulas, and what must not shift them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.blocks import LearnedPositions, SinusoidalPositions
+from tests.support.layer_case import LayerCase, grouped
+from tests.support.layer_checks import CHECKS
+
+B, S, E = 3, 7, 10
+RNG = np.random.default_rng(2)
+INPUTS = RNG.normal(size=(B, S, E)).astype("float32")
+PRESENT = RNG.random((B, S)) < 0.6
+PRESENT[0] = False
+
+
+def waves(length: int, width: int, **config: Any) -> np.ndarray:
+    return np.asarray(SinusoidalPositions(**config)(np.zeros((1, length, width), "float32")))[0]
+
+
+@pytest.mark.parametrize("width", [1, 5, 8])
+def test_sinusoids_equal_the_formula(width: int) -> None:
+    interleaved, halves = np.zeros((9, width)), np.zeros((9, width))
+    for p, i in np.ndindex(9, width):
+        angle = p / 100 ** (2 * (i // 2) / width)
+        interleaved[p, i] = np.cos(angle) if i % 2 else np.sin(angle)
+        halves[p, i // 2 + (i % 2) * ((width + 1) // 2)] = interleaved[p, i]
+    np.testing.assert_allclose(waves(9, width, base=100), interleaved, atol=1e-6)
+    np.testing.assert_allclose(waves(9, width, base=100, interleaved=False), halves, atol=1e-6)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_products_of_sinusoids_depend_on_the_distance_only(interleaved: bool) -> None:
+    table = waves(300, 16, interleaved=interleaved)
+    products = table @ table.T
+    for distance in (0, 1, 17, 299):
+        np.testing.assert_allclose(
+            np.diagonal(products, distance), products[0, distance], atol=1e-4
+        )
+    np.testing.assert_allclose(np.diagonal(products), 8, atol=1e-4)
+
+
+def test_sinusoids_are_added_and_exact_in_bfloat16() -> None:
+    np.testing.assert_allclose(
+        SinusoidalPositions()(INPUTS), INPUTS + waves(S, E)[None], rtol=1e-5, atol=1e-6
+    )
+    mixed = SinusoidalPositions(dtype="mixed_bfloat16")(np.zeros((1, 400, 8), "float32"))
+    assert keras.backend.standardize_dtype(mixed.dtype) == "bfloat16"
+    mixed = keras.ops.convert_to_numpy(keras.ops.cast(mixed, "float32"))
+    np.testing.assert_allclose(mixed[0], waves(400, 8), atol=0.01)
+
+
+def learned(layer: LearnedPositions, present: np.ndarray | None, length: int) -> np.ndarray:
+    """What is added to each event."""
+    rows = 1 if present is None else len(present)
+    return np.asarray(layer(np.zeros((rows, length, E), "float32"), present=present))
+
+
+@pytest.mark.parametrize("from_end", [True, False])
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+def test_learned_positions_count_the_events(from_end: bool, masked: bool) -> None:
+    layer = LearnedPositions(4, from_end=from_end)
+    added = learned(layer, PRESENT if masked else None, S)
+    (table,) = map(keras.ops.convert_to_numpy, layer.weights)
+    present = PRESENT if masked else np.ones((1, S), bool)
+    for b, s in np.argwhere(present):
+        others = present[b, s + 1 :] if from_end else present[b, :s]
+        np.testing.assert_allclose(added[b, s], table[min(others.sum(), 3)], atol=1e-6)
+
+
+def test_padding_and_truncation_do_not_shift_positions_from_the_end() -> None:
+    layer = LearnedPositions(9)
+    short = learned(layer, None, 3)[0]
+    layouts = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [1, 0, 1, 0, 1]], bool)
+    for present, added in zip(layouts, learned(layer, layouts, 5), strict=True):
+        np.testing.assert_array_equal(added[present], short)
+    np.testing.assert_array_equal(learned(layer, None, 7)[0, -3:], short)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LearnedPositions(0), "`length` must be a positive integer"),
+        (lambda: LearnedPositions(3)(INPUTS[0]), r"must have shape \(B, S, E\)"),
+        (lambda: SinusoidalPositions(base=1), "`base` must be greater than 1"),
+        (lambda: SinusoidalPositions()(INPUTS[0]), r"must have shape \(B, S, E\)"),
+    ],
+)
+def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+CASES = {
+    "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False}),
+    "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("case", grouped(CASES))
+def test_layer(case: LayerCase, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
+    check(case, tmp_path)
