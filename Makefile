@@ -9,7 +9,7 @@ SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_composi
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oracles lint check bench clean
+.PHONY: help demo test jax oracles lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -20,9 +20,12 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
-	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
+	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/models
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
+
+jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (half an hour: it compiles every shape)
+	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
 
 oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -rP tests/oracles

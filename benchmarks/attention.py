@@ -234,8 +234,8 @@ def main(lengths: tuple[int, ...], only: tuple[str, ...], picture: Path) -> None
     tf.config.set_visible_devices([], "GPU")
     console = Console()
     costs: Costs = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        for subject, length in progress.track(list(product(measured, lengths))):
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        for subject, length in bar.track([*product(measured, lengths)], description="Measuring"):
             forward, train = steps(subject.make(length), length)
             costs[subject.name, length] = (measure(forward), measure(train))
     report = Report(measured, lengths, costs)

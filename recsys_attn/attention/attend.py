@@ -34,6 +34,11 @@ def build_mechanism(mechanism: keras.layers.Layer, *shapes: Shape) -> None:
         mechanism.build(*shapes)
 
 
+def crossing(mechanism: keras.layers.Layer) -> keras.layers.Layer:
+    """The mechanism, or its form for queries that come from elsewhere than the keys."""
+    return mechanism.crossing() if hasattr(mechanism, "crossing") else mechanism
+
+
 def returns_weights(mechanism: keras.layers.Layer) -> bool:
     """Whether the mechanism makes one weight for each pair of a query and a key."""
     return getattr(mechanism, "returns_weights", False)

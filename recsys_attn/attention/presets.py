@@ -148,7 +148,8 @@ def sparse_transformer(stride: int = 128, summary: int | None = None, **kwargs: 
 def local(window: int = 64, pattern: Pattern | None = None, **kwargs: Any) -> Routed:
     """A window on both sides, at a cost that grows with the length times the window."""
     inside = Local(window) if pattern is None else Local(window) & pattern
-    return Routed(_part("blocks", size=window), pattern=inside, **kwargs)
+    blocks = _part("blocks", size=window, after=0 if inside.is_causal else 1)
+    return Routed(blocks, pattern=inside, **kwargs)
 
 
 def longformer(window: int = 64, tokens: Sequence[int] = (0,), **kwargs: Any) -> Routed:

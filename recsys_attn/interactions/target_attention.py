@@ -22,7 +22,8 @@ class TargetAttention(keras.layers.Layer):
     With the defaults this is DIN: the score is its activation unit, an MLP over
     `[q, k, q - k, q * k]` with Dice, and the weights are not normalised, so that their sum tells
     how strong the interest is. An empty history gives zeros. Where the mechanism looks at
-    positions, every candidate stands right after the last event.
+    positions, every candidate stands right after the last event. A mechanism that routes a
+    sequence to itself is taken in its form for queries from elsewhere, `Retrieved`.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978. The authors' code has a softmax: `presets.din(weighting="softmax")`.
@@ -43,8 +44,8 @@ class TargetAttention(keras.layers.Layer):
         (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads.
 
     Raises:
-        ValueError: `mechanism` is not known, routes a sequence to itself or makes no weights where
-            they are wanted, or a mask does not fit its tensor.
+        ValueError: `mechanism` is not known or makes no weights where they are wanted, or a mask
+            does not fit its tensor.
 
     Example:
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import attend, build_mechanism
+from recsys_attn.attention.attend import attend, build_mechanism, crossing
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.serialization import serialize
@@ -104,7 +104,7 @@ class AttentionGate(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("num_tasks", num_tasks)
         self.num_tasks = num_tasks
-        self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
+        self.mechanism = crossing(presets.get(mechanism, dtype=self.dtype_policy))
 
     def build(self, experts_shape: Shape) -> None:
         size = experts_shape[-1]

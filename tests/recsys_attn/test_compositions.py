@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
+from tests.support import other_backend
 from tests.support.compositions import COMPOSITIONS, Composition
 from tests.support.fresh_process import export_all, serve_all
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise, tensorflow
@@ -45,6 +47,19 @@ def test_the_future_changes_nothing_in_the_past(composition: Composition) -> Non
             np.testing.assert_allclose(output[:, :t], expected[:, :t], rtol=1e-5, atol=1e-5)
             # And what changed is seen, so that the check can fail.
             assert np.abs(output[:, t:] - expected[:, t:]).max() > 1e-4
+
+
+@pytest.fixture(scope="session")
+def on_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    if keras.backend.backend() == "tensorflow":
+        pytest.skip("compares another backend with TensorFlow")
+    return other_backend.on_tensorflow(tmp_path_factory.mktemp("outputs") / "outputs.npz")
+
+
+@pytest.mark.parametrize("name", grouped({name: name for name in COMPOSITIONS}))
+def test_every_backend_computes_the_same(name: str, on_tensorflow: dict[str, np.ndarray]) -> None:
+    output = other_backend.output(name)
+    np.testing.assert_allclose(output, on_tensorflow[name], rtol=1e-4, atol=1e-5)
 
 
 def test_an_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_graph_of_unknown_sizes_gives_the_same(make: Callable[[], Any]) -> Non
         lambda query, key, value, mask: layer(query, key, value, mask, mask)[0],
         input_signature=[*map(tf.TensorSpec, shapes), tf.TensorSpec((None, None), tf.bool)],
     )
-    for length in (1, 4, 17):
+    for length in (0, 1, 4, 17):
         inputs = [x[:, :length] for x in (QUERY, KEY, VALUE)]
         mask = MASKS["key_mask"][:, :length]
         assert_close(
@@ -147,7 +147,7 @@ def test_sinkhorn_refuses_parts_that_look_at_positions(parts: dict[str, Any]) ->
 
 
 def test_queries_from_elsewhere_are_refused() -> None:
-    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Linear"):
+    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Retrieved"):
         Routed(Blocks())(QUERY[:, :5], KEY, VALUE)
 
 

@@ -165,6 +165,24 @@ _ROUTED = {
         part("routed", router=part("sinkhorn", size=2, length=LENGTH + 1)), crosses=False
     ),
 }
+_RETRIEVED = {
+    "retrieved, LSH": Composition(
+        part("retrieved", router=part("lsh", size=3, buckets=2, rounds=2))
+    ),
+    "retrieved, k-means": Composition(
+        part("retrieved", router=part("k_means", clusters=2, window=4))
+    ),
+    "retrieved, blocks": Composition(
+        part(
+            "retrieved",
+            router=part("blocks", size=2, first=1, random=1),
+            pattern=serialize(Local(3) | Global((0,))),
+        )
+    ),
+    "retrieved, Sinkhorn": Composition(
+        part("retrieved", router=part("sinkhorn", size=2, length=LENGTH + 1))
+    ),
+}
 _COMPRESSED = {
     "Linformer": Composition(part("linformer", rank=3, length=LENGTH)),
     "memory-compressed": Composition("memory_compressed"),
@@ -219,6 +237,7 @@ COMPOSITIONS: dict[str, Composition] = {
     **_PATTERNS,
     **_WEIGHTINGS,
     **_ROUTED,
+    **_RETRIEVED,
     **_COMPRESSED,
     **_LINEAR,
     **_HEADS,

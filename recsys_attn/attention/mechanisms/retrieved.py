@@ -16,7 +16,7 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_tokens,
     tokens_missing,
 )
-from recsys_attn.attention.positions import per_head, resolve
+from recsys_attn.attention.positions import per_head
 from recsys_attn.attention.routers.layout import padded
 from recsys_attn.tensors import Shape, Tensor
 
@@ -29,14 +29,13 @@ class Retrieved(Grouped):
 
     Candidates over a long history, tasks over experts: each query looks up its keys on its own,
     whatever the other queries are and however many. Time and memory grow with T times the number
-    of keys found, and the look-up itself with T + S; `Blocks` alone does not look at the keys. A
-    query that finds nothing gets zeros. What each router finds is said there, under "A query from
-    elsewhere".
+    of keys found, and with S only to prepare the look-up: to hash the keys, or to compare them
+    with centroids. A query that finds nothing gets zeros. Each router says what it finds for a
+    query from elsewhere.
 
-    To find by hashing what is then attended is the idea of ETA and SDIM, which differ: ETA takes
-    the keys whose hashes are nearest in a Hamming distance, and SDIM the mean over rounds of the
-    normalised sums of the values in the query's bucket. Both have the candidates on one side and
-    the events on the other of what one projection, or none, has made.
+    With `Lsh` the idea is that of ETA and SDIM: hashes, not scores, find the events that a
+    candidate attends. ETA takes those whose hashes differ in the fewest bits, and SDIM attends
+    the whole bucket without a softmax, as the mean over rounds of its normalised sum.
 
     Sources: Chen et al., "Efficient Long Sequential User Data Modeling for Click-Through Rate
     Prediction", 2022, arXiv 2209.12212; Cao et al., "Sampling Is All You Need on Modeling
@@ -124,7 +123,7 @@ class Retrieved(Grouped):
 
     @property
     def positional(self) -> bool:
-        """Whether it looks at where queries and keys stand; the parts do only if the router does."""
+        """Whether it may look at where queries and keys stand."""
         return self.router.has_positions
 
     def compute_output_spec(
@@ -139,15 +138,17 @@ def _positions(
     query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
-    rows, columns = resolve(
-        query,
-        key,
-        per_head("query_positions", query_positions),
-        per_head("key_positions", key_positions),
+    queries, keys = ops.shape(query)[1], ops.shape(key)[1]
+    rows = per_head("query_positions", query_positions)
+    if rows is None:
+        rows = ops.full((1, 1, 1), keys, dtype="int32")
+    columns = per_head("key_positions", key_positions)
+    if columns is None:
+        columns = ops.arange(keys, dtype="int32")[None, None]
+    return (
+        ops.broadcast_to(rows, (*ops.shape(rows)[:2], queries)),
+        ops.broadcast_to(columns, (*ops.shape(columns)[:2], keys)),
     )
-    if query_positions is None:
-        rows = ops.zeros_like(rows) + ops.cast(ops.shape(key)[1], rows.dtype)
-    return rows, columns
 
 
 def _of_one_batch(

@@ -112,6 +112,7 @@ def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Sha
             raise ValueError(
                 "Routed attends a sequence to itself, so `query`, `key` and `value` must have the "
                 "same batch and the same number of positions; for queries from elsewhere use the "
-                f"mechanism Retrieved, Linear or Compressed. Received: query.shape={tuple(query_shape)}, "
+                "mechanism Retrieved, Linear or Compressed. "
+                f"Received: query.shape={tuple(query_shape)}, "
                 f"key.shape={tuple(key_shape)}, value.shape={tuple(value_shape)}"
             )

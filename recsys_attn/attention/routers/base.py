@@ -40,6 +40,8 @@ class Groups(NamedTuple):
 class Router(keras.layers.Layer):
     """Which tokens meet: it takes a sequence apart into groups, and puts the outputs together.
 
+    For `Retrieved`, whose queries come from elsewhere, it has `look_up` instead of these two.
+
     Attributes:
         default_score: Name of the score where none is chosen.
         shares_query_and_key: Whether the layer around it makes the keys with the projection of

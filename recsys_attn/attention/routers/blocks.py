@@ -7,11 +7,15 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import random_plan
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import (
     as_groups,
     blocks_of,
+    exists,
+    keys_at,
+    looked_up,
     sequence_of,
     with_neighbours,
 )
@@ -30,6 +34,10 @@ class Blocks(Router):
     - a window: `Routed(Blocks(64), pattern=Local(64))`; `after=0` suffices for causal ones.
     - Longformer: `Routed(Blocks(64, first=1), pattern=Local(64) | Global((0,)))`.
     - BigBird: `Routed(Blocks(64, first=1, last=1, random=3))`.
+
+    A query from elsewhere finds the blocks of keys that one at its position would meet, even in a
+    first or a last block; after the last event these are the latest events and the edges. Keys are
+    told by their positions too: those outside of 0 ... S-1 are in no block.
 
     Sources: Beltagy et al., "Longformer: The Long-Document Transformer", 2020, arXiv 2004.05150;
     Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020, arXiv 2007.14062.
@@ -95,6 +103,28 @@ class Blocks(Router):
             groups.append(self._edges(query, key, value, key_mask, positions))
         return groups
 
+    def look_up(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor | None,
+        key_mask: Tensor | None,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        training: bool | None,
+    ) -> Groups:
+        present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
+        count = block_count(ops.shape(key)[1], self.size)
+        own = query_positions // self.size
+        route, counts = self._route(own, count, self.before, self.after)
+        places = route[..., None] * self.size + ops.arange(self.size, dtype="int32")
+        places = ops.where(counts[..., None], places, -1)
+        *leading, blocks, size = ops.shape(places)
+        places = ops.reshape(places, (*leading, blocks * size))
+        index = keys_at(places, key_positions, present)
+        return looked_up(query, key, value, index, query_positions, key_positions)
+
     def _band(
         self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, positions: Tensor
     ) -> Groups:
@@ -102,21 +132,19 @@ class Blocks(Router):
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
-        met, counts = self._route(ops.arange(count, dtype="int32"), count, before, after)
-        route = None
-        if self.random:
-            route = met[:, before + 1 + after + self.first + self.last :]
+        route, counts = self._route(ops.arange(count, dtype="int32"), count, before, after)
+        drawn = route[:, before + 1 + after + self.first + self.last :]
         counts = ops.repeat(counts, self.size, axis=1)
-        met = self._along(route, blocks_of(present, self.size))
+        met = self._along(drawn, blocks_of(present, self.size))
         allowed = as_groups(ops.logical_and(met, counts))
         rows, columns = (
             as_groups(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])))
-            for x in (positions, self._along(route, positions))
+            for x in (positions, self._along(drawn, positions))
         )
         return Groups(
             as_groups(query),
-            as_groups(self._along(route, blocks_of(key, self.size))),
-            as_groups(self._along(route, blocks_of(value, self.size))),
+            as_groups(self._along(drawn, blocks_of(key, self.size))),
+            as_groups(self._along(drawn, blocks_of(value, self.size))),
             query_positions=rows[:, None],
             key_positions=columns[:, None],
             allowed=allowed[:, None, None],
@@ -172,36 +200,34 @@ class Blocks(Router):
         tokens = (self.first + self.last) * size
         return ops.reshape(ops.take(blocks, edges, axis=1), (batch, tokens, *rest))
 
-    def _route(self, count: Tensor) -> tuple[Tensor | None, Tensor]:
-        """The random blocks of each block, and which of the blocks on its route count.
+    def _route(self, own: Tensor, count: Tensor, before: int, after: int) -> tuple[Tensor, Tensor]:
+        """The blocks (..., K) that queries of the blocks `own` (...) meet, and which of them count.
 
-        Band, edges and random blocks may overlap, and the band reaches beyond the ends: a block
-        counts where it exists and is met for the first time.
+        The band comes first, then the edges and the random blocks. They may overlap, and the band
+        reaches beyond the ends: a block counts where it exists and is met for the first time.
         """
-        before, after = self._reach(count)
-        own = ops.arange(count, dtype="int32")[:, None]
+        own = own[..., None]
         met = [own + ops.arange(-before, after + 1, dtype="int32")]
         if self.first or self.last:
             met.append(ops.zeros_like(own) + self._edge_blocks(count))
-        drawn = None
         if self.random:
-            drawn = ops.cast(random_plan(count, self.random, self.seed), "int32")
-            met.append(drawn)
-        met = ops.concatenate(met, axis=1)
-        place = ops.arange(ops.shape(met)[1])
-        same = ops.equal(met[:, :, None], met[:, None, :])
-        again = ops.logical_and(same, place[:, None] > place)
-        exists = ops.logical_and(met >= 0, met < count)
-        return drawn, ops.logical_and(exists, ops.logical_not(ops.any(again, axis=2)))
+            plan = random_plan(count, self.random, self.seed)
+            drawn = ops.take(plan, ops.clip(own[..., 0], 0, count - 1), axis=0)
+            met.append(ops.where(exists(own, count), drawn, -1))
+        met = ops.concatenate(met, axis=-1)
+        place = ops.arange(ops.shape(met)[-1])
+        same = ops.equal(met[..., :, None], met[..., None, :])
+        again = ops.any(ops.logical_and(same, place[:, None] > place), axis=-1)
+        return met, ops.logical_and(exists(met, count), ops.logical_not(again))
 
-    def _along(self, drawn: Tensor | None, blocks: Tensor) -> Tensor:
+    def _along(self, drawn: Tensor, blocks: Tensor) -> Tensor:
         """What each block meets: (B, blocks, size, ...) -> (B, blocks, all on its route, ...)."""
         batch, count, _, *rest = ops.shape(blocks)
         met = [with_neighbours(blocks, *self._reach(count))]
         if self.first or self.last:
             edges = self._take_edges(blocks)[:, None]
             met.append(ops.broadcast_to(edges, (batch, count, *ops.shape(edges)[2:])))
-        if drawn is not None:
+        if self.random:
             rows = ops.arange(batch, dtype="int32")[:, None, None] * count + drawn
             far = ops.take(as_groups(blocks), rows, axis=0)
             met.append(ops.reshape(far, (batch, count, ops.shape(drawn)[1] * self.size, *rest)))

@@ -31,6 +31,9 @@ class KMeans(Router):
     Padding counts for nothing and displaces nobody. One cluster with a window as wide as the
     sequence is `Dense`. There is no gradient through the choice.
 
+    A query from elsewhere finds the keys of the cluster whose centroid is nearest to it. In
+    training the centroids follow such queries as well.
+
     Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers",
     TACL 2021, arXiv 2003.05997. There the normalised queries and keys are attended too, and the
     sum stands for the mean, so that the step would grow with the batch.

@@ -116,6 +116,35 @@ def looked_up(
     )
 
 
+def exists(place: Tensor, count: Tensor) -> Tensor:
+    """Whether it is one of 0 ... count-1."""
+    return ops.logical_and(place >= 0, place < count)
+
+
+def keys_at(places: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    """Which key stands at each place: -1 where none does, or a padded one.
+
+    (B or 1, N or 1, T, W), (B or 1, N or 1, S), (B, S) -> (B, N or 1, T, W).
+    """
+    batch, length = ops.shape(mask)
+    heads = max(places.shape[1], positions.shape[1])
+    taken = ops.logical_and(mask[:, None], exists(positions, length))
+    # A row of the table for each head, with a place more for the keys that stand nowhere.
+    rows = ops.reshape(ops.arange(batch * heads, dtype="int32"), (batch, heads, 1))
+    cells = rows * (length + 1) + ops.where(taken, positions, length)
+    number = batch * heads * length
+    keys = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, heads, length))
+    table = ops.segment_max(
+        ops.reshape(keys, (number,)), ops.reshape(cells, (number,)), number + batch * heads
+    )
+    table = ops.reshape(table, (batch, heads, length + 1))
+    *_, queries, few = ops.shape(places)
+    places = ops.broadcast_to(places, (batch, heads, queries, few))
+    inside = ops.clip(ops.reshape(places, (batch, heads, queries * few)), 0, length)
+    index = ops.reshape(ops.take_along_axis(table, inside, axis=-1), ops.shape(places))
+    return ops.where(exists(places, length), ops.maximum(index, -1), -1)
+
+
 def each_once(index: Tensor) -> Tensor:
     """Indices along the last axis in order, and -1 in the place of repetitions."""
     index = ops.sort(index, axis=-1)

@@ -37,12 +37,15 @@ class Lsh(Router):
     Keys are hashed, and queries are taken to be the same vectors: the layer around makes both by
     one projection. Hashing has no gradient.
 
+    A query from elsewhere is hashed too: in each round it finds the `size` keys of its bucket that
+    stand last, each key once.
+
     Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
     The authors' code keeps neither to the bucket nor to the correction unless told to; here both
     are as in the paper. There a first chunk meets the last one too; here nothing is before it.
 
     Args:
-        size: Number of tokens of a chunk.
+        size: Number of tokens of a chunk, and of keys that a query from elsewhere finds in a round.
         buckets: Number of buckets, even; 1 for none. About `2 S / size`.
         rounds: Number of rotations.
 
@@ -158,9 +161,11 @@ class Lsh(Router):
         count, end = (ops.take_along_axis(x, wanted, axis=-1)[..., None] for x in (counts, ends))
         few = min(self.size, length) if isinstance(length, int) else self.size
         back = ops.arange(1, few + 1, dtype="int32")
-        place = ops.reshape(ops.maximum(end - back, 0), (batch, heads, rounds, -1))
+        queries = ops.shape(wanted)[3]
+        place = ops.maximum(end - back, 0)
+        place = ops.reshape(place, (batch, heads, rounds, queries * few))
         index = ops.take_along_axis(order, place, axis=-1)
-        index = ops.reshape(index, (*ops.shape(wanted), few))
+        index = ops.reshape(index, (batch, heads, rounds, queries, few))
         return ops.where(back <= count, index, -1)
 
     def _buckets(self, key: Tensor, key_mask: Tensor | None) -> Tensor:

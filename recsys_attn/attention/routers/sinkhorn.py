@@ -33,6 +33,9 @@ class Sinkhorn(Router):
     permutation. Padding takes no part: blocks of nothing else are not sorted, and a mixture of
     tokens weighs as much as the share of real ones in it. A single block is `Dense`.
 
+    Queries from elsewhere attend the block that is sorted to the front, and no other: the paper's
+    SortCut, cut after one block.
+
     Source: Tay et al., "Sparse Sinkhorn Attention", ICML 2020, arXiv 2002.11296.
 
     Args:

@@ -44,8 +44,10 @@ def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
     logits = ops.cast(logits, "float32")
     if allowed is None:
         return _softmax(logits)
-    # Where nothing is allowed every weight is 1/S before it meets the mask.
-    return _softmax(ops.where(allowed, logits, NEVER)) * ops.cast(allowed, "float32")
+    weights = _softmax(ops.where(allowed, logits, NEVER))
+    # Next to a logit that is allowed the others are zero already; alone they are all 1/S.
+    some = ops.any(allowed, axis=-1, keepdims=True)
+    return weights * ops.cast(some, "float32")
 
 
 def _softmax(logits: Tensor) -> Tensor:

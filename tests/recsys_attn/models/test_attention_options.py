@@ -10,6 +10,7 @@ import pytest
 from recsys_attn import models
 from recsys_attn.attention import presets
 from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
+from tests.support.layer_case import tensorflow
 
 SMALL = {
     "performer": {"features": 8},
@@ -23,15 +24,12 @@ SMALL = {
     "longformer": {"window": 2},
     "sparse_transformer": {"stride": 2},
 }
-# They route a sequence to itself.
-SELF_ONLY = {"bigbird", "local", "longformer", "reformer", "routing_transformer", "sinkhorn"}
 PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "mechanism": ("autoint", {"num_layers": 1, "num_heads": 2, "head_dim": 4}),
     "encoder": ("din", {"mlp_units": (5,), "encoder_head_dim": 4}),
     "target_attention": ("din", {"mlp_units": (5,)}),
     "gate_attention": ("mmoe", {"gate": "attention", "num_experts": 3, "expert_units": (4,)}),
 }
-CROSSING = ("target_attention", "gate_attention")
 
 
 def model(place: str, preset: str) -> Any:
@@ -43,10 +41,7 @@ def model(place: str, preset: str) -> Any:
 @pytest.mark.parametrize("preset", sorted(presets.PRESETS))
 @pytest.mark.parametrize("place", PLACES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
-    if place in CROSSING and preset in SELF_ONLY:
-        with pytest.raises(ValueError, match=r"(?s)Routed.*Linear"):
-            model(place, preset)
-        return
+    tensorflow()  # the compositions run on every backend; how models hold them is the same
     ranker = model(place, preset)
     values = inputs(candidates=4)
     found = scores(ranker, values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tests.support import reference
@@ -85,17 +87,16 @@ def moved_centroids(sides: list[tuple[Array, Array]], centroids: Array, decay: f
     )
 
 
-def sinkhorn(
-    query: Array,
+def sorted_blocks(
     key: Array,
     value: Array,
-    kernels: tuple[Array, Array],
+    kernels: Sequence[Array],
     size: int,
     real: Array,
-    iterations: int = 8,
-    temperature: float = 0.75,
-) -> Array:
-    """One head of one example: (S, H), (S, H), (S, V), (H, U) and (U, blocks) -> (S, V)."""
+    iterations: int,
+    temperature: float,
+) -> list[list[tuple[float, Array, Array]]]:
+    """What stands at each place of the sort: share of real tokens, mixed key and mixed value."""
     length, blocks = len(key), -(-len(key) // size)
     slots = [list(range(i * size, (i + 1) * size)) for i in range(blocks)]
     exists = [[s < length and real[s] for s in slot] for slot in slots]
@@ -111,22 +112,39 @@ def sinkhorn(
             sort[i] /= sort[i].sum()
         for j in np.flatnonzero(some):
             sort[:, j] /= sort[:, j].sum()
+    places: list[list[tuple[float, Array, Array]]] = [[] for _ in range(blocks)]
+    for i, u in np.ndindex(blocks, size):
+        met = [(sort[i, j], slots[j][u]) for j in range(blocks) if exists[j][u]]
+        share = sum(weight for weight, _ in met)
+        if share:
+            mixed = [sum(weight * x[s] for weight, s in met) for x in (key, value)]
+            places[i].append((share / sort[i].sum(), *mixed))
+    return places
+
+
+def sinkhorn(
+    query: Array,
+    key: Array,
+    value: Array,
+    kernels: tuple[Array, Array],
+    size: int,
+    real: Array,
+    iterations: int = 8,
+    temperature: float = 0.75,
+) -> Array:
+    """One head of one example: (S, H), (S, H), (S, V), (H, U) and (U, blocks) -> (S, V)."""
+    places = sorted_blocks(key, value, kernels, size, real, iterations, temperature)
     output = np.zeros(value.shape)
-    for t in range(length):
+    for t in range(len(key)):
         i = t // size
-        weights, values = [], []
-        for u in range(size):
-            met = [(sort[i, j], slots[j][u]) for j in range(blocks) if exists[j][u]]
-            share = sum(weight for weight, _ in met)
-            if share:
-                mixed = sum(weight * key[s] for weight, s in met)
-                share /= sort[i].sum()
-                weights.append(share * np.exp(query[t] @ mixed / np.sqrt(len(mixed))))
-                values.append(sum(weight * value[s] for weight, s in met))
-            if exists[i][u]:
-                s = slots[i][u]
-                weights.append(np.exp(query[t] @ key[s] / np.sqrt(key.shape[1])))
-                values.append(value[s])
-        if weights:
-            output[t] = np.array(weights) @ np.array(values) / np.sum(weights)
+        own = [s for s in range(i * size, min((i + 1) * size, len(key))) if real[s]]
+        output[t] = shared_softmax(query[t], [*places[i], *((1.0, key[s], value[s]) for s in own)])
     return output
+
+
+def shared_softmax(query: Array, met: list[tuple[float, Array, Array]]) -> Array | float:
+    """Attention to keys that count by their shares; nothing for none."""
+    if not met:
+        return 0.0
+    weights = [share * np.exp(query @ key / np.sqrt(len(key))) for share, key, _ in met]
+    return np.array(weights) @ np.array([value for *_, value in met]) / np.sum(weights)
