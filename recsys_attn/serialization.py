@@ -63,11 +63,23 @@ class Family:
         if isinstance(identifier, self.type):
             return identifier
         if not isinstance(identifier, Mapping):
-            return self._named(identifier)(**defaults)
+            return self._made(identifier, self._named(identifier), {}, defaults)
         if "registered_name" in identifier:
             return deserialize(identifier)
-        name, config = identifier.get("class_name"), identifier.get("config", {})
+        name, config = identifier.get("class_name"), identifier.get("config") or {}
         make = self._named(name)
+        unknown = set(identifier) - {"class_name", "config"}
+        if unknown:
+            raise ValueError(
+                f"Arguments of {name!r} stand in a table of their own: "
+                f"{{ class_name = {name!r}, config = {{ ... }} }}. Received: {sorted(unknown)} "
+                "beside `class_name`"
+            )
+        return self._made(name, make, config, defaults)
+
+    def _made(
+        self, name: Any, make: Callable[..., Any], config: Mapping[str, Any], defaults: Any
+    ) -> Any:
         _check_arguments(name, make, config)
         return make(**{**defaults, **config})
 
@@ -87,6 +99,16 @@ def _check_arguments(name: Any, make: Callable[..., Any], config: Mapping[str, A
             raise ValueError(
                 f"{name!r} has no argument {argument!r}. {unknown_name(argument, known)}"
             )
+    missing = [
+        p.name
+        for p in inspect.signature(make).parameters.values()
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in config
+    ]
+    if missing:
+        raise ValueError(
+            f"{name!r} needs {', '.join(map(repr, missing))}: "
+            f"{{ class_name = {name!r}, config = {{ {missing[0]} = ... }} }}"
+        )
 
 
 def _argument_names(make: Callable[..., Any]) -> set[str]:

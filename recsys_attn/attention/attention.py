@@ -107,7 +107,7 @@ class Attention(keras.layers.Layer):
             query_positions=query_positions,
             key_positions=key_positions,
         )
-        output = ops.squeeze(output, 2)
+        output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return (output, ops.squeeze(weights, 1)) if return_weights else output
 
     def compute_output_shape(

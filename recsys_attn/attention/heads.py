@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from recsys_attn.attention import gates, presets
 from recsys_attn.attention.attend import attend, build_mechanism, require_weights
@@ -55,7 +57,7 @@ class Heads(keras.layers.Layer):
         super().__init__(**kwargs)
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
         self.gate = None if gate is None else gates.get(gate, dtype=self.dtype_policy)
-        self.disagreement: Disagreement | None = deserialize(disagreement)
+        self.disagreement = _disagreement(disagreement)
         if self.disagreement is not None and self.disagreement.positions:
             require_weights(self.mechanism, "The disagreement of positions")
 
@@ -93,7 +95,8 @@ class Heads(keras.layers.Layer):
         )
         if self.disagreement is not None:
             self.disagreement(value, weights, output, query_mask=query_mask, key_mask=key_mask)
-        return self.gated(output, inputs), weights
+        # A mechanism or a gate that was given as an instance has a dtype policy of its own.
+        return ops.cast(self.gated(output, inputs), self.compute_dtype), weights
 
     def gated(self, output: Tensor, inputs: Tensor) -> Tensor:
         """The output of each head through its gate."""
@@ -106,3 +109,14 @@ class Heads(keras.layers.Layer):
             "gate": serialize(self.gate),
             "disagreement": serialize(self.disagreement),
         }
+
+
+def _disagreement(given: Any) -> Disagreement | None:
+    if isinstance(given, Mapping) and "registered_name" in given:
+        given = deserialize(given)
+    if given is None or isinstance(given, Disagreement):
+        return given
+    raise TypeError(
+        "`disagreement` must be a layer such as Disagreement(outputs=0.1), or its config. "
+        f"Received: {given!r}"
+    )

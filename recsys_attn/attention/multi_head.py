@@ -170,6 +170,8 @@ class MultiHeadAttention(keras.layers.Layer):
             require_weights(self.mechanism, "`return_weights`")
         key_mask = joint_mask(key_mask, value_mask)
         if value is None and key is None:
+            if query_mask is None:  # Keras hands masks on only where there are several inputs
+                query_mask = getattr(query, "_keras_mask", None)
             key_mask = query_mask if key_mask is None else key_mask
             key_positions = query_positions if key_positions is None else key_positions
         output, weights = self.heads(

@@ -103,7 +103,9 @@ class AttentionPooling(keras.layers.Layer):
         if present is not None:
             require_mask_of("present", present, inputs)
             present = ops.reshape(present, (-1, size))
-        query = ops.zeros((1, 1, width)) if self.query is None else self.query[None]
+        query = (
+            ops.zeros((1, self.num_queries or 1, width)) if self.query is None else self.query[None]
+        )
         result = self.attention(
             ops.cast(query, self.compute_dtype),
             ops.reshape(inputs, (-1, size, width)),

@@ -55,7 +55,8 @@ def prefix_attention(
         normaliser = ops.sum(similarity, axis=-1, keepdims=True) + past
         output = output / ops.maximum(normaliser, floor)
     batch, count, _, size = ops.shape(output)
-    return ops.reshape(output, (batch, heads, count // heads * chunk, size))[:, :, :length]
+    output = ops.reshape(output, (batch, heads, count // heads * chunk, size))
+    return ops.slice(output, [0, 0, 0, 0], [batch, heads, length, size])
 
 
 def _chunks(x: Tensor, chunk: Tensor) -> Tensor:
@@ -69,5 +70,6 @@ def _before(sums: Tensor, heads: int) -> Tensor:
     """Sum over the earlier chunks of the same head: (B, N * C, M, V) -> (B, N * C, M, V)."""
     batch, count, rows, columns = ops.shape(sums)
     by_head = ops.reshape(sums, (batch, heads, count // heads, rows, columns))
-    shifted = ops.pad(by_head, ((0, 0), (0, 0), (1, 0), (0, 0), (0, 0)))[:, :, :-1]
+    shifted = ops.pad(by_head, ((0, 0), (0, 0), (1, 0), (0, 0), (0, 0)))
+    shifted = ops.slice(shifted, [0] * 5, ops.shape(by_head))
     return ops.reshape(ops.cumsum(shifted, axis=2), (batch, count, rows, columns))

@@ -23,7 +23,8 @@ from recsys_attn.attention.patterns.blocks import Block
 from recsys_attn.attention.patterns.strided import Fixed, Strided
 from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
-from recsys_attn.serialization import Family
+from recsys_attn.checks import require_positive
+from recsys_attn.serialization import Family, deserialize, serialize
 from recsys_attn.tensors import Config
 
 
@@ -39,6 +40,8 @@ def additive(units: int | None = None, **kwargs: Any) -> Dense:
 
 def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
     """`softmax(beta cos(q, k))`: Graves et al., 2014, arXiv 1410.5401."""
+    if not sharpness > 0:
+        raise ValueError(f"`sharpness` must be positive. Received: {sharpness}")
     return Dense(_part("cosine", temperature=1 / sharpness), **kwargs)
 
 
@@ -132,7 +135,9 @@ def hstu(length: int | None = None, **kwargs: Any) -> Dense:
     return Dense(score, weighting=_part("silu", length=length), **kwargs)
 
 
-def sparse_transformer(stride: int = 128, summary: int | None = None, **kwargs: Any) -> Dense:
+def sparse_transformer(
+    stride: int = 128, summary: int | None = None, pattern: Any = None, **kwargs: Any
+) -> Dense:
     """The past `stride` steps and every so many; with `summary`, blocks and the last of each.
 
     Source: Child et al., 2019, arXiv 1904.10509 ("strided", and "fixed" with `summary`).
@@ -142,20 +147,28 @@ def sparse_transformer(stride: int = 128, summary: int | None = None, **kwargs: 
         if summary is None
         else Block(stride) | Fixed(stride, summary)
     )
-    return Dense(pattern=past & Causal(), **kwargs)
+    return Dense(pattern=_and(past & Causal(), pattern), **kwargs)
 
 
-def local(window: int = 64, pattern: Pattern | None = None, **kwargs: Any) -> Routed:
+def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
     """A window on both sides, at a cost that grows with the length times the window."""
-    inside = Local(window) if pattern is None else Local(window) & pattern
+    inside = _and(Local(window), pattern)
     blocks = _part("blocks", size=window, after=0 if inside.is_causal else 1)
     return Routed(blocks, pattern=inside, **kwargs)
 
 
-def longformer(window: int = 64, tokens: Sequence[int] = (0,), **kwargs: Any) -> Routed:
+def longformer(
+    window: int = 64, tokens: Sequence[int] = (0,), pattern: Any = None, **kwargs: Any
+) -> Routed:
     """A window, and the first `tokens` seen by all and seeing all: arXiv 2004.05150."""
+    require_positive("window", window)
+    if not tokens or min(tokens) < 0:
+        raise ValueError(
+            "`tokens` must be positions from the start, of which the first blocks are seen by "
+            f"all. Received: tokens={tokens}"
+        )
     blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
-    return Routed(blocks, pattern=Local(window) | Global(tuple(tokens)), **kwargs)
+    return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
 
 
 def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
@@ -252,6 +265,15 @@ PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {
 }
 
 get = Family("a mechanism or a preset", {**mechanisms.MEMBERS, **PRESETS}).get
+
+
+def fresh(identifier: Any) -> keras.layers.Layer:
+    """A mechanism of its own, with weights of its own, even where an instance is given."""
+    return deserialize(serialize(get(identifier)))
+
+
+def _and(pattern: Pattern, other: Any) -> Pattern:
+    return pattern if other is None else pattern & other
 
 
 def _part(class_name: str, **config: Any) -> Config:

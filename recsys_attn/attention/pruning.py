@@ -41,6 +41,11 @@ def prune_heads(layer: MultiHeadAttention, keep: Sequence[int] | None = None) ->
     >>> tuple(layer(events).shape), prune_heads(layer, keep=[0, 2]).num_heads
     ((2, 5, 16), 2)
     """
+    if not isinstance(layer, MultiHeadAttention):
+        raise TypeError(
+            "`layer` must be a MultiHeadAttention, whose output keeps its width when heads go. "
+            f"Received: {type(layer).__name__}"
+        )
     if not layer.built:
         raise ValueError("`layer` must be built before heads can be cut out of it. Call it once")
     kept = _kept(layer, keep)
@@ -63,7 +68,8 @@ def _kept(layer: MultiHeadAttention, keep: Sequence[int] | None) -> list[int]:
             )
         keep = [int(head) for head in gate.open_heads()]
     kept = sorted(set(keep))
-    if not kept or kept[0] < 0 or kept[-1] >= layer.num_heads:
+    heads = range(layer.num_heads)
+    if not kept or any(head not in heads for head in kept):
         raise ValueError(
             f"`keep` must name at least one of the heads 0 ... {layer.num_heads - 1}. "
             f"Received: keep={list(keep)}"

@@ -42,11 +42,17 @@ class Recurrence:
     """
 
     def __init__(self, attention: MultiHeadAttention) -> None:
+        if not isinstance(attention, MultiHeadAttention):
+            raise TypeError(
+                f"`attention` must be a MultiHeadAttention. Received: {type(attention).__name__}"
+            )
         if not hasattr(attention.mechanism, "update"):
             raise TypeError(
                 "Only the mechanism Linear is a recurrence with a state of a fixed size. "
                 f"Received: {type(attention.mechanism).__name__}"
             )
+        if not attention.built:
+            raise ValueError("`attention` must be built before it has a state. Call it once")
         self.attention = attention
         self.mechanism: Any = attention.mechanism
 

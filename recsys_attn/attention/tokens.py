@@ -50,6 +50,11 @@ class PrependTokens(keras.layers.Layer):
         require_positive("count", count)
         self.count = count
         self.attention: Any = deserialize(attention)
+        if not isinstance(self.attention, keras.layers.Layer):
+            raise TypeError(
+                "`attention` must be a layer, such as MultiHeadAttention, or its config. "
+                f"Received: {attention!r}"
+            )
 
     def build(self, inputs_shape: Shape) -> None:
         if len(inputs_shape) != 3 or inputs_shape[-1] is None:

@@ -59,6 +59,7 @@ class Dice(keras.layers.Layer):
                 shape=(input_shape[-1],),
                 initializer=initializer,
                 trainable=trainable,
+                dtype="float32",
                 autocast=False,
                 name=name,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from recsys_attn.attention import presets
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
@@ -77,7 +78,7 @@ def din(
         Tower(
             histories={
                 name: encoded(
-                    TargetAttention(target_attention),
+                    TargetAttention(presets.fresh(target_attention)),
                     encoder,
                     (encoder_layers, encoder_heads, encoder_head_dim),
                 )

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention import presets
 from recsys_attn.attention.attend import require_weights, returns_weights
 from recsys_attn.attention.multi_head import MultiHeadAttention
 from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
@@ -175,7 +176,7 @@ class EncodedHistory(keras.layers.Layer):
 
 def attended(mechanism: Any, width: int) -> keras.layers.Layer:
     """Target attention, with the intensity of the interest where the mechanism has weights."""
-    attention = TargetAttention(mechanism)
+    attention = TargetAttention(presets.fresh(mechanism))
     return InterestHistory(attention, width) if returns_weights(attention.mechanism) else attention
 
 
@@ -194,6 +195,7 @@ def encoded(
     layers, num_heads, head_dim = sizes
     require_positive("encoder_layers", layers)
     blocks = [
-        TransformerBlock(MultiHeadAttention(num_heads, head_dim, mechanism)) for _ in range(layers)
+        TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
+        for _ in range(layers)
     ]
     return EncodedHistory(TransformerEncoder(blocks), history)

@@ -126,7 +126,8 @@ class AttentionGate(keras.layers.Layer):
         keys = ops.expand_dims(experts, 2)
         queries = ops.cast(self.queries, self.compute_dtype)[None, :, None]
         output, weights = attend(self.mechanism, queries, keys, keys, attention_bias=bias)
-        return ops.squeeze(output, 2), None if weights is None else ops.squeeze(weights, 1)
+        output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
+        return output, None if weights is None else ops.squeeze(weights, 1)
 
     def get_config(self) -> Config:
         return {

@@ -220,7 +220,7 @@ def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str)
         ({"dropout": 2.0}, "Expected a float value between 0 and 1. Received: rate=2.0."),
         ({"expert_units": []}, "`units` must name at least one layer"),
         ({"name": "mmoe", "gate": "soft"}, "Unknown `gate`. Valid names: "),
-        ({"name": "din", "target_attention": "local"}, "attends a sequence to itself"),
+        ({"name": "din", "encoder": "linformer", "encoder_layers": 0}, "`encoder_layers` must be"),
         ({"name": "din", "activation": "dicee"}, "'dice' or an activation of Keras"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
     ],

@@ -76,6 +76,10 @@ def test_latent_queries_are_attention_of_learned_vectors(num_queries: int) -> No
         np.testing.assert_allclose(output[b, d], alone[0], rtol=1e-4, atol=1e-5)
 
 
+def test_queries_that_nobody_looks_at_still_count() -> None:
+    assert AttentionPooling("han", num_queries=3)(WORDS).shape == (B, D, 3, E)
+
+
 def test_pooling_does_not_see_the_order() -> None:
     layer = AttentionPooling("transformer", num_queries=2)
     order = RNG.permutation(S)

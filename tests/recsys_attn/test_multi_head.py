@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Linear, MultiHeadAttention
+from recsys_attn.attention import Dense, Linear, MultiHeadAttention, presets
+from recsys_attn.attention.gates import OutputGate
 from tests.support import reference
 
 B, T, S, E, D, N, H = 2, 3, 5, 7, 11, 4, 13
@@ -125,6 +126,24 @@ def test_self_attention_is_attention_with_the_inputs_on_both_sides() -> None:
     np.testing.assert_allclose(alone, both, rtol=1e-4, atol=1e-6)
 
 
+def test_a_mask_that_keras_finds_on_the_one_input_counts() -> None:
+    embedding = keras.layers.Embedding(5, E, mask_zero=True)
+    ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
+    layer = MultiHeadAttention(2, 3)
+    expected = layer(numpy(embedding(ids)), query_mask=ids != 0)
+    np.testing.assert_allclose(layer(embedding(ids)), expected, rtol=1e-4, atol=1e-6)
+    symbol = keras.Input((None,), dtype="int32")
+    model = keras.Model(symbol, layer(embedding(symbol)))
+    np.testing.assert_allclose(model(ids), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mechanism", ["transformer", "performer", "local"])
+def test_an_instance_of_another_precision_fits(mechanism: str) -> None:
+    parts = {"mechanism": presets.get(mechanism), "gate": OutputGate()}
+    output = MultiHeadAttention(2, 3, **parts, dtype="mixed_bfloat16")(QUERY)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+
+
 @pytest.mark.parametrize("single", ["query", "value"])
 @pytest.mark.parametrize("mechanism", ["transformer", "additive", "din", "linear_transformer"])
 def test_a_batch_of_one_meets_any_batch(mechanism: str, single: str) -> None:
@@ -219,6 +238,11 @@ def test_positions_that_are_given_count() -> None:
         (lambda: MultiHeadAttention(2, 0), ValueError, "`head_dim` must be a positive integer"),
         (lambda: MultiHeadAttention(2, 3, "dens"), ValueError, "Did you mean 'dense'"),
         (lambda: MultiHeadAttention(2, 3, value="lnear"), ValueError, "Did you mean 'linear'"),
+        (
+            lambda: MultiHeadAttention(2, 3, disagreement=0.1),
+            TypeError,
+            "`disagreement` must be a layer such as Disagreement",
+        ),
         (lambda: MultiHeadAttention(2, 3)(QUERY[0]), ValueError, "`query` must have 3 axes"),
         (
             lambda: MultiHeadAttention(2, 3, "performer")(QUERY, attention_mask=ATTENTION_MASK),

@@ -11,6 +11,7 @@ import pytest
 from recsys_attn.attention import Dense, MultiHeadAttention, prune_heads
 from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.attention.patterns import Causal, Local, PerHead
+from recsys_attn.interactions import InteractingLayer
 from tests.support.layer_case import randomise
 
 B, S, E, N, H = 2, 7, 11, 4, 6
@@ -98,6 +99,11 @@ def test_heads_whose_gates_are_closed_can_go() -> None:
 def test_wrong_use_is_one_sentence(keep: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         prune_heads(built("transformer"), keep)
+
+
+def test_only_a_layer_whose_width_stays_can_be_pruned() -> None:
+    with pytest.raises(TypeError, match=r"must be a MultiHeadAttention.*InteractingLayer"):
+        prune_heads(InteractingLayer(), [0])
 
 
 def test_a_layer_must_be_built() -> None:

@@ -53,6 +53,11 @@ def test_candidates_read_a_state_as_they_attend_the_history(name: str) -> None:
     np.testing.assert_allclose(recurrence.read(state, candidates), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_a_layer_must_be_built() -> None:
+    with pytest.raises(ValueError, match="Call it once"):
+        Recurrence(MultiHeadAttention(2, 3, "linear_transformer"))
+
+
 def test_other_mechanisms_have_no_state() -> None:
     with pytest.raises(TypeError, match=r"Only the mechanism Linear.*Received: Dense"):
         Recurrence(MultiHeadAttention(2, 3))

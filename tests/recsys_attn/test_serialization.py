@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import mechanisms, scores, weightings
+from recsys_attn.attention import mechanisms, presets, scores, weightings
 from recsys_attn.serialization import deserialize, serialize
 
 NAMES = [
@@ -48,6 +48,27 @@ def test_an_instance_and_its_config_make_the_same(
     assert family.get(member) is member
     revived = family.get(json.loads(json.dumps(family.serialize(member))))
     assert revived.get_config() == member.get_config()
+
+
+@pytest.mark.parametrize(
+    ("identifier", "message"),
+    [
+        ({"class_name": "performer", "features": 8}, "stand in a table of their own.*features"),
+        ({"class_name": "performer", "config": {"feature": 8}}, "Did you mean 'features'"),
+        ("routed", "'routed' needs 'router'"),
+        ({"class_name": "longformer", "config": {"window": 0}}, "`window` must be a positive"),
+        ({"class_name": "longformer", "config": {"tokens": [-1]}}, "`tokens` must be positions"),
+        ({"class_name": "content_addressing", "config": {"sharpness": 0}}, "must be positive"),
+    ],
+)
+def test_wrong_arguments_of_a_preset_are_one_sentence(identifier: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        presets.get(identifier)
+
+
+def test_a_preset_meets_a_pattern_of_ones_own() -> None:
+    preset = presets.get({"class_name": "local", "config": {"pattern": "causal"}})
+    assert preset.pattern.is_causal
 
 
 def test_the_short_form_takes_arguments() -> None:

@@ -16,8 +16,8 @@ class CompressedKeys(NamedTuple):
         key: (B, C, N, H).
         value: (B, C, N, V).
         key_mask: (B, C), False for summaries of padding alone; None where all of them count.
-        ends: (C,) integers, the last position that each summary has seen; None where each has
-            seen all of them.
+        ends: (C,) integers, the last position that each summary stands for, even if the events
+            end before it; None where each has seen all of them.
     """
 
     key: Tensor

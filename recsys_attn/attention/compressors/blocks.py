@@ -29,6 +29,8 @@ def blocks_of(x: Tensor, width: int, stride: int) -> Tensor:
 
 
 def ends_of(length: Any, width: int, stride: int) -> Tensor:
-    """(C,): the last of the `length` positions that each block has."""
-    starts = ops.arange(count_blocks(length, width, stride), dtype="int32") * stride
-    return ops.minimum(starts + (width - 1), length - 1)
+    """(C,): the last position of each block, of the last one too where it is padded.
+
+    So they do not depend on how far the sequence itself is padded.
+    """
+    return ops.arange(count_blocks(length, width, stride), dtype="int32") * stride + (width - 1)

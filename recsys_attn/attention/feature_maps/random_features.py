@@ -66,7 +66,12 @@ class RandomFeatures(FeatureMap):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         super().build(query_shape, key_shape)
         # One draw for all replicas that train together.
-        kept = {"trainable": False, "autocast": False, "aggregation": "only_first_replica"}
+        kept = {
+            "trainable": False,
+            "autocast": False,
+            "dtype": "float32",
+            "aggregation": "only_first_replica",
+        }
         self.projection = self.add_weight(
             shape=(query_shape[-1], self.features),
             initializer=lambda shape, dtype: self._vectors(self._noise(shape[0])),

@@ -98,6 +98,7 @@ class HardConcrete(keras.layers.Layer):
             initializer=keras.initializers.Constant(self.initial),
             # Not `add_loss`, which would count every call of a layer that is shared.
             regularizer=self._expected_penalty if self.penalty else None,
+            dtype="float32",
             autocast=False,
             name="log_alpha",
         )

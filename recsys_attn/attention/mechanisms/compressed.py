@@ -32,10 +32,12 @@ class Compressed(keras.layers.Layer):
     query has an output.
 
     With `causal`, query t may attend a summary whose last event is at t or before it, so the first
-    queries, which no summary precedes, get zeros: join it with a local attention or a residual.
-    (Tensor2Tensor has the last event strictly before t.) Of `LowRank` there is no causal form.
+    queries, which no summary precedes, get zeros, and a last summary that is not full yet is seen
+    by none: join it with a local attention or a residual. (Tensor2Tensor has the last event
+    strictly before t.) Of `LowRank` there is no causal form.
 
-    A positional score sees each summary at its last event.
+    A positional score sees each summary at its last event, where that of a full one would be. So
+    padding behind the events changes nothing.
 
     Sources: Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020,
     arXiv 2006.04768; Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,

@@ -19,6 +19,7 @@ from recsys_attn.attention.patterns.base import check_heads
 from recsys_attn.attention.positions import pairs, per_head, resolve
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
+from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -44,7 +45,8 @@ class Dense(keras.layers.Layer):
         query_mask: (B, T), False for padded queries, which get zeros.
         key_mask: (B, S), False for padded keys, which nothing attends.
         attention_mask: (B, T, S) or (B, N, T, S), False for pairs that must not meet.
-        attention_bias: (B, T, S) or (B, N, T, S), added to the scores.
+        attention_bias: (B, T, S) or (B, N, T, S), added to the scores. A mask belongs in
+            `attention_mask`: of a row of -inf alone the softmax is even, not zeros.
         query_positions, key_positions: (B, T) and (B, S), integers for scores and patterns that
             look at positions. By default the keys stand at 0 ... S-1 and the queries are the
             last T of them.
@@ -121,7 +123,8 @@ class Dense(keras.layers.Layer):
         logits = logits_of(self.score, query, key, allowed, rows, columns)
         if attention_bias is not None:
             bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
-            logits = ops.add(ops.cast(logits, "float32"), bias)
+            # -inf in a whole row would be NaN in its softmax.
+            logits = ops.maximum(ops.add(ops.cast(logits, "float32"), bias), NEVER)
         weights = weights_of(self.weighting, logits, allowed, query)
         weights = ops.cast(weights, self.compute_dtype)
         output = batched_matmul(self.dropout(weights), swap_heads(value))

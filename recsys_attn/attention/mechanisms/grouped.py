@@ -33,8 +33,8 @@ class Grouped(keras.layers.Layer):
         dropout: Share of the weights that is dropped in training.
 
     Raises:
-        ValueError: A causal pattern meets a router that looks at the whole sequence, or a part
-            looks at positions, which the router does not keep.
+        ValueError: A pattern that hides the future, even in part, meets a router that looks at the
+            whole sequence, or a part looks at positions, which the router does not keep.
 
     Example:
 
@@ -62,7 +62,7 @@ class Grouped(keras.layers.Layer):
 
     def _refuse_what_makes_no_sense(self) -> None:
         router = type(self.router).__name__
-        if self.router.content_based and self.pattern is not None and self.pattern.is_causal:
+        if self.router.content_based and self.pattern is not None and self.pattern.hides_future:
             raise ValueError(
                 f"The groups of {router} depend on the whole sequence, so with a causal `pattern` "
                 "the future would leak into the past. Use the router Blocks, the mechanism Dense "
@@ -122,7 +122,8 @@ def of_tokens(x: Tensor, **mask: Tensor | None) -> Tensor | None:
     pair = allowed_pairs(x.shape, x.shape, **mask)
     if pair is None:
         return None
-    return ops.broadcast_to(ops.reshape(pair, (ops.shape(pair)[0], -1)), ops.shape(x)[:2])
+    batch, _, rows, columns = ops.shape(pair)  # one of the two is 1
+    return ops.broadcast_to(ops.reshape(pair, (batch, rows * columns)), ops.shape(x)[:2])
 
 
 def never_empty(mask: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.mechanisms.grouped import Grouped, never_empty, of_tokens
 from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.routers.layout import between
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -20,7 +21,7 @@ class Routed(Grouped):
 
     Time and memory grow with S times the size of a group, not with S squared. A query that may
     attend nothing gets zeros. Routers whose groups depend on the tokens look at the future too,
-    so they refuse a causal pattern.
+    so they refuse a pattern that is causal, even in part.
 
     Args:
         router: Which tokens meet: an instance, a name or a config of
@@ -84,7 +85,7 @@ class Routed(Grouped):
         outputs = [output for output, _ in attended]
         masses = [ops.logsumexp(logits, axis=-1) for _, logits in attended]
         output = ops.cast(self.router.merge(groups, outputs, masses), self.compute_dtype)
-        output = output[:, :length]
+        output = between(output, 0, length)
         if query_mask is not None:
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
         return output, None

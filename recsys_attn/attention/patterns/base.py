@@ -59,6 +59,11 @@ class Pattern:
         return False
 
     @property
+    def hides_future(self) -> bool:
+        """Whether it keeps any query from a key after it, because that key is in the future."""
+        return self.is_causal
+
+    @property
     def heads(self) -> int | None:
         """The number of heads it is made for; None where every head has the same pattern."""
         return None
@@ -124,6 +129,10 @@ class Combination(Pattern):
             )
 
     @property
+    def hides_future(self) -> bool:
+        return any(pattern.hides_future for pattern in self.patterns)
+
+    @property
     def heads(self) -> int | None:
         return next((p.heads for p in self.patterns if p.heads is not None), None)
 
@@ -175,6 +184,10 @@ class Not(Pattern):
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         return ops.logical_not(self.pattern(rows, columns, length))
+
+    @property
+    def hides_future(self) -> bool:
+        return self.pattern.hides_future
 
     @property
     def heads(self) -> int | None:

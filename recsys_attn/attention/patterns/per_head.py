@@ -64,6 +64,10 @@ class PerHead(Pattern):
         return all(pattern.is_causal for pattern in self.patterns)
 
     @property
+    def hides_future(self) -> bool:
+        return any(pattern.hides_future for pattern in self.patterns)
+
+    @property
     def heads(self) -> int:
         return len(self.patterns)
 

@@ -104,6 +104,10 @@ class Prepended(Pattern):
         return ops.logical_or(outer, inner)
 
     @property
+    def hides_future(self) -> bool:
+        return self.pattern.hides_future
+
+    @property
     def heads(self) -> int | None:
         return self.pattern.heads
 
@@ -139,3 +143,7 @@ class Prefix(Pattern):
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         return ops.logical_or(columns < self.length, columns <= rows)
+
+    @property
+    def hides_future(self) -> bool:
+        return True

@@ -12,6 +12,7 @@ from recsys_attn.attention.patterns.random_blocks import random_plan
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import (
     as_groups,
+    between,
     blocks_of,
     exists,
     keys_at,
@@ -174,9 +175,9 @@ class Blocks(Router):
             last = _smaller(self.last, count - first)
             blocks = ops.concatenate(
                 [
-                    edges[:, :first],
-                    blocks[:, first : count - last],
-                    edges[:, self.first + self.last - last :],
+                    between(edges, 0, first),
+                    between(blocks, first, count - last),
+                    between(edges, self.first + self.last - last, self.first + self.last),
                 ],
                 axis=1,
             )

@@ -72,6 +72,7 @@ class KMeans(Router):
             shape=(heads, self.clusters, size),
             initializer=keras.initializers.RandomNormal(stddev=1.0),  # as long as the tokens
             trainable=False,
+            dtype="float32",
             autocast=False,
             name="centroids",
         )
@@ -152,9 +153,9 @@ class KMeans(Router):
 
     def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
         """(B, S, N, H) -> (B * C, window, N, H)."""
-        return ops.reshape(
-            take_tokens(x, _tokens(positions)), (-1, positions.shape[-1], *x.shape[2:])
-        )
+        batch, _, clusters, window = ops.shape(positions)
+        taken = take_tokens(x, _tokens(positions))
+        return ops.reshape(taken, (batch * clusters, window, *x.shape[2:]))
 
     def _follow(self, affinities: list[Tensor], sides: list[tuple[Tensor, Tensor]]) -> None:
         """Moves the centroids towards the tokens nearest to them."""
@@ -213,11 +214,11 @@ def _tokens(members: Tensor) -> Tensor:
 
 def _clusters_first(members: Tensor) -> Tensor:
     """(B, N, C, window) -> (B * C, N, window)."""
-    _, heads, _, window = members.shape
-    return ops.reshape(swap_heads(members), (-1, heads, window))
+    batch, heads, clusters, window = ops.shape(members)
+    return ops.reshape(swap_heads(members), (batch * clusters, heads, window))
 
 
 def _heads_first(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Transposed to (N, H or C, B, S), as (N, H or C, B * S)."""
-    x = ops.transpose(x, axes)
-    return ops.reshape(x, (*x.shape[:2], -1))
+    first, second, batch, length = ops.shape(x := ops.transpose(x, axes))
+    return ops.reshape(x, (first, second, batch * length))

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import (
     as_groups,
@@ -86,6 +87,7 @@ class Lsh(Router):
                 shape=(heads, size, self.rounds * self.buckets // 2),
                 initializer=keras.initializers.RandomNormal(stddev=1.0),
                 trainable=False,
+                dtype="float32",
                 autocast=False,
                 name="rotations",
             )
@@ -194,7 +196,8 @@ class Lsh(Router):
     def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
         """(B, S, N, ...) -> (B * rounds, chunks, size, N, ...)."""
         batch, _, heads, *rest = ops.shape(x)
-        flat = ops.reshape(positions, (batch, -1, heads))
+        _, chunks, size, _ = ops.shape(positions)
+        flat = ops.reshape(positions, (batch, self.rounds * chunks * size, heads))
         return ops.reshape(take_tokens(x, flat), (*ops.shape(positions), *rest))
 
     def _met(self, chunks: Tensor) -> Tensor:
@@ -226,10 +229,12 @@ class Lsh(Router):
         place = groups[0].way_back
         batch, heads, rounds, length = ops.shape(place)
         _, _, _, size = ops.shape(outputs[0])
-        output = ops.reshape(outputs[0], (batch, -1, heads, size))
-        mass = ops.reshape(ops.transpose(masses[0], (0, 2, 1)), (batch, -1, heads))
+        padded_length = block_count(length, self.size) * self.size
+        output = ops.reshape(outputs[0], (batch, rounds * padded_length, heads, size))
+        mass = ops.transpose(masses[0], (0, 2, 1))
+        mass = ops.reshape(mass, (batch, rounds * padded_length, heads))
         # The tokens of round r stand behind those of the rounds before it.
-        start = ops.arange(rounds, dtype="int32")[:, None] * (ops.shape(output)[1] // rounds)
+        start = ops.arange(rounds, dtype="int32")[:, None] * padded_length
         place = place + start
         places = ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))
         output = ops.reshape(take_tokens(output, places), (batch, rounds, length, heads, size))

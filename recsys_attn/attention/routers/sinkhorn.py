@@ -182,6 +182,7 @@ class Sinkhorn(Router):
         total = ops.sum(ops.cast(key, "float32"), axis=2)
         hidden = ops.relu(per_head(total, self.hidden_kernel))
         logits = per_head(swap_heads(hidden), self.sort_kernel)[..., : ops.shape(key)[1]]
+        logits = ops.cast(logits, "float32")
         if training:
             logits = logits + _gumbel(ops.shape(logits), self.noise)
         some = ops.any(present, axis=2)
@@ -202,7 +203,8 @@ class Sinkhorn(Router):
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
         batch, length = groups[0].way_back
         _, _, *sizes = outputs[0].shape
-        return sequence_of(ops.reshape(outputs[0], (batch, -1, self.size, *sizes)), length)
+        blocks = (batch, block_count(length, self.size), self.size, *sizes)
+        return sequence_of(ops.reshape(outputs[0], blocks), length)
 
     def get_config(self) -> Config:
         names = ("size", "iterations", "temperature", "length")

@@ -45,12 +45,13 @@ class Alibi(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
-        slopes = np.array(_slopes(heads), dtype="float32")
+        slopes = np.array(_slopes(int(heads)), dtype="float32")
         # A weight, so that a layer left with some of its heads keeps their slopes.
         self.slopes = self.add_weight(
             shape=(heads,),
             initializer=lambda shape, dtype=None: ops.convert_to_tensor(slopes, dtype),
             trainable=False,
+            dtype="float32",
             name="slopes",
             autocast=False,
         )

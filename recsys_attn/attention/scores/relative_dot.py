@@ -132,7 +132,8 @@ def _skewed(x: Tensor) -> Tensor:
     batch, heads, rows, width = ops.shape(x)
     flat = ops.reshape(x, (batch, heads, rows * width))
     # Not by indexing, whose gradient is many times slower on TensorFlow.
-    flat = ops.slice(flat, (0, 0, rows - 1), (batch, heads, rows * (width - 1)))
+    start = ops.maximum(rows - 1, 0)  # there may be no rows
+    flat = ops.slice(flat, (0, 0, start), (batch, heads, rows * (width - 1)))
     x = ops.reshape(flat, (batch, heads, rows, width - 1))
     return ops.slice(x, (0, 0, 0, 0), (batch, heads, rows, width - rows))
 

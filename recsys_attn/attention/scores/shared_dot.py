@@ -21,7 +21,8 @@ class SharedDot(Score):
     The layer around it makes queries and keys with one projection. The keys are set to one
     length, since a longer one would draw every query to it. An event is most similar to itself:
     the penalty lets it attend itself only where it may attend nothing else. Query and key are
-    one event where they stand at the same position.
+    one event where they stand at the same position. It is for weightings that are a softmax:
+    one that does not normalise would take the penalty for a weight.
 
     Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
 

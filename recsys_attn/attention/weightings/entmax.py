@@ -59,7 +59,7 @@ class Entmax(Weighting):
         if allowed is not None:
             x = ops.where(allowed, x, NEVER)
         # Only differences count; the largest entry becomes 0.
-        x = x - ops.stop_gradient(ops.max(x, axis=-1, keepdims=True))
+        x = x - ops.stop_gradient(ops.max(x, axis=-1, keepdims=True, initial=NEVER))
         constant = ops.stop_gradient(x)
         threshold = self._threshold(constant)
         # One step of Newton's: it takes the last error of the halving away and, with all but

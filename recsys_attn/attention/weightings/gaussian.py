@@ -29,8 +29,8 @@ class Gaussian(Weighting):
     `p_t = S sigmoid(v^T tanh(W q_t))`, `sigma = width / 2`
 
     with v and W of each head's own. As in the paper the product is not made to sum to one again.
-    S and s count the keys that any query may attend, so that padding moves nothing, wherever it
-    is.
+    S and s count the keys that the query may attend, so that padding moves nothing, wherever it
+    is, and a causal query sees nothing of the future.
 
     Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025, section 3.2.
@@ -104,9 +104,8 @@ class Gaussian(Weighting):
         self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None
     ) -> Tensor:
         weights = weights_of(self.weighting, logits, allowed, query)
-        # (B, N, 1, S): which keys there are, and where among them each stands.
-        present = ops.any(everywhere(allowed, logits), axis=2, keepdims=True)
-        present = ops.cast(present, "float32")
+        # (B, N, T, S): which keys there are for a query, and where among them each stands.
+        present = ops.cast(everywhere(allowed, logits), "float32")
         positions = ops.cumsum(present, axis=-1) - 1
         length = ops.sum(present, axis=-1, keepdims=True)
         distance = positions - length * self._fraction(query)

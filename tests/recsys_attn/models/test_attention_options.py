@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -52,3 +54,17 @@ def test_a_preset_in_a_place(place: str, preset: str) -> None:
     alone = scores(ranker, {**values, **{n: values[n][:, :1] for n in ("item", "tags", "price")}})
     for task, score in alone.items():
         np.testing.assert_allclose(score, found[task][:, :1], rtol=1e-4, atol=1e-5)
+
+
+def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
+    arguments: Any = {
+        "encoder": presets.performer(8),
+        "encoder_layers": 2,
+        "target_attention": presets.din((4,)),
+    }
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), **arguments)
+    ranker.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    expected = scores(ranker, inputs())
+    for task, score in scores(loaded, inputs()).items():
+        np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
