@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from recsys_attn.attention.masks.checks import mask_of
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -64,7 +65,21 @@ def require_weights(mechanism: keras.layers.Layer, purpose: str) -> None:
 
 
 def joint_mask(key_mask: Tensor | None, value_mask: Tensor | None) -> Tensor | None:
-    """The mask of the keys: where both they and their values are present."""
+    """The mask of the keys: where both they and their values are present.
+
+    Raises:
+        TypeError: One of two masks is neither boolean nor integer.
+        ValueError: One of two masks is not (B, S), or they do not fit together.
+    """
     if key_mask is None or value_mask is None:
         return value_mask if key_mask is None else key_mask
+    key_mask = mask_of("key_mask", key_mask, "BS")
+    value_mask = mask_of("value_mask", value_mask, "BS")
+    for sizes in zip(key_mask.shape, value_mask.shape, strict=True):
+        if len(set(sizes) - {None, 1}) > 1:
+            raise ValueError(
+                "`key_mask` and `value_mask` must have the same shape (B, S), one entry for each "
+                f"key and its value. Received: key_mask.shape={tuple(key_mask.shape)}, "
+                f"value_mask.shape={tuple(value_mask.shape)}"
+            )
     return keras.ops.logical_and(key_mask, value_mask)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import keras
 from keras import ops
 
-from recsys_attn.tensors import Tensor
+from recsys_attn.attention.masks.checks import require_shape, sizes_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,17 +41,41 @@ def resolve(
     )
 
 
-def per_head(name: str, positions: Tensor | None) -> Tensor | None:
-    """What a user gives, (T,) or (B, T), in the form of the parts, (B or 1, N or 1, T)."""
+def per_head(
+    query_shape: Shape,
+    key_shape: Shape,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """What a user gives, (T,) or (B, T), in the form of the parts, (B or 1, N or 1, T).
+
+    So too for the keys, with S in the place of T. A size of 1 broadcasts.
+
+    Raises:
+        TypeError: Positions are not integers.
+        ValueError: Positions have another shape.
+    """
+    sizes = sizes_of(query_shape, key_shape)
+    return (
+        _per_head("query_positions", query_positions, sizes, "T"),
+        _per_head("key_positions", key_positions, sizes, "S"),
+    )
+
+
+def _per_head(
+    name: str, positions: Any, sizes: dict[str, int | None], letter: str
+) -> Tensor | None:
     if positions is None:
         return None
+    positions = ops.convert_to_tensor(positions)
+    if not keras.backend.is_int_dtype(positions.dtype):
+        raise TypeError(
+            f"`{name}` must be integers. "
+            f"Received: {name}.dtype={keras.backend.standardize_dtype(positions.dtype)}"
+        )
+    require_shape(name, positions, sizes, letter, f"B{letter}", f"BN{letter}")
     positions = ops.cast(positions, "int32")
     rank = len(positions.shape)
-    if rank not in (1, 2, 3):
-        raise ValueError(
-            f"`{name}` must be integers of shape (T,) or (B, T). "
-            f"Received: {name}.shape={tuple(positions.shape)}"
-        )
     if rank == 3:
         return positions
     return positions[None, None] if rank == 1 else positions[:, None]

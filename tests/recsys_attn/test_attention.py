@@ -80,6 +80,33 @@ def test_masks_of_keys_and_of_values_meet_by_and() -> None:
     np.testing.assert_allclose(output, expected)
 
 
+@pytest.mark.parametrize(
+    ("masks", "error", "message"),
+    [
+        (
+            {"key_mask": np.ones((B, S), bool), "value_mask": np.ones((B, T), bool)},
+            ValueError,
+            r"same shape \(B, S\).*key_mask.shape=\(2, 5\), value_mask.shape=\(2, 3\)",
+        ),
+        (
+            {"key_mask": np.ones((B, S), bool), "value_mask": np.ones((B, S), "float32")},
+            TypeError,
+            "`value_mask` must be boolean.*dtype=float32",
+        ),
+        (
+            {"key_mask": np.ones(S, bool), "value_mask": np.ones((B, S), bool)},
+            ValueError,
+            r"`key_mask` must have shape \(B, S\)\. Received: key_mask.shape=\(5,\)",
+        ),
+    ],
+)
+def test_masks_of_keys_and_of_values_are_checked_before_they_meet(
+    masks: dict, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Attention()(QUERY, KEY, **masks)
+
+
 def test_inputs_must_have_three_axes() -> None:
     with pytest.raises(ValueError, match="`query` must have 3 axes"):
         Attention()(QUERY[:, 0], KEY)

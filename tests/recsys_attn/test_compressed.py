@@ -57,7 +57,7 @@ def summaries(layer: Any, key: np.ndarray, value: np.ndarray, present: np.ndarra
     else:
         width = stride = layer.size
         both = [slow.pool(x, layer.kind, present, width) for x in (key, value)]
-    ends = [block[-1] for block in slow.blocks(key.shape[1], width, stride)]
+    ends = [block[0] + width - 1 for block in slow.blocks(key.shape[1], width, stride)]
     return *both, slow.summary_mask(present, width, stride), np.array(ends)
 
 
@@ -218,7 +218,7 @@ def test_a_positional_score_sees_summaries_at_their_ends() -> None:
     output, _ = mechanism(QUERY, KEY, VALUE)
     value = slow.pool(VALUE, "mean", np.ones_like(KEY_MASK), 4)
     # The three queries are the last three of eleven events.
-    logits = -np.abs(np.array([8, 9, 10])[:, None] - np.array([3, 7, 10])[None])
+    logits = -np.abs(np.array([8, 9, 10])[:, None] - np.array([3, 7, 11])[None])
     expected = np.einsum("tc,bcnv->btnv", logits, value)
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 

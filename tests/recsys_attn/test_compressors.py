@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import compressors, mechanisms
+from recsys_attn.attention import compressors, mechanisms, scores
 from recsys_attn.attention.compressors import Convolution, LowRank, Pool
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.scores.base import Score
@@ -108,6 +108,36 @@ def test_every_length_runs_in_one_graph(make: Callable[[], compressors.Compresso
 def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+@pytest.mark.parametrize("score", [scores.Dot(), scores.Dot() + scores.Alibi()], ids=["dot", "sum"])
+@pytest.mark.parametrize(
+    "make", [Convolution, lambda: Convolution(4, 4), lambda: Pool(3), lambda: Pool(2, "max")]
+)
+def test_padding_behind_the_events_changes_nothing(
+    make: Callable[[], compressors.Compressor], score: Score, causal: bool
+) -> None:
+    mechanism = Compressed(make(), score, causal=causal)
+    alone = mechanism(*[x[:, :5] for x in (SELF, KEY, VALUE)])[0]
+    for length in (6, 7, S):
+        mask = np.arange(length)[None] < 5
+        padded = mechanism(*[x[:, :length] for x in (SELF, KEY, VALUE)], key_mask=mask)[0]
+        np.testing.assert_allclose(
+            padded[:, :5], alone, rtol=1e-5, atol=1e-6, err_msg=f"padded to {length}"
+        )
+
+
+@pytest.mark.parametrize("weighting", ["softmax", "gaussian"])
+@pytest.mark.parametrize("make", [lambda: Convolution(3, 2), lambda: Pool(3), lambda: Pool(2)])
+def test_causal_outputs_do_not_change_as_events_follow(
+    make: Callable[[], compressors.Compressor], weighting: str
+) -> None:
+    mechanism = Compressed(make(), weighting=weighting, causal=True)
+    together = mechanism(SELF, KEY, VALUE)[0]
+    for length in range(1, S):
+        alone = mechanism(*[x[:, :length] for x in (SELF, KEY, VALUE)])[0]
+        np.testing.assert_allclose(alone, together[:, :length], rtol=1e-5, atol=1e-6)
 
 
 def test_low_rank_refuses_a_longer_sequence_after_it_was_built() -> None:

@@ -13,6 +13,7 @@ from recsys_attn.attention.mechanisms import Dense, Routed
 from recsys_attn.attention.routers import KMeans, Lsh, Sinkhorn
 from recsys_attn.attention.routers.sinkhorn import sinkhorn
 from tests.support import reference
+from tests.support.layer_case import tensorflow
 from tests.support.references import routers as loops
 
 B, S, N, H, V = 2, 23, 3, 5, 7
@@ -218,3 +219,14 @@ def test_sinkhorn_wants_a_longest_length() -> None:
     layer.build(*unknown)
     with pytest.raises(ValueError, match=r"sequences of up to 8.*Received: 23 positions"):
         output_of(layer)
+
+
+def test_a_graph_fails_where_a_sequence_is_longer_than_sinkhorn_was_built_for() -> None:
+    tf = tensorflow()
+    layer = Routed(Sinkhorn(2, length=2))
+    unknown = [tf.TensorSpec((None, None, N, size)) for size in (H, H, V)]
+    graph = tf.function(lambda *inputs: layer(*inputs)[0], input_signature=unknown)
+    inputs = (QUERY, KEY, VALUE)
+    assert graph(*(x[:, :2] for x in inputs)).shape == (B, 2, N, V)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        graph(*(x[:, :7] for x in inputs))

@@ -106,6 +106,49 @@ def test_a_component_made_by_name_takes_the_policy_and_an_instance_keeps_its_own
     assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("positions", "error", "message"),
+    [
+        ({"query_positions": [0.5] * T}, TypeError, "must be integers.*dtype=float32"),
+        ({"key_positions": [True] * S}, TypeError, "must be integers.*dtype=bool"),
+        (
+            {"query_positions": np.arange(S)},
+            ValueError,
+            r"must have shape \(T,\) or \(B, T\) or \(B, N, T\) with B=2, N=7, T=3\. Rec.*\(5,\)",
+        ),
+        ({"key_positions": np.zeros((B, T), int)}, ValueError, r"N=7, S=5\. Received: .*\(2, 3\)"),
+        ({"key_positions": np.zeros((3, S), int)}, ValueError, r"N=7, S=5\. Received: .*\(3, 5\)"),
+    ],
+)
+def test_positions_of_another_kind_or_shape_are_refused(
+    positions: dict, error: type[Exception], message: str
+) -> None:
+    (name,) = positions
+    with pytest.raises(error, match=f"`{name}` .*{message}"):
+        Dense(pattern="causal")(QUERY, KEY, VALUE, **positions)
+
+
+def test_one_query_takes_no_more_than_one_position() -> None:
+    with pytest.raises(ValueError, match=r"`query_positions` must .*T=1\. Received: .*\(7,\)"):
+        Dense(pattern="causal")(QUERY[:, :1], KEY, VALUE, query_positions=np.arange(7))
+
+
+@pytest.mark.parametrize(
+    ("bias", "policy"), [(-np.inf, "float32"), (-np.inf, "bfloat16"), (-1e9, "mixed_float16")]
+)
+def test_a_bias_that_bans_is_no_nan(bias: float, policy: str) -> None:
+    banned = np.where(MASKS["attention_mask"], 0, bias).astype("float32")
+    banned[0, 0, 0] = bias  # a whole row, over which the softmax is even
+    layer = Dense("scaled_dot", dtype=policy)
+    output, weights = layer(QUERY, KEY, VALUE, attention_bias=banned)
+    assert np.isfinite(np.asarray(output, "float32")).all()
+    weights = np.asarray(weights, "float32")
+    np.testing.assert_allclose(weights[0, 0, 0], 1 / S, rtol=1e-2)
+    some = np.isfinite(banned).any(-1) & (banned > -1).any(-1)
+    expected = layer(QUERY, KEY, VALUE, attention_mask=banned == 0)[1]
+    np.testing.assert_allclose(weights[some], np.asarray(expected, "float32")[some], atol=1e-3)
+
+
 def test_keys_and_values_must_be_aligned() -> None:
     with pytest.raises(ValueError, match="with the same S and N"):
         Dense()(QUERY, KEY, VALUE[:, :-1])

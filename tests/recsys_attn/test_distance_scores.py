@@ -52,6 +52,19 @@ def test_relative_dot_without_weights_leaves_the_dot_product() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(1, 1), (3, 7), (7, 7), (7, 3), (5, 0), (0, 5), (0, 0)]
+)
+def test_relative_dot_equals_loops_for_any_sizes(queries: int, keys: int) -> None:
+    query, key = arrays((B, queries, N, H), (B, keys, N, H))
+    score = with_random_weights(scores.RelativeDot(4), query, key)
+    logits = np.asarray(score(query, key))
+    assert logits.shape == (B, N, queries, keys)
+    kernel, bias = weights(score)
+    wanted = expected(reference.relative_dot(kernel, bias, max_distance=4), query, key)
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_buckets_of_t5() -> None:
     score = scores.RelativeBuckets()
     # Half of the 32 for each direction: 8 of one distance, then 8 * 16^(m / 8).
@@ -98,9 +111,10 @@ def test_buckets_follow_the_formula(
         (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),
     ],
 )
-def test_slopes_of_alibi(heads: int, slopes: list[float]) -> None:
+@pytest.mark.parametrize("integer", [int, np.int64])
+def test_slopes_of_alibi(integer: Callable[[int], Any], heads: int, slopes: list[float]) -> None:
     score = scores.Alibi()
-    score.build((None, None, heads, H), (None, None, heads, H))
+    score.build(*[(None, None, integer(heads), H)] * 2)
     np.testing.assert_array_equal(score.slopes, np.array(slopes, "float32"))
     assert not score.trainable_weights
 

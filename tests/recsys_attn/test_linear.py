@@ -193,6 +193,16 @@ def test_histories_without_any_event_give_zeros() -> None:
         assert run(Linear(name, causal=True), nothing, nothing, nothing).shape == (B, 0, N, H)
 
 
+def test_a_causal_graph_fails_too_where_queries_and_keys_are_not_as_many() -> None:
+    tf = tensorflow()
+    layer = Linear(causal=True)
+    unknown = [tf.TensorSpec((None, None, N, size)) for size in (H, H, V)]
+    graph = tf.function(lambda *inputs: layer(*inputs)[0], input_signature=unknown)
+    assert graph(SELF, KEY, VALUE).shape == (B, S, N, V)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        graph(QUERY, KEY, VALUE)
+
+
 def test_the_config_survives_json() -> None:
     layer = Linear(feature_maps.Favor(8, redraw_every=3), causal=True, chunk=5)
     config = json.loads(json.dumps(mechanisms.serialize(layer)))

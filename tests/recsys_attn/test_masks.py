@@ -52,6 +52,14 @@ def test_integers_count_as_booleans() -> None:
 
 
 @pytest.mark.parametrize("name", MASKS)
+def test_lists_count_as_tensors(name: str) -> None:
+    allowed = allowed_pairs(*SHAPES, **{name: MASKS[name].tolist()})
+    np.testing.assert_array_equal(allowed, allowed_pairs(*SHAPES, **{name: MASKS[name]}))
+    bias = RNG.normal(size=(B, T, S)).astype("float32")
+    np.testing.assert_array_equal(pairwise("attention_bias", bias.tolist(), *SHAPES), bias[:, None])
+
+
+@pytest.mark.parametrize("name", MASKS)
 def test_a_mask_of_fractions_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=rf"`{name}` must be boolean.*{name}.dtype=float32"):
         allowed_pairs(*SHAPES, **{name: MASKS[name].astype("float32")})

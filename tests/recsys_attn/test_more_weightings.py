@@ -116,6 +116,13 @@ def test_padding_moves_no_gaussian_and_no_silu(padding: str) -> None:
         np.testing.assert_allclose(together[..., real], alone, rtol=1e-5, atol=1e-7)
 
 
+def test_a_causal_gaussian_sees_nothing_of_the_future() -> None:
+    events = np.random.default_rng(3).normal(size=(B, S, N, H)).astype("float32")
+    layer = Dense(pattern=Causal(), weighting="gaussian")
+    together, alone = layer(events, events, events)[0], layer(*[events[:, :3]] * 3)[0]
+    np.testing.assert_allclose(together[:, :3], alone, rtol=1e-5, atol=1e-6)
+
+
 def test_wrappers_pass_the_query_on() -> None:
     assert weightings.Gaussian().needs_query
     assert not weightings.get("talking_heads").needs_query

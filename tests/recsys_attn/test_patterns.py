@@ -50,6 +50,27 @@ def test_a_pattern_that_says_so_is_causal(name: str, pattern: Pattern) -> None:
     assert pattern.is_causal == (not ahead) or name == "none"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hides"),
+    [
+        *[(pattern, True) for name, pattern in ALL.items() if name in CAUSAL],
+        (Prefix(2), True),
+        (Prepended(1, Causal()), True),
+        (PerHead((Causal(), Full())), True),
+        (~(~Causal()), True),
+        (Local(1, 0) | Global((0,)), True),
+        (Prefix(2) & Block(2), True),
+        (Prepended(1, Local(2)), False),
+        (Local(1) | ~Strided(2), False),
+        (Dilated(2, 3), False),
+        (BIG_BIRD, False),
+    ],
+    ids=repr,
+)
+def test_a_pattern_that_is_causal_in_part_hides_the_future(pattern: Pattern, hides: bool) -> None:
+    assert pattern.hides_future == hides
+
+
 @pytest.mark.parametrize("first", [Local(1), Causal(), Strided(3), Global((0, -1))], ids=repr)
 @pytest.mark.parametrize("second", [Causal(), Block(2), Fixed(3, 1), BIG_BIRD], ids=repr)
 def test_patterns_combine_as_sets_of_pairs_do(first: Pattern, second: Pattern) -> None:

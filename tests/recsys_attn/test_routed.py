@@ -72,6 +72,21 @@ def test_a_mask_of_nothing_is_no_mask(make: Callable[[], Any]) -> None:
 
 
 @each_router
+@pytest.mark.parametrize("masks", [{}, MASKS], ids=["no masks", "all masks"])
+@pytest.mark.parametrize("length", [S, 0])
+def test_a_batch_of_nothing_gives_nothing(
+    make: Callable[[], Any], masks: dict[str, Any], length: int
+) -> None:
+    layer = routed(make())
+    output_of(layer)
+    inputs = [x[:0, :length] for x in (QUERY, KEY, VALUE)]
+    masks = {name: mask[:0, :length] for name, mask in masks.items()}
+    for training in (False, True):
+        output = output_of(layer, *inputs, **masks, training=training)
+        assert output.shape == (0, length, N, V)
+
+
+@each_router
 def test_padding_displaces_nobody(make: Callable[[], Any]) -> None:
     real = 13
     layer, mask = routed(make()), np.arange(S) < np.full((B, 1), real)
@@ -135,9 +150,21 @@ def test_the_router_says_which_score_and_whether_queries_are_keys() -> None:
 
 
 @pytest.mark.parametrize("router", [Lsh(), KMeans(2, 3), Sinkhorn()], ids=lambda r: r.name)
-def test_a_router_that_sees_the_future_refuses_a_causal_pattern(router: Any) -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        patterns.Causal(),
+        patterns.Prefix(2),
+        patterns.PerHead((patterns.Causal(), patterns.Full())),
+        ~(~patterns.Causal()),
+    ],
+    ids=repr,
+)
+def test_a_router_that_sees_the_future_refuses_a_pattern_that_hides_it(
+    router: Any, pattern: patterns.Pattern
+) -> None:
     with pytest.raises(ValueError, match="the future would leak into the past"):
-        Routed(router, "dot", pattern=patterns.Causal())
+        Routed(router, "dot", pattern=pattern)
 
 
 @pytest.mark.parametrize("parts", [{"pattern": patterns.Local(3)}, {"score": "alibi"}], ids=str)

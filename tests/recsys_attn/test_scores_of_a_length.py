@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsys_attn.attention import scores
+from recsys_attn.attention import Dense, scores
+from recsys_attn.interactions import TargetAttention
 from tests.support.layer_case import tensorflow
-from tests.support.references import scores as reference
 from tests.support.score_case import LENGTH, B, H, N, S, T, arrays, weights, with_random_weights
 
 LENGTHS = {
@@ -59,16 +59,35 @@ def test_positions_outside_of_the_length_read_the_nearest_end(
 
 
 @ALL_LENGTHS
-def test_more_keys_than_a_graph_could_know_of_read_the_last_position(
-    make: Callable[..., scores.Score],
+@pytest.mark.parametrize("given", [False, True], ids=["natural", "given"])
+def test_a_graph_fails_where_there_are_more_keys_than_it_could_know_of(
+    make: Callable[..., scores.Score], given: bool
 ) -> None:
     tf = tensorflow()
-    query, key = arrays((B, T, N, H), (B, LENGTH + 3, N, H))
-    layer = with_random_weights(make(length=LENGTH), query, key)
+    query, fitting, longer = arrays((B, T, N, H), (B, LENGTH, N, H), (B, LENGTH + 1, N, H))
+    layer = with_random_weights(make(length=LENGTH), query, fitting)
     unknown = tf.TensorSpec((None, None, N, H))
-    logits = tf.function(layer, input_signature=[unknown, unknown])(query, key)
-    rows, columns = (np.minimum(p[:1, :1], LENGTH - 1) for p in reference.natural(query, key))
-    np.testing.assert_allclose(logits, layer(query, key, None, rows, columns), atol=1e-6)
+
+    @tf.function(input_signature=[unknown, unknown])
+    def logits(query: Any, key: Any) -> Any:
+        rows, columns = (tf.zeros_like(x[:, None, :, 0, 0], "int32") for x in (query, key))
+        return layer(query, key, None, *((rows, columns) if given else ()))
+
+    assert logits(query, fitting).shape == (B, N, T, LENGTH)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        logits(query, longer)
+
+
+@ALL_LENGTHS
+def test_more_keys_are_refused_where_positions_are_given_too(
+    make: Callable[..., scores.Score],
+) -> None:
+    candidates, history = arrays((B, T, H), (B, S, H))
+    target_attention = TargetAttention(Dense(make(length=S - 1)))
+    with pytest.raises(ValueError, match=r"build the score with length=5 or more.*length=4"):
+        target_attention(candidates, history)
+    # Every candidate stands one past the last position.
+    assert TargetAttention(Dense(make(length=S)))(candidates, history).shape == (B, T, H)
 
 
 def test_fixed_table_is_not_trained_and_every_head_has_its_own() -> None:

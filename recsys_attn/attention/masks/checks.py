@@ -7,7 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.tensors import Tensor
+from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.tensors import Shape, Tensor
 
 
 def require_mask(name: str, mask: Tensor) -> None:
@@ -42,11 +43,42 @@ def tensor_of(name: str, value: Any, letters: str) -> Tensor:
     """A tensor of the rank of `letters`."""
     value = ops.convert_to_tensor(value)
     if len(value.shape) != len(letters):
-        expected = f"({', '.join(letters)}{',' if len(letters) == 1 else ''})"
         raise ValueError(
-            f"`{name}` must have shape {expected}. Received: {name}.shape={tuple(value.shape)}"
+            f"`{name}` must have shape {_form(letters)}. "
+            f"Received: {name}.shape={tuple(value.shape)}"
         )
     return value
+
+
+def sizes_of(query_shape: Shape, key_shape: Shape) -> dict[str, int | None]:
+    """What is known of the sizes of (B, N, T, S)."""
+    batch = broadcast_batch(query_shape[0], key_shape[0])
+    return {
+        "B": None if batch == 1 else batch,  # what is checked may be what makes it a batch
+        "N": query_shape[2] if len(query_shape) == 4 else None,
+        "T": query_shape[1],
+        "S": key_shape[1],
+    }
+
+
+def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms: str) -> None:
+    """Raises unless a form in letters fits, so far as sizes are known; a size of 1 broadcasts."""
+    shape = tuple(given.shape)
+    for form in forms:
+        if len(form) == len(shape):
+            pairs = [(size, sizes[letter]) for size, letter in zip(shape, form, strict=True)]
+            if all(size in (None, 1, wanted) or wanted is None for size, wanted in pairs):
+                return
+    expected = " or ".join(_form(form) for form in forms)
+    known = ", ".join(f"{x}={sizes[x]}" for x in forms[-1] if sizes[x] is not None)
+    raise ValueError(
+        f"`{name}` must have shape {expected}{' with ' if known else ''}{known}. "
+        f"Received: {name}.shape={shape}"
+    )
+
+
+def _form(letters: str) -> str:
+    return f"({', '.join(letters)}{',' if len(letters) == 1 else ''})"
 
 
 def _is_whole(value: Tensor) -> bool:

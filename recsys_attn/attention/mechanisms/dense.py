@@ -108,10 +108,7 @@ class Dense(keras.layers.Layer):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        rows, columns = (
-            per_head("query_positions", query_positions),
-            per_head("key_positions", key_positions),
-        )
+        rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
         allowed = allowed_pairs(
             query.shape,
             key.shape,
@@ -123,8 +120,9 @@ class Dense(keras.layers.Layer):
         logits = logits_of(self.score, query, key, allowed, rows, columns)
         if attention_bias is not None:
             bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
-            # -inf in a whole row would be NaN in its softmax.
-            logits = ops.maximum(ops.add(ops.cast(logits, "float32"), bias), NEVER)
+            # -inf in a whole row would be NaN in its softmax. float16 ends at -65504.
+            lowest = -6e4 if self.weighting.compute_dtype == "float16" else NEVER
+            logits = ops.maximum(ops.add(ops.cast(logits, "float32"), bias), lowest)
         weights = weights_of(self.weighting, logits, allowed, query)
         weights = ops.cast(weights, self.compute_dtype)
         output = batched_matmul(self.dropout(weights), swap_heads(value))

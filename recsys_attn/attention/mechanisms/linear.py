@@ -120,6 +120,9 @@ class Linear(keras.layers.Layer):
         value = ops.cast(swap_heads(value), "float32")
         if self.causal:
             _require_one_length(query.shape[1], key.shape[1])
+            batch, heads, _, size = ops.shape(query_features)
+            # So that a graph fails too where T is not S.
+            query_features = ops.reshape(query_features, (batch, heads, ops.shape(key)[1], size))
             output = prefix_attention(
                 query_features,
                 key_features,

@@ -139,10 +139,9 @@ def _positions(
 ) -> tuple[Tensor, Tensor]:
     """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
     queries, keys = ops.shape(query)[1], ops.shape(key)[1]
-    rows = per_head("query_positions", query_positions)
+    rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
     if rows is None:
         rows = ops.full((1, 1, 1), keys, dtype="int32")
-    columns = per_head("key_positions", key_positions)
     if columns is None:
         columns = ops.arange(keys, dtype="int32")[None, None]
     return (

@@ -220,5 +220,6 @@ def _clusters_first(members: Tensor) -> Tensor:
 
 def _heads_first(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """Transposed to (N, H or C, B, S), as (N, H or C, B * S)."""
-    first, second, batch, length = ops.shape(x := ops.transpose(x, axes))
+    x = ops.transpose(x, axes)
+    first, second, batch, length = ops.shape(x)
     return ops.reshape(x, (first, second, batch * length))

@@ -181,7 +181,10 @@ class Sinkhorn(Router):
         """How much of block j stands at place i: (B, N, blocks, blocks)."""
         total = ops.sum(ops.cast(key, "float32"), axis=2)
         hidden = ops.relu(per_head(total, self.hidden_kernel))
-        logits = per_head(swap_heads(hidden), self.sort_kernel)[..., : ops.shape(key)[1]]
+        logits = per_head(swap_heads(hidden), self.sort_kernel)
+        batch, heads, count, _ = ops.shape(logits)
+        # A graph fails here if the sequence is longer than `longest`.
+        logits = ops.reshape(logits[..., :count], (batch, heads, count, count))
         logits = ops.cast(logits, "float32")
         if training:
             logits = logits + _gumbel(ops.shape(logits), self.noise)

@@ -38,16 +38,19 @@ def places_within(
     """The places, with those outside of 0 ... length - 1 moved to the nearest end.
 
     Raises:
-        ValueError: There are more keys, at their natural positions, than positions.
+        ValueError: There are more keys than positions. Where a graph does not know how many keys
+            there are when it is traced, it fails when it runs.
     """
     keys = key.shape[1]
-    if key_positions is None and keys is not None and keys > length:
+    if keys is not None and keys > length:
         raise ValueError(
             f"`length` is the largest number of keys: build the score with length={keys} or "
             f"more, or cut the keys. Received: length={length}, key.shape={tuple(key.shape)}"
         )
     rows, columns = places(query, key, query_positions, key_positions)
-    return ops.clip(rows, 0, length - 1), ops.clip(columns, 0, length - 1)
+    # One end a key, cut from as many as there are positions, so that a graph fails too.
+    ends = ops.slice(ops.full((length,), length - 1, dtype="int32"), (0,), ops.shape(key)[1:2])
+    return ops.clip(rows, 0, length - 1), ops.minimum(ops.maximum(columns, 0), ends)
 
 
 def known_length(length: int | None, key_shape: Shape) -> int:

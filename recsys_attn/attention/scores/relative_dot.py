@@ -106,7 +106,7 @@ class RelativeDot(Score):
     def _of_neighbours(self, query: Tensor, key: Tensor) -> Tensor:
         """The logits at natural positions, without a gather, which is several times slower."""
         queries, keys = ops.shape(query)[1], ops.shape(key)[1]
-        return _skewed(self._products(query, keys - 1 - ops.arange(keys + queries)))
+        return _skewed(self._products(query, keys - ops.arange(keys + queries + 1)))
 
     def _products(self, query: Tensor, distance: Tensor) -> Tensor:
         """(B, T, N, H), (R,) -> (B, N, T, R): `q . W R[d]`."""
@@ -125,17 +125,16 @@ class RelativeDot(Score):
 
 
 def _skewed(x: Tensor) -> Tensor:
-    """(B, N, T, S + T) -> (B, N, T, S), row t from entry T - 1 - t on.
+    """(B, N, T, S + T + 1) -> (B, N, T, S), row t from entry T - t on.
 
     A row one entry shorter starts one entry further left than the row before it.
     """
     batch, heads, rows, width = ops.shape(x)
     flat = ops.reshape(x, (batch, heads, rows * width))
     # Not by indexing, whose gradient is many times slower on TensorFlow.
-    start = ops.maximum(rows - 1, 0)  # there may be no rows
-    flat = ops.slice(flat, (0, 0, start), (batch, heads, rows * (width - 1)))
+    flat = ops.slice(flat, (0, 0, rows), (batch, heads, rows * (width - 1)))
     x = ops.reshape(flat, (batch, heads, rows, width - 1))
-    return ops.slice(x, (0, 0, 0, 0), (batch, heads, rows, width - rows))
+    return ops.slice(x, (0, 0, 0, 0), (batch, heads, rows, width - 1 - rows))
 
 
 def _sinusoids(places: np.ndarray, units: int) -> np.ndarray:

@@ -90,7 +90,7 @@ def gaussian(
 ) -> Array:
     weights = by_row(row, logits, allowed)
     for b, n, t in np.ndindex(logits.shape[:-1]):
-        keys = [s for s in range(logits.shape[-1]) if allowed[b, n, :, s].any()]
+        keys = [s for s in range(logits.shape[-1]) if allowed[b, n, t, s]]
         hidden = np.tanh(query[b, t, n] @ kernel[n])
         center = len(keys) / (1 + np.exp(-hidden @ vector[n].ravel()))
         for position, s in enumerate(keys):
