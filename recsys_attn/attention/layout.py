@@ -56,17 +56,20 @@ def broadcast_batch(first: int | None, second: int | None) -> int | None:
         return second
     if second == 1 or first == second:
         return first
-    return None if first is None or second is None else max(first, second)
+    if first is None or second is None:
+        return None
+    raise ValueError(
+        "Queries and keys must have the same batch, or one of them a batch of 1. "
+        f"Received: batches of {first} and {second}"
+    )
 
 
 def broadcast_size(first: Tensor, second: Tensor) -> Tensor:
     """Size that two sizes broadcast to, each an integer or a scalar tensor."""
-    if isinstance(first, int) and isinstance(second, int):
-        return max(first, second)
     for one, other in ((first, second), (second, first)):
         if isinstance(one, int):
             return other if one == 1 else one
-    return ops.maximum(first, second)
+    return ops.where(ops.equal(first, 1), second, first)
 
 
 def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:

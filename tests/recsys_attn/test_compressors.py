@@ -113,7 +113,15 @@ def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> Non
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
 @pytest.mark.parametrize("score", [scores.Dot(), scores.Dot() + scores.Alibi()], ids=["dot", "sum"])
 @pytest.mark.parametrize(
-    "make", [Convolution, lambda: Convolution(4, 4), lambda: Pool(3), lambda: Pool(2, "max")]
+    "make",
+    [
+        Convolution,
+        lambda: Convolution(4, 4),
+        lambda: Convolution(3, 2),
+        lambda: Convolution(5, 1),
+        lambda: Pool(3),
+        lambda: Pool(2, "max"),
+    ],
 )
 def test_padding_behind_the_events_changes_nothing(
     make: Callable[[], compressors.Compressor], score: Score, causal: bool

@@ -21,8 +21,9 @@ class Convolution(Compressor):
     `key'[c] = sum_w W_w key[c * stride + w]`, the values likewise, each head with its own W.
 
     Padding is taken out of keys and values before the convolution, and a summary is masked where
-    all of its events are padding. The last block is filled up with zeros, so the newest events
-    count too; Tensor2Tensor, the authors' code, drops them.
+    all of its events are padding, but for those that the summary before has too. So nothing
+    depends on how far a sequence is padded. The last block is filled up with zeros, so that the
+    newest events count too; Tensor2Tensor, the authors' code, drops them.
 
     Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
     arXiv 1801.10198.
@@ -71,7 +72,10 @@ class Convolution(Compressor):
         if key_mask is not None:
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
-            key_mask = ops.any(blocks_of(key_mask, self.width, self.stride), axis=-1)
+            blocks = blocks_of(key_mask, self.width, self.stride)
+            # A block that adds only padding would not be there for a sequence padded less.
+            own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
+            key_mask = ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
         return CompressedKeys(
             self._convolve(key, self.key_kernel),
             self._convolve(value, self.value_kernel),

@@ -51,9 +51,10 @@ def pool(x: Array, kind: str, present: Array, size: int) -> Array:
 
 
 def summary_mask(present: Array, width: int, stride: int) -> Array:
-    """(B, S) -> (B, C): whether any event of the block is present."""
+    """(B, S) -> (B, C): whether any event is present that no earlier block has."""
     positions = blocks(present.shape[1], width, stride)
     mask = np.zeros((len(present), len(positions)), bool)
     for b, c in np.ndindex(mask.shape):
-        mask[b, c] = any(present[b, s] for s in positions[c])
+        earlier = {s for block in positions[:c] for s in block}
+        mask[b, c] = any(present[b, s] for s in positions[c] if s not in earlier)
     return mask
