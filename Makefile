@@ -24,7 +24,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
 
-jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (half an hour: it compiles every shape)
+jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: it compiles every shape)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
 
 oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
