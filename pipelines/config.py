@@ -53,10 +53,8 @@ def _checked(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         plain, make = get_args(annotation)
         return Annotated[plain, AfterValidator(functools.partial(_try, make))]
-    if isinstance(annotation, types.UnionType):
+    if get_origin(annotation) in (types.UnionType, Union):
         return functools.reduce(operator.or_, map(_checked, get_args(annotation)))
-    if get_origin(annotation) is Union:
-        return Union[tuple(map(_checked, get_args(annotation)))]  # noqa: UP007 - made at run time
     return annotation
 
 

@@ -78,6 +78,15 @@ def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:
     return (batch, query_shape[2], query_shape[1], key_shape[1])
 
 
+def require_a_value_a_key(key_shape: Shape, value_shape: Shape) -> None:
+    """Raises unless there are as many values as keys, in as many heads."""
+    if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
+        raise ValueError(
+            "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
+            f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
+        )
+
+
 def head_sizes(query_shape: Shape, key_shape: Shape) -> tuple[int, int, int]:
     """N, H of the query and H of the key."""
     if len(query_shape) != 4 or len(key_shape) != 4 or query_shape[2] != key_shape[2]:

@@ -12,6 +12,7 @@ from recsys_attn.attention.layout import (
     batched_matmul,
     broadcast_batch,
     logits_shape,
+    require_a_value_a_key,
     swap_heads,
 )
 from recsys_attn.attention.masks import allowed_pairs
@@ -116,11 +117,7 @@ class Compressed(keras.layers.Layer):
             )
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
-            raise ValueError(
-                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
-                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
-            )
+        require_a_value_a_key(key_shape, value_shape)
         queries, keys = query_shape[1], key_shape[1]
         if self.causal and None not in (queries, keys) and queries != keys:
             raise ValueError(

@@ -12,6 +12,7 @@ from recsys_attn.attention.layout import (
     batched_matmul,
     broadcast_batch,
     logits_shape,
+    require_a_value_a_key,
     swap_heads,
 )
 from recsys_attn.attention.masks import allowed_pairs, pairwise
@@ -86,11 +87,7 @@ class Dense(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
-            raise ValueError(
-                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
-                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
-            )
+        require_a_value_a_key(key_shape, value_shape)
         check_heads(self.pattern, key_shape[2])
         if not self.score.built:  # it may be shared
             self.score.build(query_shape, key_shape)

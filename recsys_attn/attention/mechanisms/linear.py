@@ -8,7 +8,12 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import feature_maps
-from recsys_attn.attention.layout import batched_matmul, broadcast_batch, swap_heads
+from recsys_attn.attention.layout import (
+    batched_matmul,
+    broadcast_batch,
+    require_a_value_a_key,
+    swap_heads,
+)
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.prefix import prefix_attention
 from recsys_attn.checks import require_positive
@@ -96,11 +101,7 @@ class Linear(keras.layers.Layer):
         self._state_size: Shape | None = None  # N, M, V
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
-            raise ValueError(
-                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
-                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
-            )
+        require_a_value_a_key(key_shape, value_shape)
         if not self.feature_map.built:  # it may be shared
             self.feature_map.build(query_shape, key_shape)
         _, _, heads, size = key_shape

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_batch, broadcast_size
+from recsys_attn.attention.layout import broadcast_batch, broadcast_size, require_a_value_a_key
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
@@ -83,11 +83,7 @@ class Retrieved(Grouped):
     """
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
-            raise ValueError(
-                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
-                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
-            )
+        require_a_value_a_key(key_shape, value_shape)
         super().build(query_shape, key_shape, value_shape)
 
     def call(
