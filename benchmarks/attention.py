@@ -35,7 +35,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.compressors.pool import Pool
+from recsys_attn.attention.compressors.segments import Segments
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.attention.multi_head import MultiHeadAttention
@@ -84,8 +84,9 @@ def subjects() -> list[Subject]:
         alike("routing, 16 of 64 events", "S", lambda _: p.routing_transformer(16, 64)),
         alike("sinkhorn, blocks of 64", "S", lambda _: p.sinkhorn(64)),
         compressed("linformer, rank 64", "S", lambda _: p.linformer(64)),
-        compressed("pooled into 64", "S", lambda s: Compressed(Pool(-(-s // 64)))),
+        compressed("64 segments", "S", lambda _: Compressed(Segments(64))),
         compressed("memory-compressed, 3", "S²/3", lambda _: p.memory_compressed(3)),
+        compressed("memory-compressed, 64", "S", lambda _: p.memory_compressed(3, summaries=64)),
         linear("elu", "S", lambda _: p.linear_transformer()),
         linear("elu, causal", "S", lambda _: p.linear_transformer(causal=True)),
         linear("efficient", "S", lambda _: p.efficient_attention()),

@@ -97,7 +97,7 @@ def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
     build = models.get(experiment.model.name)
     try:
         return build(schema, embeddings_regularizer=regularizer, **experiment.model.arguments)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
         raise PipelineError(
             f"The model {experiment.model.name!r} cannot be built: {reason}."

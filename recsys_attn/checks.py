@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from numbers import Integral
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any
+
+import keras
 
 
 def require_positive(name: str, value: Any) -> None:
@@ -20,8 +23,78 @@ def require_not_negative(name: str, value: Any) -> None:
         raise ValueError(f"`{name}` must be an integer of at least 0. Received: {name}={value!r}")
 
 
+def require_integer(name: str, value: Any) -> None:
+    """Raises unless `value` is an integer."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be an integer. Received: {name}={value!r}")
+
+
+def require_bool(name: str, value: Any) -> None:
+    """Raises unless `value` is True or False: any string counts as true."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+
+
+def require_number(
+    name: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    hint: str = "",
+) -> None:
+    """Raises unless `value` is a finite number within bounds; `hint` says what to do instead."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    number = float(value) if is_number else math.nan
+    if math.isfinite(number) and above < number < below and least <= number <= most:
+        return
+    bounds = {"above": above, "of at least": least, "at most": most, "below": below}
+    words = " and ".join(f"{word} {x:g}" for word, x in bounds.items() if math.isfinite(x))
+    raise ValueError(
+        f"`{name}` must be a finite number{words and f' {words}'}{hint and f'; {hint}'}. "
+        f"Received: {name}={value!r}"
+    )
+
+
+def require_share(name: str, value: Any) -> None:
+    """Raises unless `value` is a number from 0 to 1, such as a share to drop."""
+    require_number(name, value, least=0, most=1)
+
+
+def require_sizes(name: str, values: Any) -> tuple[int, ...]:
+    """A list of positive integers, perhaps empty, as a tuple."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(
+            f"`{name}` must be a list of positive integers. Received: {name}={values!r}"
+        )
+    for index, size in enumerate(values):
+        require_positive(f"{name}[{index}]", size)
+    return tuple(values)
+
+
+def require_mask(name: str, mask: Any) -> None:
+    """Raises unless it is boolean or integer: nobody can tell what a fraction allows."""
+    if not is_whole(mask):
+        raise TypeError(
+            f"`{name}` must be boolean, True for what may be attended, or integer; compare it "
+            "with a number to make it so. What is added to the scores is an `attention_bias`. "
+            f"Received: {name}.dtype={keras.backend.standardize_dtype(mask.dtype)}"
+        )
+
+
+def is_whole(x: Any) -> bool:
+    """Whether a tensor is boolean or integer."""
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    return dtype == "bool" or keras.backend.is_int_dtype(dtype)
+
+
 def require_mask_of(name: str, mask: Any, inputs: Any) -> None:
-    """Raises unless `mask` has the shape of `inputs` without the last axis."""
+    """Raises unless `mask` is None, or a mask of the shape of `inputs` without the last axis."""
+    if mask is None:
+        return
+    require_mask(name, mask)
     expected = tuple(inputs.shape[:-1])
     if len(mask.shape) != len(expected) or any(
         None not in sizes and sizes[0] != sizes[1]

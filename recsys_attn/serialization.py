@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 
 from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Config
@@ -37,6 +38,43 @@ def deserialize(config: Any) -> Any:
     return keras.saving.deserialize_keras_object(config)
 
 
+def with_own_seed(config: Any, index: int) -> Any:
+    """What `serialize` wrote of a part, for the layer of this index among several alike.
+
+    Where the part has a seed, each layer's is drawn from it, so that no two have the same noise.
+    """
+    seed = None if config is None else config["config"].get("seed")
+    if not isinstance(seed, int):
+        return config
+    own = np.random.SeedSequence([seed, index]).generate_state(1) >> 1  # an int32
+    return {**config, "config": {**config["config"], "seed": int(own[0])}}
+
+
+def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
+    """A layer that takes these arguments, from an instance or its config.
+
+    Raises:
+        TypeError: It is no layer, or its `call` has not all of the arguments.
+    """
+    layer = deserialize(given)
+    if isinstance(layer, keras.layers.Layer):
+        parameters = inspect.signature(layer.call).parameters.values()
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        if takes_any or set(arguments) <= set(arguments_of(layer)):
+            return layer
+    wanted = " and ".join(f"`{argument}`" for argument in arguments)
+    raise TypeError(
+        f"`{name}` must be a layer that takes {wanted}, such as {such_as}, or its config. "
+        f"Received: {given!r} of type {type(given).__name__}"
+    )
+
+
+def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:
+    """Names of what a layer is called with."""
+    parameters = inspect.signature(layer.call).parameters.values()
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
 @dataclass(frozen=True)
 class Family:
     """What fills one slot, by name.
@@ -45,11 +83,15 @@ class Family:
         kind: What a member is called in an error, with its article.
         members: What makes the member of each name; takes the member's arguments by keyword.
         type: What every member is an instance of.
+        call: The first arguments of a member's `call`, where a layer of any class may be one.
+        hint: What to do with a layer that has others.
     """
 
     kind: str
     members: Mapping[str, Callable[..., Any]]
     type: type = keras.layers.Layer
+    call: tuple[str, ...] = ()
+    hint: str = ""
 
     def get(self, identifier: Any, **defaults: Any) -> Any:
         """A member from an instance, a name or a config dict.
@@ -60,22 +102,37 @@ class Family:
             defaults: Arguments of a member made here, such as its dtype policy; an instance or a
                 saved config has its own.
         """
-        if isinstance(identifier, self.type):
-            return identifier
-        if not isinstance(identifier, Mapping):
-            return self._made(identifier, self._named(identifier), {}, defaults)
-        if "registered_name" in identifier:
-            return deserialize(identifier)
-        name, config = identifier.get("class_name"), identifier.get("config") or {}
+        if isinstance(identifier, Mapping) and "registered_name" not in identifier:
+            return self._from_short_form(identifier, defaults)
+        member = deserialize(identifier)
+        if isinstance(member, self.type):
+            self._require_call(member)
+            return member
+        return self._made(member, self._named(member), {}, defaults)
+
+    def _from_short_form(self, given: Mapping[str, Any], defaults: Any) -> Any:
+        name, config = given.get("class_name"), given.get("config") or {}
         make = self._named(name)
-        unknown = set(identifier) - {"class_name", "config"}
-        if unknown:
+        unknown = set(given) - {"class_name", "config"}
+        if unknown or not isinstance(config, Mapping):
+            received = f"{sorted(unknown)} beside `class_name`" if unknown else f"config={config!r}"
             raise ValueError(
                 f"Arguments of {name!r} stand in a table of their own: "
-                f"{{ class_name = {name!r}, config = {{ ... }} }}. Received: {sorted(unknown)} "
-                "beside `class_name`"
+                f"{{ class_name = {name!r}, config = {{ ... }} }}. Received: {received}"
             )
         return self._made(name, make, config, defaults)
+
+    def _require_call(self, member: Any) -> None:
+        """Raises where a layer is called otherwise than a member of the family."""
+        if not self.call:
+            return
+        received = arguments_of(member)[: len(self.call)]
+        if received != self.call:
+            expected, found = (", ".join([*names, "..."]) for names in (self.call, received))
+            raise TypeError(
+                f"Expected {self.kind}, which is a layer with `call({expected})`. {self.hint}. "
+                f"Received: {member!r} with `call({found})`"
+            )
 
     def _made(
         self, name: Any, make: Callable[..., Any], config: Mapping[str, Any], defaults: Any

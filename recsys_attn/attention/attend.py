@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
-from recsys_attn.attention.masks.checks import mask_of
+from recsys_attn.attention.layout import require_a_value_a_key
+from recsys_attn.attention.masks import checks
+from recsys_attn.serialization import arguments_of
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -18,21 +22,85 @@ def attend(
 
     A mechanism takes only what it can honour; for the rest there is a sentence that says so.
     """
+    require_fit(mechanism, (query.shape, key.shape, value.shape), **given)
     wanted = {name: value for name, value in given.items() if value is not None}
-    known = inspect.signature(mechanism.call).parameters
-    for name in wanted:
+    return mechanism(query, key, value, **wanted)
+
+
+def require_fit(mechanism: keras.layers.Layer, shapes: Sequence[Shape], **given: Any) -> None:
+    """Raises unless a mechanism takes all that is given, and all shapes fit, as far as is known.
+
+    Called for symbols too, which reach no mechanism before a model runs.
+
+    Args:
+        mechanism: What is called.
+        shapes: Of query, key and value, each with its heads.
+        given: Masks, a bias and positions; None for what is not given.
+    """
+    query_shape, key_shape, value_shape = shapes
+    require_taken(mechanism, *(name for name, value in given.items() if value is not None))
+    require_a_value_a_key(key_shape, value_shape)
+    checks.require_fit(query_shape, key_shape, **given)
+
+
+def checked_shapes(
+    layer: Any, num_heads: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Shape], bool]:
+    """What a symbolic call of a layer around a mechanism tells, once it has been checked.
+
+    Returns:
+        Shapes of query, key and value with an axis for the heads, and whether weights are wanted.
+    """
+    given = inspect.signature(layer.call).bind(*args, **kwargs).arguments
+    query, value, key, value_mask = (
+        given.pop(name, None) for name in ("query", "value", "key", "value_mask")
+    )
+    return_weights = given.pop("return_weights", False)
+    if return_weights:
+        require_weights(layer.mechanism, "`return_weights`")
+    value = query if value is None else value
+    key = value if key is None else key
+    shapes = [(*x.shape[:2], num_heads, x.shape[-1]) for x in (query, key, value)]
+    joint_mask(shapes[0], shapes[1], None, value_mask)
+    require_fit(layer.mechanism, shapes, **given)
+    return shapes, return_weights
+
+
+def require_taken(mechanism: keras.layers.Layer, *names: str) -> None:
+    """Raises unless a mechanism can honour what is given by these names."""
+    known = arguments_of(mechanism)
+    for name in names:
         if name not in known:
             raise TypeError(
                 f"{type(mechanism).__name__} cannot honour `{name}`, since it does not look at "
                 "every pair of a query and a key. Leave it out, or use the mechanism Dense"
             )
-    return mechanism(query, key, value, **wanted)
 
 
-def build_mechanism(mechanism: keras.layers.Layer, *shapes: Shape) -> None:
-    """Builds a mechanism, which may be shared and built already."""
-    if not mechanism.built:
-        mechanism.build(*shapes)
+def build_part(name: str, part: keras.layers.Layer, *shapes: Shape) -> None:
+    """Builds a mechanism or a gate, which may be shared and built already.
+
+    Raises:
+        ValueError: It was built for other sizes, and with them its weights would be others.
+    """
+    if not part.built:
+        part.build(*shapes)
+        return
+    known = (part.get_build_config() or {}).get("shapes_dict", {}).values()
+    before, now = ([tuple(shape[2:]) for shape in sides] for sides in (known, shapes))
+    if part.weights and before != now and not _fits(part, shapes):
+        raise ValueError(
+            f"A {name} with weights belongs to one layer; give each layer one of its own, by an "
+            f"instance, a name or a config. Received: {part!r}, made for heads and sizes {before}, "
+            f"in a layer with {now}"
+        )
+
+
+def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:
+    """Whether one like it that is built for these shapes has weights of the same shapes."""
+    other = type(part).from_config(part.get_config())
+    other.build(*shapes)
+    return [w.shape for w in other.weights] == [w.shape for w in part.weights]
 
 
 def crossing(mechanism: keras.layers.Layer) -> keras.layers.Layer:
@@ -64,22 +132,18 @@ def require_weights(mechanism: keras.layers.Layer, purpose: str) -> None:
         )
 
 
-def joint_mask(key_mask: Tensor | None, value_mask: Tensor | None) -> Tensor | None:
+def joint_mask(
+    query_shape: Shape, key_shape: Shape, key_mask: Tensor | None, value_mask: Tensor | None
+) -> Tensor | None:
     """The mask of the keys: where both they and their values are present.
 
     Raises:
-        TypeError: One of two masks is neither boolean nor integer.
-        ValueError: One of two masks is not (B, S), or they do not fit together.
+        TypeError: A mask is neither boolean nor integer.
+        ValueError: A mask is not (B, S).
     """
-    if key_mask is None or value_mask is None:
-        return value_mask if key_mask is None else key_mask
-    key_mask = mask_of("key_mask", key_mask, "BS")
-    value_mask = mask_of("value_mask", value_mask, "BS")
-    for sizes in zip(key_mask.shape, value_mask.shape, strict=True):
-        if len(set(sizes) - {None, 1}) > 1:
-            raise ValueError(
-                "`key_mask` and `value_mask` must have the same shape (B, S), one entry for each "
-                f"key and its value. Received: key_mask.shape={tuple(key_mask.shape)}, "
-                f"value_mask.shape={tuple(value_mask.shape)}"
-            )
-    return keras.ops.logical_and(key_mask, value_mask)
+    if value_mask is None:
+        return key_mask
+    checks.require_fit(query_shape, key_shape, key_mask=key_mask, value_mask=value_mask)
+    if key_mask is None:
+        return value_mask
+    return ops.logical_and(ops.cast(key_mask, "bool"), ops.cast(value_mask, "bool"))

@@ -10,7 +10,8 @@ from keras import ops
 from recsys_attn.attention import presets
 from recsys_attn.attention.attend import (
     attend,
-    build_mechanism,
+    build_part,
+    checked_shapes,
     joint_mask,
     require_weights,
 )
@@ -77,7 +78,7 @@ class Attention(keras.layers.Layer):
                     f"`{name}` must have 3 axes (batch, positions, width). "
                     f"Received: {name}.shape={tuple(shape)}"
                 )
-        build_mechanism(self.mechanism, *[(*shape[:2], 1, shape[2]) for shape in shapes])
+        build_part("mechanism", self.mechanism, *[(*shape[:2], 1, shape[2]) for shape in shapes])
 
     def call(
         self,
@@ -95,13 +96,14 @@ class Attention(keras.layers.Layer):
     ) -> Any:
         if return_weights:
             require_weights(self.mechanism, "`return_weights`")
+        key = value if key is None else key
         output, weights = attend(
             self.mechanism,
             ops.expand_dims(query, 2),
-            ops.expand_dims(value if key is None else key, 2),
+            ops.expand_dims(key, 2),
             ops.expand_dims(value, 2),
             query_mask=query_mask,
-            key_mask=joint_mask(key_mask, value_mask),
+            key_mask=joint_mask(query.shape, key.shape, key_mask, value_mask),
             attention_mask=attention_mask,
             attention_bias=attention_bias,
             query_positions=query_positions,
@@ -110,24 +112,13 @@ class Attention(keras.layers.Layer):
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return (output, ops.squeeze(weights, 1)) if return_weights else output
 
-    def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
-    ) -> Shape:
-        return (broadcast_batch(query_shape[0], value_shape[0]), query_shape[1], value_shape[-1])
-
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        return_weights: bool = False,
-        **others: Tensor | None,
-    ) -> Any:
-        shape = self.compute_output_shape(query.shape, value.shape)
-        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        (query, key, value), return_weights = checked_shapes(self, 1, args, kwargs)
+        batch = broadcast_batch(query[0], broadcast_batch(key[0], value[0]))
+        output = keras.KerasTensor((batch, query[1], value[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        weights_shape = (*shape[:2], value.shape[1])
+        weights_shape = (batch, query[1], key[1])
         return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:

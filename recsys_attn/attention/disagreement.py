@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.unit import unit
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -72,11 +73,8 @@ class Disagreement(keras.layers.Layer):
             ("positions", positions),
             ("outputs", outputs),
         ):
-            if factor < 0:
-                raise ValueError(
-                    f"`{name}` must not be negative, which would make the heads more alike. "
-                    f"Received: {name}={factor}"
-                )
+            # A negative one would make the heads more alike.
+            require_number(name, factor, least=0)
         self.subspace = subspace
         self.positions = positions
         self.outputs = outputs

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.attend import attend, build_mechanism, require_weights
+from recsys_attn.attention.attend import attend, build_part, require_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -64,9 +64,9 @@ class Heads(keras.layers.Layer):
     def build(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape, inputs_shape: Shape
     ) -> None:
-        build_mechanism(self.mechanism, query_shape, key_shape, value_shape)
-        if self.gate is not None and not self.gate.built:
-            self.gate.build((*query_shape[:3], value_shape[-1]), inputs_shape)
+        build_part("mechanism", self.mechanism, query_shape, key_shape, value_shape)
+        if self.gate is not None:
+            build_part("gate", self.gate, (*query_shape[:3], value_shape[-1]), inputs_shape)
 
     def call(
         self,

@@ -52,16 +52,14 @@ def dot_products(query: Tensor, key: Tensor) -> Tensor:
 
 def broadcast_batch(first: int | None, second: int | None) -> int | None:
     """Static batch size of the product of two tensors, one of which may have a batch of 1."""
-    if first == 1:
-        return second
-    if second == 1 or first == second:
-        return first
-    if first is None or second is None:
-        return None
-    raise ValueError(
-        "Queries and keys must have the same batch, or one of them a batch of 1. "
-        f"Received: batches of {first} and {second}"
-    )
+    if first == 1 or second == 1:
+        return second if first == 1 else first
+    if first is not None and second is not None and first != second:
+        raise ValueError(
+            "`query`, `key` and `value` must have the same batch, or a batch of 1. "
+            f"Received: batches of {first} and {second}"
+        )
+    return second if first is None else first  # what is not known must be the same, or 1
 
 
 def broadcast_size(first: Tensor, second: Tensor) -> Tensor:
@@ -79,8 +77,10 @@ def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:
 
 
 def require_a_value_a_key(key_shape: Shape, value_shape: Shape) -> None:
-    """Raises unless there are as many values as keys, in as many heads."""
-    if tuple(key_shape[1:3]) != tuple(value_shape[1:3]):
+    """Raises unless there are as many values as keys, in as many heads, as far as is known."""
+    broadcast_batch(key_shape[0], value_shape[0])
+    sizes = zip(key_shape[1:3], value_shape[1:3], strict=True)
+    if any(None not in pair and pair[0] != pair[1] for pair in sizes):
         raise ValueError(
             "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
             f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"

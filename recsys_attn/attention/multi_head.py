@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.attend import (
+    checked_shapes,
     joint_mask,
     require_weights,
     shares_query_and_key,
@@ -15,7 +16,8 @@ from recsys_attn.attention.attend import (
 )
 from recsys_attn.attention.heads import Heads
 from recsys_attn.attention.layout import broadcast_batch
-from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.blocks import activations
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -97,13 +99,15 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("num_heads", num_heads)
         require_positive("head_dim", head_dim)
+        require_bool("use_bias", use_bias)
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
         self.value = value
-        self.value_activation = _value_activation(value)
-        self.activation = keras.activations.get(activation)
+        name = "linear" if value == "identity" else value
+        self.value_activation = activations.function("value", name, "identity")
+        self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
 
     @property
@@ -121,6 +125,13 @@ class MultiHeadAttention(keras.layers.Layer):
         self.build_shapes = (query_shape, value_shape, key_shape)
         shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
         widths = {name: _width(name, shape) for name, shape in shapes.items()}
+        if shares_query_and_key(self.mechanism) and widths["query"] != widths["key"]:
+            raise ValueError(
+                f"{type(self.mechanism).__name__} makes queries and keys with one projection here, "
+                "so `query` and `key` must have the same width; project one of them first, or "
+                "choose parts that do not share it. "
+                f"Received: query.shape={query_shape}, key.shape={key_shape}"
+            )
         size = self.num_heads * self.head_dim
         self._kernels = {
             name: self._projection(name, widths[name], size) for name in self._projected
@@ -168,7 +179,8 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Any:
         if return_weights:
             require_weights(self.mechanism, "`return_weights`")
-        key_mask = joint_mask(key_mask, value_mask)
+        keys = (query if value is None else value) if key is None else key
+        key_mask = joint_mask(query.shape, keys.shape, key_mask, value_mask)
         if value is None and key is None:
             if query_mask is None:  # Keras hands masks on only where there are several inputs
                 query_mask = getattr(query, "_keras_mask", None)
@@ -232,21 +244,13 @@ class MultiHeadAttention(keras.layers.Layer):
         size = self.num_heads * self._value_size
         return self._product(ops.reshape(output, (*ops.shape(output)[:2], size)), "output")
 
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        value: Tensor | None = None,
-        key: Tensor | None = None,
-        return_weights: bool = False,
-        **others: Tensor | None,
-    ) -> Any:
-        value = query if value is None else value
-        batch = broadcast_batch(query.shape[0], value.shape[0])
-        output = keras.KerasTensor((batch, *query.shape[1:]), dtype=self.compute_dtype)
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        (query, key, value), return_weights = checked_shapes(self, self.num_heads, args, kwargs)
+        batch = broadcast_batch(query[0], broadcast_batch(key[0], value[0]))
+        output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        require_weights(self.mechanism, "`return_weights`")
-        weights_shape = (batch, self.num_heads, query.shape[1], value.shape[1])
+        weights_shape = (batch, self.num_heads, query[1], key[1])
         return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
@@ -271,15 +275,3 @@ def _width(name: str, shape: Shape) -> int:
             f"Received: {name}.shape={tuple(shape)}"
         )
     return shape[-1]
-
-
-def _value_activation(value: str) -> Any:
-    if value in ("linear", "identity"):
-        return keras.activations.linear
-    try:
-        return keras.activations.get(value)
-    except ValueError:
-        raise ValueError(
-            "`value` must be 'linear', 'identity' or an activation of Keras. "
-            + unknown_name(value, ["identity", "linear", "relu", "sigmoid", "silu", "tanh"])
-        ) from None

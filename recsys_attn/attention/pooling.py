@@ -100,8 +100,8 @@ class AttentionPooling(keras.layers.Layer):
         size = ops.shape(inputs)[-2] if size is None else size
         if return_weights:
             require_weights(self.attention.mechanism, "`return_weights`")
+        require_mask_of("present", present, inputs)
         if present is not None:
-            require_mask_of("present", present, inputs)
             present = ops.reshape(present, (-1, size))
         query = (
             ops.zeros((1, self.num_queries or 1, width)) if self.query is None else self.query[None]
@@ -121,6 +121,7 @@ class AttentionPooling(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Tensor, present: Tensor | None = None, return_weights: bool = False
     ) -> Any:
+        require_mask_of("present", present, inputs)
         queries = () if self.num_queries is None else (self.num_queries,)
         leading = tuple(inputs.shape[:-2])
         shapes = [(*leading, *queries, inputs.shape[-1])]

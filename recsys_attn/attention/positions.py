@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.masks.checks import require_shape, sizes_of
+from recsys_attn.attention.masks.checks import require_positions, sizes_of
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -68,17 +67,31 @@ def _per_head(
     if positions is None:
         return None
     positions = ops.convert_to_tensor(positions)
-    if not keras.backend.is_int_dtype(positions.dtype):
-        raise TypeError(
-            f"`{name}` must be integers. "
-            f"Received: {name}.dtype={keras.backend.standardize_dtype(positions.dtype)}"
-        )
-    require_shape(name, positions, sizes, letter, f"B{letter}", f"BN{letter}")
+    require_positions(name, positions, sizes, letter)
     positions = ops.cast(positions, "int32")
     rank = len(positions.shape)
     if rank == 3:
         return positions
     return positions[None, None] if rank == 1 else positions[:, None]
+
+
+def length_of(key: Tensor, key_positions: Tensor | None, key_mask: Tensor | None) -> Any:
+    """Number of positions up to the last key that is there, for patterns.
+
+    Args:
+        key: (B, S, ...).
+        key_positions: (B or 1, N or 1, S); None for the natural ones.
+        key_mask: (B, S), False for padded keys.
+
+    Returns:
+        S where neither is given, else (B or 1, N or 1, 1, 1) int32.
+    """
+    if key_positions is None and key_mask is None:
+        return ops.shape(key)[1]
+    places = natural_positions(key, key)[1] if key_positions is None else key_positions
+    if key_mask is not None:
+        places = ops.where(ops.cast(key_mask, "bool")[:, None], places, -1)
+    return ops.max(places, axis=-1, keepdims=True, initial=-1)[..., None] + 1
 
 
 def pairs(query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:

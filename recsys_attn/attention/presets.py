@@ -9,6 +9,7 @@ says what each is for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -23,8 +24,8 @@ from recsys_attn.attention.patterns.blocks import Block
 from recsys_attn.attention.patterns.strided import Fixed, Strided
 from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
-from recsys_attn.checks import require_positive
-from recsys_attn.serialization import Family, deserialize, serialize
+from recsys_attn.checks import require_not_negative, require_number, require_positive
+from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
 
@@ -40,8 +41,7 @@ def additive(units: int | None = None, **kwargs: Any) -> Dense:
 
 def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
     """`softmax(beta cos(q, k))`: Graves et al., 2014, arXiv 1410.5401."""
-    if not sharpness > 0:
-        raise ValueError(f"`sharpness` must be positive. Received: {sharpness}")
+    require_number("sharpness", sharpness, above=0)
     return Dense(_part("cosine", temperature=1 / sharpness), **kwargs)
 
 
@@ -67,7 +67,7 @@ def din(
     **kwargs: Any,
 ) -> Dense:
     """An MLP's score, not normalised: Zhou et al., KDD 2018, arXiv 1706.06978."""
-    score = _part("mlp", units=list(units), activation=activation)
+    score = _part("mlp", units=units, activation=activation)
     return Dense(score, weighting=weighting, **kwargs)
 
 
@@ -142,6 +142,9 @@ def sparse_transformer(
 
     Source: Child et al., 2019, arXiv 1904.10509 ("strided", and "fixed" with `summary`).
     """
+    require_positive("stride", stride)
+    if summary is not None:
+        require_positive("summary", summary)
     past = (
         Local(stride, 0) | Strided(stride)
         if summary is None
@@ -152,6 +155,7 @@ def sparse_transformer(
 
 def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
     """A window on both sides, at a cost that grows with the length times the window."""
+    require_positive("window", window)
     inside = _and(Local(window), pattern)
     blocks = _part("blocks", size=window, after=0 if inside.is_causal else 1)
     return Routed(blocks, pattern=inside, **kwargs)
@@ -162,17 +166,20 @@ def longformer(
 ) -> Routed:
     """A window, and the first `tokens` seen by all and seeing all: arXiv 2004.05150."""
     require_positive("window", window)
-    if not tokens or min(tokens) < 0:
+    if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
-            "`tokens` must be positions from the start, of which the first blocks are seen by "
-            f"all. Received: tokens={tokens}"
+            "`tokens` must be a list of positions from the start, of which the first blocks are "
+            f"seen by all. Received: tokens={tokens!r}"
         )
+    for index, token in enumerate(tokens):
+        require_not_negative(f"tokens[{index}]", token)
     blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
     return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
 
 
 def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
     """Blocks: neighbours, the first and the last, and random ones: arXiv 2007.14062."""
+    require_not_negative("count", count)
     return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)
 
 
@@ -196,9 +203,17 @@ def linformer(rank: int = 64, length: int | None = None, **kwargs: Any) -> Compr
     return Compressed(_part("low_rank", rank=rank, length=length), **kwargs)
 
 
-def memory_compressed(stride: int = 3, **kwargs: Any) -> Compressed:
-    """Keys convolved along the sequence: Liu et al., ICLR 2018, arXiv 1801.10198."""
-    return Compressed(_part("convolution", width=stride, stride=stride), **kwargs)
+def memory_compressed(stride: int = 3, summaries: int | None = None, **kwargs: Any) -> Compressed:
+    """Keys convolved along the sequence: Liu et al., ICLR 2018, arXiv 1801.10198.
+
+    With `summaries` then pooled into at most so many, at a cost that grows with the length.
+    """
+    require_positive("stride", stride)
+    compressor = _part("convolution", width=stride, stride=stride)
+    if summaries is not None:
+        segments = _part("segments", summaries=summaries)
+        compressor = _part("chain", compressors=[compressor, segments])
+    return Compressed(compressor, **kwargs)
 
 
 def efficient_attention(**kwargs: Any) -> Linear:
@@ -264,7 +279,11 @@ PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {
     )
 }
 
-get = Family("a mechanism or a preset", {**mechanisms.MEMBERS, **PRESETS}).get
+get = replace(
+    mechanisms.FAMILY,
+    kind="a mechanism or a preset",
+    members={**mechanisms.FAMILY.members, **PRESETS},
+).get
 
 
 def fresh(identifier: Any) -> keras.layers.Layer:

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.checks import require_positive
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.checks import require_mask_of, require_positive
+from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -49,12 +49,9 @@ class PrependTokens(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("count", count)
         self.count = count
-        self.attention: Any = deserialize(attention)
-        if not isinstance(self.attention, keras.layers.Layer):
-            raise TypeError(
-                "`attention` must be a layer, such as MultiHeadAttention, or its config. "
-                f"Received: {attention!r}"
-            )
+        self.attention: Any = layer_of(
+            "attention", attention, "query_mask", "key_mask", such_as="MultiHeadAttention"
+        )
 
     def build(self, inputs_shape: Shape) -> None:
         if len(inputs_shape) != 3 or inputs_shape[-1] is None:
@@ -75,6 +72,7 @@ class PrependTokens(keras.layers.Layer):
     def call(
         self, inputs: Tensor, present: Tensor | None = None, return_tokens: bool = False
     ) -> Any:
+        require_mask_of("present", present, inputs)
         batch = ops.shape(inputs)[0]
         tokens = ops.cast(self.tokens, inputs.dtype)
         tokens = ops.broadcast_to(tokens[None], (batch, self.count, inputs.shape[-1]))
@@ -90,6 +88,7 @@ class PrependTokens(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Tensor, present: Tensor | None = None, return_tokens: bool = False
     ) -> Any:
+        require_mask_of("present", present, inputs)
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_tokens:
             return output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -28,6 +29,21 @@ def serialize(activation: Any) -> str | Config:
         raise ValueError(
             "Expected `activation` to be 'dice' or an activation of Keras. "
             + unknown_name(activation, ["dice", *_KERAS])
+        ) from None
+
+
+def function(name: str, activation: Any, *others: str) -> Callable[[Tensor], Tensor]:
+    """An activation of Keras, for an argument of this name that may say `others` too.
+
+    Raises:
+        ValueError: No activation of Keras has this name; `"dice"` is one with weights.
+    """
+    try:
+        return keras.activations.get(activation)
+    except ValueError:
+        raise ValueError(
+            f"`{name}` must be {''.join(f'{other!r}, ' for other in others)}an activation of "
+            f"Keras. {unknown_name(activation, [*others, *_KERAS])}"
         ) from None
 
 

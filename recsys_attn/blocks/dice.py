@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -48,8 +49,8 @@ class Dice(keras.layers.Layer):
 
     def __init__(self, momentum: float = 0.99, epsilon: float = 1e-8, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"`momentum` must be in [0, 1). Received: momentum={momentum}")
+        require_number("momentum", momentum, least=0, below=1)
+        require_number("epsilon", epsilon, least=0)
         self.momentum = momentum
         self.epsilon = epsilon
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from recsys_attn.blocks import activations
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_share, require_sizes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -45,7 +45,8 @@ class Mlp(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_units(units)
+        self.units = require_sizes("units", units)
+        require_share("dropout", dropout)
         self.activation = activations.serialize(activation)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.dense = [keras.layers.Dense(size, dtype=self.dtype_policy) for size in self.units]
@@ -76,10 +77,3 @@ class Mlp(keras.layers.Layer):
             "activation": self.activation,
             "dropout": self.dropout.rate,
         }
-
-
-def check_units(units: Sequence[int]) -> tuple[int, ...]:
-    """Layer sizes as a tuple of positive integers."""
-    for index, size in enumerate(units):
-        require_positive(f"units[{index}]", size)
-    return tuple(units)

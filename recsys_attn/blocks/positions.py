@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_mask_of, require_number, require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -46,8 +46,8 @@ class SinusoidalPositions(keras.layers.Layer):
 
     def __init__(self, interleaved: bool = True, base: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if base <= 1:
-            raise ValueError(f"`base` must be greater than 1. Received: base={base}")
+        require_bool("interleaved", interleaved)
+        require_number("base", base, above=1)
         self.interleaved = interleaved
         self.base = base
 
@@ -112,6 +112,7 @@ class LearnedPositions(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("length", length)
         self.length = length
+        require_bool("from_end", from_end)
         self.from_end = from_end
 
     def build(self, input_shape: Shape) -> None:
@@ -123,6 +124,7 @@ class LearnedPositions(keras.layers.Layer):
         )
 
     def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
         if present is None:
             present = ops.ones((1, ops.shape(inputs)[1]), "bool")
         # How many events come before each; a flip turns it into how many come after.
@@ -137,6 +139,10 @@ class LearnedPositions(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
+
+    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "length": self.length, "from_end": self.from_end}

@@ -10,8 +10,14 @@ from keras import ops
 
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.feed_forward import FeedForward
-from recsys_attn.checks import require_positive
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.checks import (
+    require_bool,
+    require_mask_of,
+    require_number,
+    require_positive,
+    require_share,
+)
+from recsys_attn.serialization import deserialize, layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -69,14 +75,14 @@ class TransformerBlock(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.attention = deserialize(attention)
-        if not isinstance(self.attention, keras.layers.Layer):
-            raise TypeError(
-                "`attention` must be a layer, such as MultiHeadAttention, or its config. "
-                f"Received: {attention!r} of type {type(attention).__name__}"
-            )
+        self.attention = layer_of(
+            "attention", attention, "query_mask", "key_mask", such_as="MultiHeadAttention"
+        )
         if feed_forward_units is not None:
             require_positive("feed_forward_units", feed_forward_units)
+        require_bool("normalise_first", normalise_first)
+        require_share("dropout", dropout)
+        require_number("epsilon", epsilon, least=0)
         self.feed_forward_units = feed_forward_units
         self.activation = activations.serialize(activation)
         self.normalise_first = normalise_first
@@ -104,6 +110,8 @@ class TransformerBlock(keras.layers.Layer):
             layer.build(shape)
 
     def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
+
         def attention(x: Tensor) -> Tensor:
             return self.attention(x, x, query_mask=present, key_mask=present)
 
@@ -121,6 +129,10 @@ class TransformerBlock(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
+
+    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return {
@@ -164,9 +176,12 @@ class TransformerEncoder(keras.layers.Layer):
 
     def __init__(self, blocks: Sequence[Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if not isinstance(blocks, Sequence) or not blocks:
+            raise ValueError(
+                "`blocks` must be a list of at least one TransformerBlock. "
+                f"Received: blocks={blocks!r}"
+            )
         self.blocks = [deserialize(block) for block in blocks]
-        if not self.blocks:
-            raise ValueError("`blocks` must have at least one TransformerBlock. Received: none")
         for block in self.blocks:
             if not isinstance(block, TransformerBlock):
                 raise TypeError(
@@ -186,6 +201,7 @@ class TransformerEncoder(keras.layers.Layer):
             self.final_norm.build(input_shape)
 
     def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
         x = inputs
         for block in self.blocks:
             x = block(x, present=present)
@@ -195,6 +211,10 @@ class TransformerEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
+
+    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        require_mask_of("present", present, inputs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "blocks": [serialize(block) for block in self.blocks]}

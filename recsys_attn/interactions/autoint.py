@@ -9,8 +9,9 @@ from keras import ops
 
 from recsys_attn.attention.attend import shares_query_and_key
 from recsys_attn.attention.heads import Heads
-from recsys_attn.checks import require_mask_of, require_positive
+from recsys_attn.checks import require_bool, require_mask_of, require_positive
 from recsys_attn.initializers import blockwise
+from recsys_attn.serialization import with_own_seed
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -65,6 +66,7 @@ class InteractingLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("num_heads", num_heads)
         require_positive("head_dim", head_dim)
+        require_bool("use_residual", use_residual)
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.use_residual = use_residual
@@ -90,8 +92,8 @@ class InteractingLayer(keras.layers.Layer):
         shape = ops.shape(inputs)
         fields, size = shape[-2], self.num_heads * self.head_dim
         present = None
+        require_mask_of("field_mask", field_mask, inputs)
         if field_mask is not None:
-            require_mask_of("field_mask", field_mask, inputs)
             present = ops.reshape(field_mask, (-1, fields))
         flat = ops.reshape(inputs, (-1, inputs.shape[-1]))
         parts = ops.split(ops.matmul(flat, self.kernel), self._parts, axis=-1)
@@ -126,6 +128,10 @@ class InteractingLayer(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_heads * self.head_dim)
 
+    def compute_output_spec(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+        require_mask_of("field_mask", field_mask, inputs)
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
+
     def get_config(self) -> Config:
         heads = self.heads.get_config()
         return {
@@ -149,7 +155,8 @@ class AutoInt(keras.layers.Layer):
     Args:
         num_layers: Number of interacting layers.
         num_heads, head_dim, mechanism, use_residual, gate, disagreement: Of every
-            `InteractingLayer`, each of which has a mechanism and a gate of its own.
+            `InteractingLayer`, each of which has a mechanism and a gate of its own; from a
+            gate's seed each layer draws one of its own.
 
     Call arguments:
         inputs: (..., F, E).
@@ -192,7 +199,11 @@ class AutoInt(keras.layers.Layer):
         own = keras.layers.Layer().get_config()
         self.options = {k: v for k, v in template.get_config().items() if k not in own}
         self.layers = [
-            InteractingLayer(**self.options, dtype=self.dtype_policy) for _ in range(num_layers)
+            InteractingLayer(
+                **{**self.options, "gate": with_own_seed(self.options["gate"], index)},
+                dtype=self.dtype_policy,
+            )
+            for index in range(num_layers)
         ]
 
     def build(self, input_shape: Shape) -> None:
@@ -208,6 +219,9 @@ class AutoInt(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return self.layers[-1].compute_output_shape(input_shape)
+
+    def compute_output_spec(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+        return self.layers[-1].compute_output_spec(inputs, field_mask)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "num_layers": len(self.layers), **self.options}

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.choice import attention_layer
+from recsys_attn.attention.masks.checks import require_fit
 from recsys_attn.attention.masks.requests import recency
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -87,6 +88,8 @@ class TargetAttention(keras.layers.Layer):
         query_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
+        masks = {"query_mask": query_mask, "history_mask": history_mask}
+        require_fit(query.shape, history.shape, **masks)
         rows, columns = self._positions(query, history, history_mask)
         return self.attention(
             query,
@@ -120,6 +123,8 @@ class TargetAttention(keras.layers.Layer):
         query_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
+        masks = {"query_mask": query_mask, "history_mask": history_mask}
+        require_fit(query.shape, history.shape, **masks)
         return self.attention.compute_output_spec(query, history, return_weights=return_weights)
 
     def get_config(self) -> Config:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.histories import attended, encoded
@@ -81,6 +82,8 @@ def attention_ranker(
     (1, 3)
     """
     require_one_width(schema, width)
+    require_positive("encoder_layers", encoder_layers)
+    require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
         num_tasks=len(tasks),
@@ -106,7 +109,7 @@ def attention_ranker(
                     num_layers=num_layers,
                     num_heads=num_heads,
                     head_dim=head_dim,
-                    mechanism=interaction or Dense("dot", dropout=dropout),
+                    mechanism=Dense("dot", dropout=dropout) if interaction is None else interaction,
                 )
             ),
             head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_share, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models import options
@@ -71,6 +72,8 @@ def autoint(
     (1, 3)
     """
     require_one_width(schema, width)
+    require_share("dropout", dropout)
+    require_sizes("mlp_units", mlp_units)
     attention = AutoInt(
         num_layers=num_layers,
         num_heads=num_heads,

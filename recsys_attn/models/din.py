@@ -7,6 +7,7 @@ from typing import Any
 
 from recsys_attn.attention import presets
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.histories import encoded
@@ -73,15 +74,16 @@ def din(
             "din needs a history: `schema` must have at least one Sequence feature. Received: "
             f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
         )
+    sizes = (encoder_layers, encoder_heads, encoder_head_dim)
+    names = ("encoder_layers", "encoder_heads", "encoder_head_dim")
+    for name, size in zip(names, sizes, strict=True):
+        require_positive(name, size)
+    require_sizes("mlp_units", mlp_units)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={
-                name: encoded(
-                    TargetAttention(presets.fresh(target_attention)),
-                    encoder,
-                    (encoder_layers, encoder_heads, encoder_head_dim),
-                )
+                name: encoded(TargetAttention(presets.fresh(target_attention)), encoder, sizes)
                 for name in schema.histories
             },
             interaction=FieldInteraction(

@@ -14,7 +14,7 @@ from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.pooling import masked_mean
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -85,7 +85,9 @@ class InterestHistory(keras.layers.Layer):
     def __init__(self, attention: TargetAttention, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_positive("width", width)
-        self.attention: Any = deserialize(attention)
+        self.attention: Any = layer_of(
+            "attention", attention, "history_mask", "return_weights", such_as="TargetAttention"
+        )
         require_weights(self.attention.mechanism, "The intensity of an interest")
         self.width = width
 
@@ -154,8 +156,8 @@ class EncodedHistory(keras.layers.Layer):
 
     def __init__(self, encoder: Any, history: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.encoder: Any = deserialize(encoder)
-        self.history: Any = deserialize(history)
+        self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
+        self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
 
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts build themselves on their first call
@@ -193,7 +195,6 @@ def encoded(
     if mechanism is None:
         return history
     layers, num_heads, head_dim = sizes
-    require_positive("encoder_layers", layers)
     blocks = [
         TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
         for _ in range(layers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.histories import MeanHistory
 from recsys_attn.models.options import Mechanism
@@ -62,6 +63,7 @@ def mmoe(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
+    require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
         num_tasks=len(tasks),

@@ -9,9 +9,10 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_sizes
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.multitask.mmoe import MMoE
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -50,8 +51,11 @@ class FieldInteraction(keras.layers.Layer):
 
     def __init__(self, autoint: AutoInt | None = None, mlp: Mlp | None = None, **kwargs: Any):
         super().__init__(**kwargs)
-        self.autoint = deserialize(autoint)
-        self.mlp = deserialize(mlp)
+        self.autoint = self.mlp = None
+        if autoint is not None:
+            self.autoint = layer_of("autoint", autoint, "field_mask", such_as="AutoInt")
+        if mlp is not None:
+            self.mlp = layer_of("mlp", mlp, "where", such_as="Mlp")
 
     def build(self, *shapes: Shape) -> None:
         self.built = True
@@ -119,11 +123,15 @@ class TaskHeads(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not tasks:
+            raise ValueError(f"`tasks` must be a list of names. Received: tasks={tasks!r}")
         self.tasks = tuple(tasks)
-        self.units = tuple(units)
+        self.units = require_sizes("units", units)
         self.activation = activation
         self.dropout = dropout
-        self.experts = deserialize(experts)
+        self.experts = None
+        if experts is not None:
+            self.experts = layer_of("experts", experts, "return_gates", such_as="MMoE")
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks

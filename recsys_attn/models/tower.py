@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.schema import CANDIDATE_MASK
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -58,11 +58,19 @@ class Tower(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if not isinstance(histories, Mapping):
+            raise TypeError(
+                "`histories` must be layers by the name of their history. "
+                f"Received: histories={histories!r}"
+            )
         self.histories: dict[str, Any] = {
-            name: deserialize(layer) for name, layer in histories.items()
+            name: layer_of(f"histories[{name!r}]", layer, "query_mask", such_as="TargetAttention")
+            for name, layer in histories.items()
         }
-        self.interaction: Any = deserialize(interaction)
-        self.head: Any = deserialize(head)
+        self.interaction: Any = layer_of(
+            "interaction", interaction, "row_mask", such_as="FieldInteraction"
+        )
+        self.head: Any = layer_of("head", head, "row_mask", such_as="TaskHeads")
 
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts build themselves on their first call

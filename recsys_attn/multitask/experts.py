@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.blocks.mlp import check_units
-from recsys_attn.checks import require_positive
+from recsys_attn.blocks import activations
+from recsys_attn.checks import require_positive, require_share, require_sizes
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -51,10 +51,11 @@ class Experts(keras.layers.Layer):
         super().__init__(**kwargs)
         require_positive("num_experts", num_experts)
         self.num_experts = num_experts
-        self.units = check_units(units)
+        self.units = require_sizes("units", units)
+        require_share("dropout", dropout)
         if not self.units:
             raise ValueError("`units` must name at least one layer of an expert. Received: ()")
-        self.activation = keras.activations.get(activation)
+        self.activation = activations.function("activation", activation)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:

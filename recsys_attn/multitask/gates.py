@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import attend, build_mechanism, crossing
+from recsys_attn.attention.attend import attend, build_part, crossing
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.serialization import serialize
@@ -120,7 +120,7 @@ class AttentionGate(keras.layers.Layer):
             name="queries",
         )
         experts = (*experts_shape[:2], 1, size)
-        build_mechanism(self.mechanism, (1, self.num_tasks, 1, size), experts, experts)
+        build_part("mechanism", self.mechanism, (1, self.num_tasks, 1, size), experts, experts)
 
     def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         keys = ops.expand_dims(experts, 2)

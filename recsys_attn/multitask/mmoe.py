@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import require_weights
+from recsys_attn.attention.attend import require_taken, require_weights
 from recsys_attn.attention.weightings.softmax import Softmax
-from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
 from recsys_attn.serialization import serialize
@@ -79,6 +79,7 @@ class MMoE(keras.layers.Layer):
         require_positive("num_tasks", num_tasks)
         if gate not in _GATES:
             raise ValueError(f"Unknown `gate`. {unknown_name(gate, _GATES)}")
+        require_sizes("expert_units", expert_units)
         policy = self.dtype_policy
         self.num_tasks = num_tasks
         self.gate = gate
@@ -86,6 +87,8 @@ class MMoE(keras.layers.Layer):
         # Made in every case, so that a config says the same whatever the gate.
         self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
         self.attention_gate = AttentionGate(num_tasks, mechanism, dtype=policy)
+        if gate == "both":
+            require_taken(self.attention_gate.mechanism, "attention_bias")
         self.weighting = Softmax(dtype=policy)
 
     def build(self, input_shape: Shape) -> None:

@@ -121,7 +121,7 @@ def test_big_bird_with_their_blocks(training: bool) -> None:
 
 def test_big_bird_with_our_blocks() -> None:
     """A random block that is in the band or at an end too counts twice in theirs, once in ours."""
-    plan = numpy(patterns.random_plan(BLOCKS, RANDOM, seed=2))
+    plan = numpy(patterns.random_plan(np.arange(BLOCKS), BLOCKS, RANDOM, seed=2))
     theirs, events, expected, plan = big_bird(True, np.stack([plan[1:-1]] * N))
     once = meetings(plan).max(axis=(0, 2)) == 1
     assert SIZE * 6 <= once.sum() < SIZE * BLOCKS

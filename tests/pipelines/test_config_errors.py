@@ -159,6 +159,13 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
         "`model.head_dim`: expected a whole number. Received: 4.5.",
     ),
     (
+        (
+            "head_dim = 4",
+            'encoder = { class_name = "performer", config = { causal = "yes" } }',
+        ),
+        "`model.encoder`: `causal` must be True or False. Received: causal='yes'.",
+    ),
+    (
         ("expert_units = [8]", "expert_units = 8"),
         "`model.expert_units`: expected a list. Received: 8.",
     ),

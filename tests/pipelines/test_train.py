@@ -217,7 +217,10 @@ def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str)
     [
         ({"width": 0}, "'attention_ranker' cannot be built: `width` must be a positive integer"),
         ({"num_heads": 0}, "`num_heads` must be a positive integer"),
-        ({"dropout": 2.0}, "Expected a float value between 0 and 1. Received: rate=2.0."),
+        ({"dropout": 2.0}, "`dropout` must be a finite number of at least 0 and at most 1."),
+        ({"encoder_layers": 0}, "`encoder_layers` must be a positive integer"),
+        ({"tower_units": [4, 0]}, r"`tower_units\[1\]` must be a positive integer"),
+        ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
         ({"expert_units": []}, "`units` must name at least one layer"),
         ({"name": "mmoe", "gate": "soft"}, "Unknown `gate`. Valid names: "),
         ({"name": "din", "encoder": "linformer", "encoder_layers": 0}, "`encoder_layers` must be"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Attention, Dense
+from recsys_attn.attention import Attention, Dense, MultiHeadAttention
 
 B, T, S, E, V = 2, 3, 5, 7, 11
 RNG = np.random.default_rng(0)
@@ -43,6 +46,89 @@ def test_symbolic_weights_have_the_shape_of_the_pairs() -> None:
     assert weights.shape == (None, None, None)
     output, weights = Attention()(keras.Input((T, E)), keras.Input((S, E)), return_weights=True)
     assert weights.shape == (None, T, S)
+
+
+def symbol(*shape: int | None, dtype: str = "bool") -> keras.KerasTensor:
+    """The batch included."""
+    return keras.Input(batch_shape=shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"key_mask": symbol(None, T)}, ValueError, r"`key_mask` .* \(B, S\) with S=5\."),
+        ({"value_mask": symbol(None, T)}, ValueError, r"`value_mask` .* \(B, S\) with S=5\."),
+        ({"query_mask": symbol(None, S)}, ValueError, r"`query_mask` .* \(B, T\) with T=3\."),
+        ({"attention_mask": symbol(None, S, T)}, ValueError, "`attention_mask` .* T=3, S=5"),
+        ({"attention_mask": symbol(T, S)}, ValueError, "`attention_mask` must have shape"),
+        ({"key_mask": symbol(None, S, dtype="float32")}, TypeError, "`key_mask` must be boolean"),
+        ({"attention_bias": symbol(None, T, S)}, TypeError, "`attention_bias` is added"),
+        (
+            {"key_positions": symbol(None, T, dtype="int32")},
+            ValueError,
+            r"`key_positions` must have shape \(S,\) or \(B, S\) .* with N=\d, S=5\.",
+        ),
+        (
+            {"query_positions": symbol(None, T, dtype="float32")},
+            TypeError,
+            "`query_positions` must be integers",
+        ),
+        ({"key": symbol(None, T, E, dtype="float32")}, ValueError, "`key` and `value` must have"),
+        (
+            {"mechanism": "linear_transformer", "attention_mask": symbol(None, T, S)},
+            TypeError,
+            "Linear cannot honour `attention_mask`",
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", [Attention, partial(MultiHeadAttention, 2, 3)])
+def test_a_symbolic_call_is_told_of_what_does_not_fit(
+    make: Any, given: dict, error: type[Exception], message: str
+) -> None:
+    layer = make(given.get("mechanism", "transformer"))
+    query, value = keras.Input((T, E)), keras.Input((S, E))
+    assert layer(query, value, key_mask=symbol(None, S)).shape == (None, T, E)
+    with pytest.raises(error, match=message):
+        layer(query, value, **{name: x for name, x in given.items() if name != "mechanism"})
+
+
+@pytest.mark.parametrize("mechanism", ["transformer", "linear_transformer", "memory_compressed"])
+@pytest.mark.parametrize("make", [Attention, partial(MultiHeadAttention, 2, 3)])
+def test_batches_that_do_not_fit_are_refused_before_and_after_building(
+    make: Any, mechanism: str
+) -> None:
+    sentence = "`query`, `key` and `value` must have the same batch, or a batch of 1.*of 7 and 2"
+    more = np.zeros((7, T, E), "float32")
+    symbols = [symbol(*x.shape, dtype="float32") for x in (more, KEY)]
+    for inputs in ((more, KEY), symbols):
+        with pytest.raises(ValueError, match=sentence):
+            make(mechanism)(*inputs)
+    layer = make(mechanism)
+    layer(QUERY, KEY)
+    for inputs in ((more, KEY), symbols):
+        with pytest.raises(ValueError, match=sentence):
+            layer(*inputs)
+    with pytest.raises(ValueError, match="must have the same batch, or a batch of 1"):
+        layer(QUERY, KEY, np.zeros((7, S, E), "float32"))
+
+
+def test_of_two_batches_the_known_one_counts() -> None:
+    known, unknown = symbol(B, T, E, dtype="float32"), keras.Input((S, E))
+    assert Attention()(known, unknown).shape == (B, T, E)
+    assert Attention()(unknown, known).shape == (B, S, E)
+    with pytest.raises(ValueError, match=r"`key_mask` must have shape .* with B=2, S=5\."):
+        Attention()(known, unknown, key_mask=symbol(7, S))
+    # Of keys and values too.
+    keys = keras.Input((None, E))
+    assert Attention()(known, unknown, keys).shape == (B, T, E)
+
+
+def test_masks_may_be_positional_in_a_symbolic_call() -> None:
+    query, value = keras.Input((T, E)), keras.Input((S, E))
+    query_mask, key_mask = symbol(None, T), symbol(None, S)
+    for layer in (Attention(), MultiHeadAttention(2, 3)):
+        output = layer(query, value, value, query_mask, key_mask=key_mask)
+        assert output.shape == (None, T, E)
 
 
 def test_only_masks_that_are_given_reach_the_mechanism() -> None:
@@ -86,7 +172,7 @@ def test_masks_of_keys_and_of_values_meet_by_and() -> None:
         (
             {"key_mask": np.ones((B, S), bool), "value_mask": np.ones((B, T), bool)},
             ValueError,
-            r"same shape \(B, S\).*key_mask.shape=\(2, 5\), value_mask.shape=\(2, 3\)",
+            r"`value_mask` must have shape \(B, S\) with B=2, S=5\. Received: .*\(2, 3\)",
         ),
         (
             {"key_mask": np.ones((B, S), bool), "value_mask": np.ones((B, S), "float32")},
@@ -96,7 +182,12 @@ def test_masks_of_keys_and_of_values_meet_by_and() -> None:
         (
             {"key_mask": np.ones(S, bool), "value_mask": np.ones((B, S), bool)},
             ValueError,
-            r"`key_mask` must have shape \(B, S\)\. Received: key_mask.shape=\(5,\)",
+            r"`key_mask` must have shape \(B, S\) with B=2, S=5\. Received: .*\(5,\)",
+        ),
+        (
+            {"value_mask": np.ones((B, T), bool)},
+            ValueError,
+            r"`value_mask` must have shape \(B, S\) with B=2, S=5\. Received: .*\(2, 3\)",
         ),
     ],
 )

@@ -131,6 +131,24 @@ def test_prepended_tokens_equal_attention_over_the_longer_sequence() -> None:
             lambda: AttentionPooling()(WORDS, present=PRESENT[0]),
             "`present` must have the shape of `inputs`",
         ),
+        (
+            lambda: AttentionPooling()(
+                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
+            ),
+            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+        ),
+        (
+            lambda: PrependTokens(2, MultiHeadAttention(2, 3))(
+                WORDS[:, 0], present=PRESENT[:, 0, 1:]
+            ),
+            "`present` must have the shape of `inputs`",
+        ),
+        (
+            lambda: PrependTokens(2, MultiHeadAttention(2, 3))(
+                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
+            ),
+            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+        ),
         (lambda: PrependTokens(0, MultiHeadAttention(2, 3)), "`count` must be a positive"),
     ],
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.interactions import AutoInt, InteractingLayer
 from tests.support import reference
 
@@ -92,6 +96,26 @@ def test_any_number_of_leading_axes(leading: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    "gate", [HardConcrete(seed=3), {"class_name": "hard_concrete", "config": {"seed": 3}}]
+)
+def test_each_layer_draws_noise_of_its_own_from_the_seed_of_a_gate(gate: Any) -> None:
+    stack = AutoInt(num_layers=3, num_heads=23, head_dim=2, gate=gate)
+    stack.build((None, F, E))
+    again = AutoInt.from_config(json.loads(json.dumps(stack.get_config())))
+    again.build((None, F, E))
+    ones = np.ones((1, 1, 23, 1), "float32")
+    drawn, same = (
+        [np.asarray(layer.heads.gate(ones, training=True)).ravel() for layer in each.layers]
+        for each in (stack, again)
+    )
+    np.testing.assert_array_equal(drawn, same)
+    for first, second in itertools.combinations(drawn, 2):
+        assert np.abs(first - second).max() > 0.1
+    assert again.get_config() == stack.get_config()
+    assert stack.get_config()["gate"]["config"]["seed"] == 3
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: InteractingLayer(num_heads=0), "`num_heads` must be a positive integer"),
@@ -100,6 +124,10 @@ def test_any_number_of_leading_axes(leading: tuple[int, ...]) -> None:
         (
             lambda: InteractingLayer()(FIELDS[:, 0], field_mask=MASK[:, 0, :-1]),
             "`field_mask` must have the shape of `inputs`",
+        ),
+        (
+            lambda: AutoInt()(keras.Input((F, E)), field_mask=keras.Input((F - 1,), dtype="bool")),
+            r"`field_mask` must have .*, \(None, 5\)\. Received: field_mask.shape=\(None, 4\)",
         ),
     ],
 )

@@ -45,7 +45,8 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("size", [4, 23, 64])
 def test_blocks_equal_loops(size: int, options: dict[str, int]) -> None:
     router = Blocks(size, **options)
-    plan = np.asarray(random_plan(-(-S // size), router.random, router.seed))
+    count = -(-S // size)
+    plan = np.asarray(random_plan(np.arange(count), count, router.random, router.seed))
     pairs = loops.block_pairs(S, size, router.before, router.after, router.first, router.last, plan)
     allowed = pairs & MASKS["query_mask"][:, None, :, None] & MASKS["key_mask"][:, None, None]
     allowed = np.broadcast_to(allowed, (B, N, S, S))

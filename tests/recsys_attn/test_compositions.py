@@ -49,6 +49,22 @@ def test_the_future_changes_nothing_in_the_past(composition: Composition) -> Non
             assert np.abs(output[:, t:] - expected[:, t:]).max() > 1e-4
 
 
+@pytest.mark.parametrize("composition", grouped(COMPOSITIONS))
+def test_padding_further_changes_nothing(composition: Composition) -> None:
+    """A request scores alike alone and in a batch with longer ones."""
+    longest = SIZES["S"]
+    events = composition.case.arrays(T=longest)["query"]
+    present = np.arange(longest) < np.array([[1], [2], [4], [3], [4]])
+    layer = composition.case.make()
+    layer(events, query_mask=present)
+    randomise(layer)
+    expected = outputs_of(layer, {"query": events, "query_mask": present})["0"]
+    for length in (4, longest - 1):
+        short = {"query": events[:, :length], "query_mask": present[:, :length]}
+        output = outputs_of(layer, short)["0"]
+        np.testing.assert_allclose(output, expected[:, :length], rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="session")
 def on_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     if keras.backend.backend() == "tensorflow":

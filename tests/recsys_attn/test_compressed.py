@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import compressors, scores
-from recsys_attn.attention.compressors import Convolution, LowRank, Pool
+from recsys_attn.attention.compressors import Chain, Convolution, LowRank, Pool, Segments
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from tests.support import reference
@@ -34,8 +34,13 @@ COMPRESSORS: dict[str, Callable[[], compressors.Compressor]] = {
     "convolution of every step": lambda: Convolution(width=5, stride=1),
     "mean": lambda: Pool(3),
     "max": lambda: Pool(4, "max"),
+    "segments": lambda: Segments(4),
+    "more segments than events": lambda: Segments(13),
+    "maxima of segments": lambda: Segments(3, "max"),
+    "chain": lambda: Chain([Convolution(3, 2), Pool(2, "max")]),
+    "chain to segments": lambda: Chain([Convolution(2, 2), Segments(4)]),
 }
-ORDERED = [name for name in COMPRESSORS if "low_rank" not in name]
+ORDERED = [name for name, make in COMPRESSORS.items() if make().ordered]
 
 
 def arrays(layer: keras.layers.Layer) -> list[np.ndarray]:
@@ -43,22 +48,39 @@ def arrays(layer: keras.layers.Layer) -> list[np.ndarray]:
 
 
 def summaries(layer: Any, key: np.ndarray, value: np.ndarray, present: np.ndarray) -> Any:
-    """Keys, values, mask and ends of the summaries, from loops."""
+    """Keys, values and mask of the summaries, from loops."""
     everything = np.ones((len(key), 1), bool)
+    if isinstance(layer, Chain):
+        for each in layer.compressors:
+            key, value, present = summaries(each, key, value, present)
+        return key, value, present
     if isinstance(layer, LowRank):
         kernels = arrays(layer)
         pairs = zip((key, value), (kernels[0], kernels[-1]), strict=True)
         both = [slow.low_rank(x, kernel, present) for x, kernel in pairs]
-        return *both, np.repeat(everything, layer.rank, 1), None
+        return *both, np.repeat(everything, layer.rank, 1)
+    if isinstance(layer, Segments):
+        count, kind = layer.summaries, layer.kind
+        both = [slow.segments(x, kind, present, count) for x in (key, value)]
+        return *both, slow.segment_mask(present, count)
+    width, stride = steps(layer)
     if isinstance(layer, Convolution):
-        width, stride = layer.width, layer.stride
         pairs = zip((key, value), arrays(layer), strict=True)
         both = [slow.convolution(x, kernel, present, stride) for x, kernel in pairs]
     else:
-        width = stride = layer.size
         both = [slow.pool(x, layer.kind, present, width) for x in (key, value)]
-    ends = [block[0] + width - 1 for block in slow.blocks(key.shape[1], width, stride)]
-    return *both, slow.summary_mask(present, width, stride), np.array(ends)
+    return *both, slow.summary_mask(present, width, stride)
+
+
+def steps(layer: Any) -> tuple[int, int]:
+    """Width and stride of the blocks of an ordered compressor."""
+    return (layer.size, layer.size) if isinstance(layer, Pool) else (layer.width, layer.stride)
+
+
+def ends(layer: Any, count: int) -> np.ndarray:
+    """The last of the positions that each summary stands for."""
+    blocks = [steps(each) for each in (layer.compressors if isinstance(layer, Chain) else [layer])]
+    return np.array([max(slow.stood_for(blocks, c)) for c in range(count)])
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
@@ -71,7 +93,7 @@ def test_compressed_equals_attention_to_summaries_made_by_loops(
     output, weights = mechanism(QUERY, KEY, VALUE, **masks)
     assert weights is None
     present = KEY_MASK if masked else np.ones_like(KEY_MASK)
-    key, value, mask, _ = summaries(mechanism.compressor, KEY, VALUE, present)
+    key, value, mask = summaries(mechanism.compressor, KEY, VALUE, present)
     assert key.shape[1] == mechanism.compressor.count(S)
     queries = QUERY_MASK if masked else np.ones_like(QUERY_MASK)
     allowed = mask[:, None, None, :] & queries[:, None, :, None]
@@ -88,16 +110,17 @@ def test_compressed_equals_attention_to_summaries_made_by_loops(
 def test_causal_queries_attend_what_has_ended(name: str) -> None:
     mechanism = Compressed(COMPRESSORS[name](), "dot", causal=True)
     output, _ = mechanism(SELF, KEY, VALUE, key_mask=KEY_MASK)
-    key, value, mask, ends = summaries(mechanism.compressor, KEY, VALUE, KEY_MASK)
-    allowed = mask[:, None, None, :] & (ends[None, :] <= np.arange(S)[:, None])
+    key, value, mask = summaries(mechanism.compressor, KEY, VALUE, KEY_MASK)
+    last = ends(mechanism.compressor, key.shape[1])
+    allowed = mask[:, None, None, :] & (last[None, :] <= np.arange(S)[:, None])
     expected = reference.softmax_weights(
         reference.dot(SELF.astype("float64"), key),
-        np.broadcast_to(allowed, (B, N, S, len(ends))),
+        np.broadcast_to(allowed, (B, N, S, len(last))),
     )
     np.testing.assert_allclose(
         output, reference.weighted_sums(expected, value), rtol=1e-4, atol=1e-5
     )
-    np.testing.assert_array_equal(output[:, : ends[0]], 0)
+    np.testing.assert_array_equal(output[:, : last[0]], 0)
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -120,12 +143,17 @@ IDENTITIES: dict[str, tuple[Callable[[], compressors.Compressor], list[np.ndarra
     ),
     "mean": (lambda: Pool(1), []),
     "max": (lambda: Pool(1, "max"), []),
+    # The most events of an example, fewer than there are positions.
+    "segments": (lambda: Segments(int(KEY_MASK.sum(1).max())), []),
+    "maxima of segments": (lambda: Segments(13, "max"), []),
+    "chain": (lambda: Chain([Pool(1), Pool(1, "max")]), []),
 }
+CAUSAL = [name for name, (make, _) in IDENTITIES.items() if make().ordered]
 
 
 @pytest.mark.parametrize(
     ("name", "causal"),
-    [(name, False) for name in IDENTITIES] + [(name, True) for name in IDENTITIES][1:],
+    [(name, False) for name in IDENTITIES] + [(name, True) for name in CAUSAL],
 )
 @pytest.mark.parametrize("score", ["scaled_dot", "general"])
 def test_without_compression_it_is_dense(name: str, causal: bool, score: str) -> None:
@@ -144,7 +172,7 @@ def test_without_compression_it_is_dense(name: str, causal: bool, score: str) ->
 
 
 @pytest.mark.parametrize("single", ["query", "key and value"])
-@pytest.mark.parametrize("name", ["low_rank", "convolution", "max"])
+@pytest.mark.parametrize("name", ["low_rank", "convolution", "max", "segments"])
 def test_a_batch_of_one_meets_any_batch(name: str, single: str) -> None:
     query, key, value, mask = QUERY, KEY, VALUE, KEY_MASK
     if single == "query":

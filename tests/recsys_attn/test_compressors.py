@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import compressors, mechanisms, scores
-from recsys_attn.attention.compressors import Convolution, LowRank, Pool
+from recsys_attn.attention.compressors import Chain, Convolution, LowRank, Pool, Segments
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.scores.base import Score
+from tests.support import reference
 from tests.support.layer_case import tensorflow
+from tests.support.references import compressors as slow
 
 B, T, S, N, H, V = 2, 3, 11, 5, 7, 13
 RNG = np.random.default_rng(0)
@@ -58,7 +60,8 @@ def test_names_and_configs_make_the_same_mechanism() -> None:
         made(QUERY, KEY, VALUE)
     revived.set_weights(mechanism.get_weights())
     np.testing.assert_array_equal(revived(QUERY, KEY, VALUE)[0], mechanism(QUERY, KEY, VALUE)[0])
-    assert {type(compressors.get(name)) for name in ("convolution", "pool")} == {Convolution, Pool}
+    kinds = {"convolution": Convolution, "pool": Pool, "segments": Segments}
+    assert {name: type(compressors.get(name)) for name in kinds} == kinds
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,10 @@ def test_names_and_configs_make_the_same_mechanism() -> None:
         lambda: Convolution(3, 2),
         lambda: Pool(4),
         lambda: Pool(3, "max"),
+        lambda: Segments(4),
+        lambda: Segments(5, "max"),
+        lambda: Chain([Convolution(2, 1), Pool(2)]),
+        lambda: Chain([Convolution(), Segments(2)]),
     ],
 )
 def test_every_length_runs_in_one_graph(make: Callable[[], compressors.Compressor]) -> None:
@@ -95,12 +102,21 @@ def test_every_length_runs_in_one_graph(make: Callable[[], compressors.Compresso
         (lambda: Convolution(2, 3), "`stride` must be at most `width`.*width=2, stride=3"),
         (lambda: Pool(0), "`size` must be a positive integer"),
         (lambda: Pool(2, "maxx"), "`kind` names how events are pooled.*Did you mean 'max'"),
+        (lambda: Segments(0), "`summaries` must be a positive integer"),
+        (lambda: Segments(2, "men"), "`kind` names how events are pooled.*Did you mean 'mean'"),
+        (lambda: Chain([]), "`compressors` must be a list of at least one.*compressors=\\[\\]"),
+        (lambda: Chain("pool"), "`compressors` must be a list.*compressors='pool'"),
+        (lambda: Chain(["pool", "segment"]), "Expected a compressor.*Did you mean 'segments'"),
         (lambda: Compressed("pol"), "Expected a compressor.*Did you mean 'pool'"),
         (lambda: Compressed(LowRank(3), causal=True), "Convolution or Pool, or the mechanism Lin"),
+        (lambda: Compressed("segments", causal=True), "no meaning with Segments, each of whose"),
+        (lambda: Compressed(Chain(["segments", "pool"]), causal=True), "no meaning with Chain"),
+        (lambda: Compressed(Chain(["pool", "segments"]), Positional()), "no meaning with Chain"),
         (lambda: Compressed(LowRank(3), Positional()), "whose summaries stand at no position"),
         (lambda: Compressed("pool", causal=True)(QUERY, KEY, VALUE), "Received: 3 queries and 11"),
         (lambda: Compressed("pool")(QUERY, KEY, VALUE[:, :-1]), "with the same S and N"),
         (lambda: Compressed("pool")(QUERY, KEY, VALUE, key_mask=KEY[:, 1:, 0, 0] > 0), "S=11"),
+        (lambda: Compressed(Pool(2), scores.Location(S - 1))(SELF, KEY, VALUE), f"length={S}"),
         (lambda: Compressed(LowRank(3, 7))(QUERY, KEY, VALUE), "`length` of at most 7.*11 events"),
         (lambda: LowRank(3).build((None, None, N, H), (None, None, N, V)), "Give `length`"),
     ],
@@ -121,6 +137,7 @@ def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> Non
         lambda: Convolution(5, 1),
         lambda: Pool(3),
         lambda: Pool(2, "max"),
+        lambda: Chain([Convolution(3, 2), Pool(2)]),
     ],
 )
 def test_padding_behind_the_events_changes_nothing(
@@ -137,7 +154,15 @@ def test_padding_behind_the_events_changes_nothing(
 
 
 @pytest.mark.parametrize("weighting", ["softmax", "gaussian"])
-@pytest.mark.parametrize("make", [lambda: Convolution(3, 2), lambda: Pool(3), lambda: Pool(2)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Convolution(3, 2),
+        lambda: Pool(3),
+        lambda: Pool(2),
+        lambda: Chain([Pool(2), Convolution(2, 1)]),
+    ],
+)
 def test_causal_outputs_do_not_change_as_events_follow(
     make: Callable[[], compressors.Compressor], weighting: str
 ) -> None:
@@ -153,6 +178,18 @@ def test_low_rank_refuses_a_longer_sequence_after_it_was_built() -> None:
     mechanism(QUERY, KEY[:, :7], VALUE[:, :7])
     with pytest.raises(ValueError, match="greater `length` or cut the sequence"):
         mechanism(QUERY, KEY, VALUE)
+
+
+def test_a_score_of_a_length_has_a_place_for_every_event() -> None:
+    mechanism = Compressed(Pool(2), scores.Location())
+    output, _ = mechanism(SELF, KEY, VALUE)
+    kernel = keras.ops.convert_to_numpy(mechanism.score.kernel)
+    assert kernel.shape == (N, H, S)
+    places = [1, 3, 5, 7, 9, 10]  # the sixth summary ends behind the last event
+    logits = np.einsum("btnh,nhc->bntc", SELF, kernel[:, :, places])
+    value = slow.pool(VALUE, "mean", np.ones((B, S), bool), 2)
+    expected = reference.weighted_sums(reference.softmax_weights(logits), value)
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_mask_of_pairs_is_not_taken() -> None:

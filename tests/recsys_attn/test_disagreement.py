@@ -187,7 +187,7 @@ def test_positions_need_weights() -> None:
 
 @pytest.mark.parametrize("name", ["subspace", "positions", "outputs"])
 def test_a_negative_factor_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` must not be negative"):
+    with pytest.raises(ValueError, match=f"`{name}` must be a finite number of at least 0"):
         Disagreement(**{name: -1.0})
 
 

@@ -175,8 +175,11 @@ def test_an_event_attends_itself_only_if_alone(policy: str) -> None:
         ),
         (lambda: scores.RelativeBuckets(2), "at least 2 buckets.*1 buckets in a direction"),
         (lambda: scores.Rotary("alibi"), r"Rotary\(\) \+ Alibi\(\).*type Alibi"),
-        (lambda: scores.Rotary(base=1), "`base` must be greater than 1"),
-        (lambda: scores.SharedDot(self_penalty=1.0), "`self_penalty` must not be positive"),
+        (lambda: scores.Rotary(base=1), "`base` must be a finite number above 1"),
+        (
+            lambda: scores.SharedDot(self_penalty=1.0),
+            "`self_penalty` must be a finite number at most 0",
+        ),
     ],
 )
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:

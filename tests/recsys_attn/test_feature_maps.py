@@ -220,7 +220,10 @@ def test_configs_survive_json(layer: feature_maps.FeatureMap) -> None:
         (lambda: feature_maps.Favor(redraw_every=0), "`redraw_every` must be a positive integer"),
         (lambda: feature_maps.Favor(kernel="gelu"), "`kernel` is not known. Valid names"),
         (lambda: feature_maps.Favor(orthogonal=False, regularized=True), "leave `orthogonal` True"),
-        (lambda: feature_maps.Fourier(sigma=0), "`sigma` must be positive. Received: sigma=0"),
+        (
+            lambda: feature_maps.Fourier(sigma=0),
+            "`sigma` must be a finite number above 0. Received: sigma=0",
+        ),
         (lambda: feature_maps.Elu()(QUERY, KEY[..., 1:]), "one head size H; project them to one"),
         (lambda: feature_maps.Elu()(QUERY[0], KEY), r"must have shapes \(B, T, N, H\)"),
     ],

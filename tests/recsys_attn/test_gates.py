@@ -153,9 +153,12 @@ def test_noise_stays_out_of_an_exported_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: HardConcrete(penalty=-1), "`penalty` must not be negative"),
-        (lambda: HardConcrete(temperature=0), "`temperature` must be positive"),
-        (lambda: HardConcrete(stretch=(0, 1)), "a number below 0 and one above 1"),
+        (lambda: HardConcrete(penalty=-1), "`penalty` must be a finite number of at least 0"),
+        (lambda: HardConcrete(temperature=0), "`temperature` must be a finite number above 0"),
+        (lambda: HardConcrete(stretch=(0, 1)), r"`stretch\[0\]` must be .* below 0"),
+        (lambda: HardConcrete(stretch=(-0.1, 1)), r"`stretch\[1\]` must be .* above 1"),
+        (lambda: HardConcrete(stretch=-0.1), "`stretch` must be a list of two"),
+        (lambda: HardConcrete(seed=2.5), "`seed` must be an integer"),
         (lambda: HardConcrete()(HEADS[0]), r"must have shape \(B, T, N, V\)"),
         (lambda: OutputGate()(HEADS[0], INPUTS), r"must have shape \(B, T, N, V\)"),
         (lambda: OutputGate("sigmiod"), "Did you mean 'sigmoid'"),

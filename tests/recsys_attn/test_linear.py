@@ -223,6 +223,8 @@ def test_the_config_survives_json() -> None:
         (lambda: Linear()(QUERY, KEY[..., 1:], VALUE), "query size 7, key size 6"),
         (lambda: Linear()(QUERY, KEY, VALUE, key_mask=KEY_MASK[:, 1:]), r"\(B, S\) with .*S=11"),
         (lambda: Linear()(QUERY, KEY, VALUE, query_mask=KEY_MASK), r"\(B, T\) with .*T=3"),
+        (lambda: Linear()(SELF[:1].repeat(5, 0), KEY, VALUE), "batches of 5 and 2"),
+        (lambda: Linear()(QUERY, KEY, VALUE, key_mask=KEY_MASK[[0, 0, 0]]), "with B=2, S=11"),
         (lambda: Linear().initial_state(1), "not known before the layer is built"),
     ],
 )

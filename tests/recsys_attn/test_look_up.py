@@ -11,7 +11,6 @@ import pytest
 
 from recsys_attn.attention import patterns
 from recsys_attn.attention.mechanisms import Dense, Retrieved
-from recsys_attn.attention.patterns import random_plan
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Sinkhorn
 from tests.support import reference
 from tests.support.references import retrieved as loops
@@ -107,7 +106,6 @@ def test_blocks_are_found_by_position(
     options: dict[str, int], positions: np.ndarray, mask: np.ndarray
 ) -> None:
     router = Blocks(4, **options)
-    plan = np.asarray(random_plan(-(-S // 4), router.random, router.seed))
     rows = np.array([[0, 9, S], [-3, S - 1, S + 6]])
     assert_finds(
         retrieved(router),
@@ -118,7 +116,7 @@ def test_blocks_are_found_by_position(
             router.before,
             router.after,
             (router.first, router.last),
-            plan,
+            (router.random, router.seed),
             mask[b],
         ),
         key_mask=mask,

@@ -184,3 +184,8 @@ def test_dropout_is_active_in_training_only() -> None:
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_mechanism_that_adds_no_bias_cannot_be_joined_with_the_papers_gate() -> None:
+    with pytest.raises(TypeError, match="Linear cannot honour `attention_bias`"):
+        MMoE(2, gate="both", mechanism="linear_transformer")

@@ -208,7 +208,7 @@ def test_large_logits_and_empty_rows_stay_finite(name: str) -> None:
         (lambda: weightings.Silu(length=0), "`length` must be a positive integer"),
         (lambda: weightings.TopK(0), "`k` must be a positive integer"),
         (lambda: weightings.Entmax(1), r"use the weighting 'softmax' .* Received: alpha=1"),
-        (lambda: weightings.Gaussian(width=0), "`width` must be positive"),
+        (lambda: weightings.Gaussian(width=0), "`width` must be a finite number above 0"),
         (lambda: weightings.Gaussian(units=0), "`units` must be a positive integer"),
         (lambda: weightings.Gaussian()(LOGITS), "give `query` of shape"),
         (lambda: weightings.TalkingHeads()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),

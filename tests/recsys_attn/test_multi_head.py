@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Linear, MultiHeadAttention, presets
+from recsys_attn.attention import Dense, Linear, MultiHeadAttention, presets, scores
 from recsys_attn.attention.gates import OutputGate
 from tests.support import reference
 
@@ -231,6 +231,38 @@ def test_positions_that_are_given_count() -> None:
     assert np.abs(numpy(now) - numpy(natural)).max() > 1e-3
 
 
+def used_already(name: str) -> Any:
+    """A mechanism that a layer of two heads of size 3 has built."""
+    mechanism = presets.get(name)
+    MultiHeadAttention(2, 3, mechanism)(QUERY)
+    return mechanism
+
+
+@pytest.mark.parametrize("name", ["additive", "alibi", "linformer", "talking_heads"])
+def test_a_mechanism_with_weights_belongs_to_one_layer(name: str) -> None:
+    mechanism = used_already(name)
+    sentence = r"A mechanism with weights belongs to one layer;.*\[\(2, 3\), .*\[\(5, 3\), "
+    with pytest.raises(ValueError, match=sentence):
+        MultiHeadAttention(5, 3, mechanism)(QUERY)
+    assert MultiHeadAttention(2, 3, mechanism)(QUERY).shape == QUERY.shape
+    assert MultiHeadAttention(5, 3, presets.fresh(mechanism))(QUERY).shape == QUERY.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("transformer", (5, 7)), ("alibi", (2, 7)), ("performer", (5, 3))]
+)
+def test_layers_share_a_mechanism_whose_weights_fit(name: str, sizes: tuple[int, int]) -> None:
+    mechanism = used_already(name)
+    assert MultiHeadAttention(*sizes, mechanism)(QUERY).shape == QUERY.shape
+
+
+def test_a_gate_with_weights_belongs_to_one_layer() -> None:
+    gate = OutputGate()
+    MultiHeadAttention(2, 3, gate=gate)(QUERY)
+    with pytest.raises(ValueError, match="A gate with weights belongs to one layer"):
+        MultiHeadAttention(5, 3, gate=gate)(QUERY)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -253,6 +285,26 @@ def test_positions_that_are_given_count() -> None:
             lambda: MultiHeadAttention(2, 3, Linear())(QUERY, return_weights=True),
             ValueError,
             "Linear makes none. Use the mechanism Dense",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3, scores.Dot()),
+            TypeError,
+            r"Expected a mechanism .*an argument of one, as in Dense\(score\)\. Received: <Dot",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3, gate=keras.layers.Dense(3)),
+            TypeError,
+            r"Expected a gate, .*`call\(heads, inputs, .*Received: .*`call\(inputs, training, ",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3, activation="rleu"),
+            ValueError,
+            "`activation` must be an activation of Keras.*Did you mean 'relu'",
+        ),
+        (
+            lambda: MultiHeadAttention(2, 3, Dense("shared_dot"))(QUERY, VALUE),
+            ValueError,
+            r"one projection .* the same width; .*query.shape=\(2, 3, 7\), key.shape=\(2, 5, 11\)",
         ),
         (
             lambda: MultiHeadAttention(2, 3)(QUERY, key_mask=np.ones((B, S), bool)),

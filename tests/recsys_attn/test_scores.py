@@ -185,7 +185,7 @@ def test_heads_must_agree() -> None:
     ("make", "message"),
     [
         (lambda: scores.Additive(units=0), "`units` must be a positive integer"),
-        (lambda: scores.Cosine(temperature=0), "`temperature` must be positive"),
+        (lambda: scores.Cosine(temperature=0), "`temperature` must be a finite number above 0"),
         (lambda: scores.Mlp(()), "at least one hidden layer"),
         (lambda: scores.Mlp((4, 0)), r"`units\[1\]` must be a positive integer"),
         (lambda: scores.Mlp((4,), activation="rleu"), "Did you mean 'relu'"),

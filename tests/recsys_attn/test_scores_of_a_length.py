@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, scores
+from recsys_attn.attention import Dense, Retrieved, Routed, scores
+from recsys_attn.attention.routers import Blocks
 from recsys_attn.interactions import TargetAttention
 from tests.support.layer_case import tensorflow
 from tests.support.score_case import LENGTH, B, H, N, S, T, arrays, weights, with_random_weights
@@ -58,24 +59,67 @@ def test_positions_outside_of_the_length_read_the_nearest_end(
     )
 
 
+MECHANISMS = {
+    "dense": Dense,
+    "routed": lambda score: Routed(Blocks(4), score),
+    "retrieved": lambda score: Retrieved(Blocks(4), score),
+}
+ALL_MECHANISMS = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+
+
 @ALL_LENGTHS
-@pytest.mark.parametrize("given", [False, True], ids=["natural", "given"])
 def test_a_graph_fails_where_there_are_more_keys_than_it_could_know_of(
-    make: Callable[..., scores.Score], given: bool
+    make: Callable[..., scores.Score],
 ) -> None:
     tf = tensorflow()
     query, fitting, longer = arrays((B, T, N, H), (B, LENGTH, N, H), (B, LENGTH + 1, N, H))
     layer = with_random_weights(make(length=LENGTH), query, fitting)
     unknown = tf.TensorSpec((None, None, N, H))
-
-    @tf.function(input_signature=[unknown, unknown])
-    def logits(query: Any, key: Any) -> Any:
-        rows, columns = (tf.zeros_like(x[:, None, :, 0, 0], "int32") for x in (query, key))
-        return layer(query, key, None, *((rows, columns) if given else ()))
-
+    logits = tf.function(layer, input_signature=[unknown, unknown])
     assert logits(query, fitting).shape == (B, N, T, LENGTH)
     with pytest.raises(tf.errors.InvalidArgumentError):
         logits(query, longer)
+
+
+@ALL_LENGTHS
+@ALL_MECHANISMS
+def test_a_mechanism_counts_whole_keys_and_not_those_of_a_group(
+    make: Callable[..., scores.Score], mechanism: Callable[..., Any]
+) -> None:
+    """Blocks of 4 fill five events up to eight."""
+    tf = tensorflow()
+    fitting, longer = arrays((B, LENGTH, N, H), (B, LENGTH + 1, N, H))
+    layer = mechanism(make(length=LENGTH))
+    assert layer(fitting, fitting, fitting)[0].shape == (B, LENGTH, N, H)
+    with pytest.raises(ValueError, match=rf"length={LENGTH + 1} or more.*length={LENGTH}"):
+        layer(longer, longer, longer)
+    graph = tf.function(
+        lambda events: layer(events, events, events)[0],
+        input_signature=[tf.TensorSpec((None, None, N, H))],
+    )
+    assert graph(fitting).shape == (B, LENGTH, N, H)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        graph(longer)
+
+
+@ALL_LENGTHS
+def test_a_mechanism_counts_keys_whose_positions_are_given(
+    make: Callable[..., scores.Score],
+) -> None:
+    tf = tensorflow()
+    query, fitting, longer = arrays((B, T, N, H), (B, LENGTH, N, H), (B, LENGTH + 1, N, H))
+    layer = Dense(make(length=LENGTH))
+    layer(query, fitting, fitting)
+    unknown = tf.TensorSpec((None, None, N, H))
+
+    @tf.function(input_signature=[unknown, unknown])
+    def output(query: Any, key: Any) -> Any:
+        rows, columns = (tf.zeros_like(x[:, :, 0, 0], "int32") for x in (query, key))
+        return layer(query, key, key, query_positions=rows, key_positions=columns)[0]
+
+    assert output(query, fitting).shape == (B, T, N, H)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        output(query, longer)
 
 
 @ALL_LENGTHS

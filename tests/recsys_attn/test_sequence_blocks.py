@@ -144,6 +144,18 @@ def test_dropout_is_for_training_only() -> None:
         (lambda: FeedForward(3, "rleu"), ValueError, "Did you mean 'relu'"),
         (lambda: TransformerBlock("dense"), TypeError, "`attention` must be a layer.*'dense'"),
         (lambda: TransformerBlock(Attention(), 0), ValueError, "`feed_forward_units` must be a"),
+        (
+            lambda: TransformerBlock(keras.layers.Dense(3)),
+            TypeError,
+            "`attention` must be a layer that takes `query_mask` and `key_mask`",
+        ),
+        (
+            lambda: TransformerBlock(Attention())(
+                keras.Input((3, E)), keras.Input((2,), dtype="bool")
+            ),
+            ValueError,
+            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+        ),
         (lambda: TransformerEncoder([]), ValueError, "at least one TransformerBlock"),
         (lambda: TransformerEncoder([Attention()]), TypeError, "must be TransformerBlocks"),
     ],

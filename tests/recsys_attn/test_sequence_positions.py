@@ -89,7 +89,13 @@ def test_padding_and_truncation_do_not_shift_positions_from_the_end() -> None:
     [
         (lambda: LearnedPositions(0), "`length` must be a positive integer"),
         (lambda: LearnedPositions(3)(INPUTS[0]), r"must have shape \(B, S, E\)"),
-        (lambda: SinusoidalPositions(base=1), "`base` must be greater than 1"),
+        (
+            lambda: LearnedPositions(3)(
+                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
+            ),
+            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+        ),
+        (lambda: SinusoidalPositions(base=1), "`base` must be a finite number above 1"),
         (lambda: SinusoidalPositions()(INPUTS[0]), r"must have shape \(B, S, E\)"),
     ],
 )

@@ -10,7 +10,18 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import mechanisms, presets, scores, weightings
+from recsys_attn.attention import (
+    MultiHeadAttention,
+    compressors,
+    feature_maps,
+    gates,
+    mechanisms,
+    patterns,
+    presets,
+    routers,
+    scores,
+    weightings,
+)
 from recsys_attn.serialization import deserialize, serialize
 
 NAMES = [
@@ -50,15 +61,86 @@ def test_an_instance_and_its_config_make_the_same(
     assert revived.get_config() == member.get_config()
 
 
+class Doubled(keras.layers.Layer):
+    """A mechanism of one's own, which need not be registered to be used."""
+
+    def call(self, query: Any, key: Any, value: Any) -> Any:
+        return 2 * value, None
+
+
+class Halved(keras.layers.Layer):
+    """A gate of one's own."""
+
+    def call(self, heads: Any, inputs: Any) -> Any:
+        return heads / 2
+
+
+SLOTS: dict[str, tuple[ModuleType, Any]] = {
+    "score": (scores, scores.Dot()),
+    "weighting": (weightings, weightings.Softmax()),
+    "pattern": (patterns, patterns.Causal()),
+    "router": (routers, routers.Lsh(4)),
+    "compressor": (compressors, compressors.Pool()),
+    "feature map": (feature_maps, feature_maps.Elu()),
+    "gate": (gates, gates.OutputGate()),
+    "mechanism": (mechanisms, mechanisms.Dense()),
+}
+LAYERS = [keras.layers.Dense(3), keras.layers.MultiHeadAttention(2, 3), MultiHeadAttention(2, 3)]
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_part_fits_its_own_slot_alone(slot: str) -> None:
+    family, own = SLOTS[slot]
+    assert family.get(own) is own
+    for other in [*(part for _, part in SLOTS.values() if part is not own), *LAYERS]:
+        sentence = f"^Expected a {slot}[ ,].* Received: .*{type(other).__name__}"
+        with pytest.raises((TypeError, ValueError), match=sentence):
+            family.get(other)
+
+
+@pytest.mark.parametrize(
+    ("family", "own"), [(mechanisms, Doubled()), (presets, Doubled()), (gates, Halved())]
+)
+def test_a_layer_of_ones_own_is_told_by_what_it_is_called_with(
+    family: ModuleType, own: keras.layers.Layer
+) -> None:
+    assert family.get(own) is own
+
+
+def test_a_saved_part_fits_its_own_slot_alone() -> None:
+    saved = serialize(weightings.Softmax())
+    with pytest.raises(ValueError, match=r"^Expected a score .* Received: <Softmax"):
+        scores.get(saved)
+    sentence = (
+        r"^Expected a mechanism or a preset.*`call\(query, key, value, \.\.\.\)`.*Dense\(score"
+    )
+    with pytest.raises(TypeError, match=sentence):
+        presets.get(saved)
+
+
+@pytest.mark.parametrize("config", [3, "score", ["score"]])
+def test_arguments_stand_in_a_table(config: Any) -> None:
+    with pytest.raises(ValueError, match=r"'dense' stand in a table of their .*Received: conf"):
+        presets.get({"class_name": "dense", "config": config})
+
+
 @pytest.mark.parametrize(
     ("identifier", "message"),
     [
+        ({"class_name": "linear", "config": {"causal": "yes"}}, "`causal` must be True or False"),
+        ({"class_name": "dense", "config": {"dropout": "no"}}, "`dropout` must be a finite num"),
         ({"class_name": "performer", "features": 8}, "stand in a table of their own.*features"),
         ({"class_name": "performer", "config": {"feature": 8}}, "Did you mean 'features'"),
         ("routed", "'routed' needs 'router'"),
         ({"class_name": "longformer", "config": {"window": 0}}, "`window` must be a positive"),
-        ({"class_name": "longformer", "config": {"tokens": [-1]}}, "`tokens` must be positions"),
-        ({"class_name": "content_addressing", "config": {"sharpness": 0}}, "must be positive"),
+        (
+            {"class_name": "longformer", "config": {"tokens": [-1]}},
+            r"`tokens\[0\]` must be an integer of at least 0",
+        ),
+        (
+            {"class_name": "content_addressing", "config": {"sharpness": 0}},
+            "`sharpness` must be a finite .*above 0",
+        ),
     ],
 )
 def test_wrong_arguments_of_a_preset_are_one_sentence(identifier: Any, message: str) -> None:

@@ -109,6 +109,17 @@ def test_masks_may_be_positional_in_a_symbolic_call() -> None:
     assert weights.shape == (None, None, None)
 
 
+@pytest.mark.parametrize("mechanism", ["din", "alibi"])
+def test_masks_that_do_not_fit_are_refused_by_their_names(mechanism: str) -> None:
+    layer = TargetAttention(mechanism)
+    with pytest.raises(ValueError, match=r"`history_mask` must have shape \(B, S\) with B="):
+        layer(QUERY, HISTORY, history_mask=HISTORY_MASK[:, 1:])
+    query, history = (keras.Input(x.shape[1:]) for x in (QUERY, HISTORY))
+    shorter = keras.Input((HISTORY.shape[1] - 1,), dtype="bool")
+    with pytest.raises(ValueError, match=r"`history_mask` must have shape \(B, S\) with S="):
+        layer(query, history, history_mask=shorter)
+
+
 def test_masks_that_keras_finds_on_the_inputs_count() -> None:
     embedding = keras.layers.Embedding(11, E, mask_zero=True)
     query, history = np.array([[3, 4, 0]]), np.array([[5, 6, 7, 0, 0]])

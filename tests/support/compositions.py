@@ -130,7 +130,7 @@ _PATTERNS = {
     ),
     "Longformer, dense": Composition(dense(pattern=Local(1) | Global((0,))), crosses=False),
     "BigBird, dense": Composition(
-        dense(pattern=Block(2, 1, 1) | EdgeBlocks(2) | RandomBlocks(2, 1, seed=3)), crosses=False
+        dense(pattern=Block(1, 0) | EdgeBlocks(1) | RandomBlocks(1, 1, seed=3)), crosses=False
     ),
     "prepended tokens": Composition(dense(pattern=Prepended(2, Local(1))), crosses=False),
     "a pattern a head": Composition(
@@ -158,7 +158,7 @@ _ROUTED = {
         part("local", window=2, pattern=serialize(Causal())), causal=True, crosses=False
     ),
     "Longformer": Composition(part("longformer", window=2), crosses=False),
-    "BigBird": Composition(part("bigbird", size=2, count=1), crosses=False),
+    "BigBird": Composition(part("bigbird", size=1, count=1), crosses=False),
     "Reformer": Composition(part("reformer", size=3, buckets=2, rounds=2), crosses=False),
     "routing": Composition(part("routing_transformer", clusters=2, window=4), crosses=False),
     "Sinkhorn": Composition(
@@ -192,6 +192,23 @@ _COMPRESSED = {
     "mean of events": Composition(part("compressed", compressor=part("pool", size=2))),
     "maximum of events, causal": Composition(
         part("compressed", compressor=part("pool", size=2, kind="max"), causal=True),
+        causal=True,
+        crosses=False,
+    ),
+    "segments": Composition(part("compressed", compressor=part("segments", summaries=3))),
+    "maxima of segments": Composition(
+        part("compressed", compressor=part("segments", summaries=4, kind="max"))
+    ),
+    "memory-compressed, segments": Composition(part("memory_compressed", stride=2, summaries=3)),
+    "chain, causal": Composition(
+        part(
+            "compressed",
+            compressor=part(
+                "chain",
+                compressors=[part("convolution", width=2, stride=1), part("pool", size=2)],
+            ),
+            causal=True,
+        ),
         causal=True,
         crosses=False,
     ),

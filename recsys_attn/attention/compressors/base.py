@@ -16,22 +16,19 @@ class CompressedKeys(NamedTuple):
         key: (B, C, N, H).
         value: (B, C, N, V).
         key_mask: (B, C), False for summaries of padding alone; None where all of them count.
-        ends: (C,) integers, the last position that each summary stands for, even if the events
-            end before it; None where each has seen all of them.
     """
 
     key: Tensor
     value: Tensor
     key_mask: Tensor | None
-    ends: Tensor | None
 
 
 class Compressor(keras.layers.Layer):
     """Few summaries in the place of many keys and values, so that each query meets only those.
 
     Attributes:
-        ordered: Whether each summary stands for events that follow each other. If not, it has seen
-            all of them: it stands nowhere, and nothing about it can be causal.
+        ordered: Whether each summary stands for the same positions however many events there are.
+            If not, it depends on all of them: it stands nowhere, and nothing of it can be causal.
 
     Its method `build` takes the shapes of keys and values.
 
@@ -42,10 +39,11 @@ class Compressor(keras.layers.Layer):
     >>> class EveryOther(Compressor):
     ...     def compress(self, key, value, key_mask=None):
     ...         key_mask = None if key_mask is None else key_mask[:, ::2]
-    ...         ends = keras.ops.arange(0, key.shape[1], 2)
-    ...         return CompressedKeys(key[:, ::2], value[:, ::2], key_mask, ends)
+    ...         return CompressedKeys(key[:, ::2], value[:, ::2], key_mask)
     ...     def count(self, length):
     ...         return None if length is None else (length + 1) // 2
+    ...     def ends(self, summaries):
+    ...         return 2 * summaries
     >>> history = keras.random.normal((2, 5, 4, 8))
     >>> tuple(EveryOther().compress(history, history).key.shape)
     (2, 3, 4, 8)
@@ -68,6 +66,13 @@ class Compressor(keras.layers.Layer):
     def count(self, length: int | None) -> int | None:
         """Number of summaries of `length` events; None where it is not known."""
         raise NotImplementedError(f"{type(self).__name__} must implement `count`")
+
+    def ends(self, summaries: Tensor) -> Tensor:
+        """The last position that each of these summaries, counted from 0, stands for.
+
+        Even if the events end before it; not asked where `ordered` is False.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `ends`")
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object

@@ -26,11 +26,3 @@ def blocks_of(x: Tensor, width: int, stride: int) -> Tensor:
         return ops.reshape(x, (shape[0], count, width, *shape[2:]))
     starts = ops.arange(count, dtype="int32") * stride
     return ops.take(x, starts[:, None] + ops.arange(width, dtype="int32"), axis=1)
-
-
-def ends_of(length: Any, width: int, stride: int) -> Tensor:
-    """(C,): the last position of each block, of the last one too where it is padded.
-
-    So they do not depend on how far the sequence itself is padded.
-    """
-    return ops.arange(count_blocks(length, width, stride), dtype="int32") * stride + (width - 1)

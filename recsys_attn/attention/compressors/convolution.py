@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks, ends_of
+from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -80,7 +80,6 @@ class Convolution(Compressor):
             self._convolve(key, self.key_kernel),
             self._convolve(value, self.value_kernel),
             key_mask,
-            ends_of(ops.shape(key)[1], self.width, self.stride),
         )
 
     def _convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
@@ -89,6 +88,9 @@ class Convolution(Compressor):
 
     def count(self, length: int | None) -> int | None:
         return None if length is None else count_blocks(length, self.width, self.stride)
+
+    def ends(self, summaries: Tensor) -> Tensor:
+        return summaries * self.stride + (self.width - 1)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "width": self.width, "stride": self.stride}

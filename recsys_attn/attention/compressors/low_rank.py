@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -59,6 +59,7 @@ class LowRank(Compressor):
         require_positive("rank", rank)
         if length is not None:
             require_positive("length", length)
+        require_bool("share_key_and_value", share_key_and_value)
         self.rank = rank
         self.length = length
         self.share_key_and_value = share_key_and_value
@@ -98,7 +99,7 @@ class LowRank(Compressor):
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
         of_value = self.key_kernel if self.share_key_and_value else self.value_kernel
-        return CompressedKeys(_sums(self.key_kernel, key), _sums(of_value, value), None, None)
+        return CompressedKeys(_sums(self.key_kernel, key), _sums(of_value, value), None)
 
     def count(self, length: int | None) -> int | None:
         return self.rank

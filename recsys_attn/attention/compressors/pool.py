@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks, ends_of
+from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
@@ -58,11 +58,13 @@ class Pool(Compressor):
             pool(blocks_of(key, self.size, self.size), present),
             pool(blocks_of(value, self.size, self.size), present),
             None if key_mask is None else ops.any(present, axis=-1),
-            ends_of(length, self.size, self.size),
         )
 
     def count(self, length: int | None) -> int | None:
         return None if length is None else count_blocks(length, self.size, self.size)
+
+    def ends(self, summaries: Tensor) -> Tensor:
+        return summaries * self.size + (self.size - 1)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "size": self.size, "kind": self.kind}

@@ -90,7 +90,7 @@ class FeatureMap(keras.layers.Layer):
         key = ops.cast(swap_heads(key), "float32")
         if key_mask is None:
             return self.key_features(key, streaming=streaming)
-        shape = (None, key.shape[2])
+        shape = (key.shape[0], key.shape[2])
         real = ops.swapaxes(allowed_pairs(shape, shape, key_mask=key_mask), 2, 3)  # (B, 1, S, 1)
         # Before the map too: its gradient at whatever padding holds may not be finite.
         features = self.key_features(ops.where(real, key, 0.0), real, streaming)

@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.feature_maps.base import stable_exp
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
-from recsys_attn.checks import unknown_name
+from recsys_attn.checks import require_bool, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 _KERNELS = ("relu", "softmax")
@@ -73,6 +73,7 @@ class Favor(RandomFeatures):
         super().__init__(features, orthogonal=orthogonal, redraw_every=redraw_every, **kwargs)
         if kernel not in _KERNELS:
             raise ValueError("`kernel` is not known. " + unknown_name(kernel, _KERNELS))
+        require_bool("regularized", regularized)
         if regularized and not orthogonal:
             raise ValueError(
                 "`regularized` sets the length of orthogonal vectors; leave `orthogonal` True. "

@@ -10,6 +10,7 @@ from keras import ops
 
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.attention.unit import unit
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 # What the mean of this many features cannot tell from zero.
@@ -62,8 +63,7 @@ class Fourier(RandomFeatures):
         **kwargs: Any,
     ) -> None:
         super().__init__(features, orthogonal=orthogonal, redraw_every=redraw_every, **kwargs)
-        if sigma <= 0:
-            raise ValueError(f"`sigma` must be positive. Received: sigma={sigma}")
+        require_number("sigma", sigma, above=0)
         self.sigma = sigma
         self.floor = max(math.exp(-2 / sigma**2), _NOISE)
 

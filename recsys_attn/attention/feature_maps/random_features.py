@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.feature_maps.base import FeatureMap
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -56,6 +56,7 @@ class RandomFeatures(FeatureMap):
     ) -> None:
         super().__init__(**kwargs)
         require_positive("features", features)
+        require_bool("orthogonal", orthogonal)
         if redraw_every is not None:
             require_positive("redraw_every", redraw_every)
         self.features = features

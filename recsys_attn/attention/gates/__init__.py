@@ -5,6 +5,11 @@ from recsys_attn.attention.gates.output import OutputGate
 from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family("a gate", {"hard_concrete": HardConcrete, "output": OutputGate}).get
+get = _Family(
+    "a gate",
+    {"hard_concrete": HardConcrete, "output": OutputGate},
+    call=("heads", "inputs"),
+    hint="The heads are (B, T, N, V) and the inputs (B, T, E), what the queries were made of",
+).get
 
 __all__ = ["HardConcrete", "OutputGate", "deserialize", "get", "serialize"]

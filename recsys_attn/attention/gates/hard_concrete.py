@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.checks import require_not_negative, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _EPSILON = 1e-6  # keeps the noise from the ends of (0, 1), where its logit is infinite
@@ -72,18 +73,15 @@ class HardConcrete(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if penalty < 0:
-            raise ValueError(
-                "`penalty` must not be negative: it is added to the loss, so that heads close. "
-                f"Received: penalty={penalty}"
-            )
-        if temperature <= 0:
-            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
-        if len(stretch) != 2 or not stretch[0] < 0 < 1 < stretch[1]:
-            raise ValueError(
-                "`stretch` must be a number below 0 and one above 1, so that gates reach both. "
-                f"Received: stretch={stretch}"
-            )
+        require_number("penalty", penalty, least=0)
+        require_number("temperature", temperature, above=0)
+        if not isinstance(stretch, Sequence) or len(stretch) != 2:
+            raise ValueError(f"`stretch` must be a list of two. Received: stretch={stretch!r}")
+        require_number("stretch[0]", stretch[0], below=0)
+        require_number("stretch[1]", stretch[1], above=1)
+        require_number("initial", initial)
+        if seed is not None:
+            require_not_negative("seed", seed)
         self.penalty = penalty
         self.temperature = temperature
         self.stretch = tuple(stretch)

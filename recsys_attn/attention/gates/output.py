@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.gates.hard_concrete import check_heads
 from recsys_attn.blocks import activations
+from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -49,7 +50,8 @@ class OutputGate(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.activation = activations.serialize(activation)
-        self.activate = keras.activations.get(self.activation)
+        self.activate = activations.function("activation", self.activation)
+        require_bool("per_channel", per_channel)
         self.per_channel = per_channel
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:

@@ -8,17 +8,8 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.checks import is_whole, require_mask
 from recsys_attn.tensors import Shape, Tensor
-
-
-def require_mask(name: str, mask: Tensor) -> None:
-    """Raises unless it is boolean or integer: nobody can tell what a fraction allows."""
-    if not _is_whole(mask):
-        raise TypeError(
-            f"`{name}` must be boolean, True for what may be attended, or integer; compare it "
-            "with a number to make it so. What is added to the scores is an `attention_bias`. "
-            f"Received: {name}.dtype={keras.backend.standardize_dtype(mask.dtype)}"
-        )
 
 
 def mask_of(name: str, value: Any, letters: str) -> Tensor:
@@ -31,7 +22,7 @@ def mask_of(name: str, value: Any, letters: str) -> Tensor:
 def integers_of(name: str, value: Any, letters: str) -> Tensor:
     """An int32 tensor of the rank of `letters`."""
     value = tensor_of(name, value, letters)
-    if not _is_whole(value):
+    if not is_whole(value):
         raise TypeError(
             f"`{name}` must be integers. "
             f"Received: {name}.dtype={keras.backend.standardize_dtype(value.dtype)}"
@@ -61,6 +52,60 @@ def sizes_of(query_shape: Shape, key_shape: Shape) -> dict[str, int | None]:
     }
 
 
+def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
+    """Raises unless masks, a bias and positions fit queries (B, T, ...) and keys (B, S, ...).
+
+    It looks at shapes and dtypes alone, so that a symbolic call is told at once too.
+
+    Args:
+        query_shape: Shape of the queries, with N where it is known.
+        key_shape: Shape of the keys.
+        given: By the name of the argument; None for what is not given.
+    """
+    sizes = sizes_of(query_shape, key_shape)
+    for name, value in given.items():
+        if value is None:
+            continue
+        value = value if hasattr(value, "shape") else ops.convert_to_tensor(value)
+        letter = "T" if name.startswith("query") else "S"
+        if name.endswith("positions"):
+            require_positions(name, value, sizes, letter)
+        elif name.startswith("attention"):
+            require_pairs(name, value, sizes, is_mask=name.endswith("mask"))
+        else:
+            require_side(name, value, sizes, letter)
+
+
+def require_side(name: str, mask: Tensor, sizes: dict[str, int | None], letter: str) -> None:
+    """Raises unless it is a mask of the queries, (B, T), or of the keys, (B, S)."""
+    require_mask(name, mask)
+    require_shape(name, mask, sizes, f"B{letter}")
+
+
+def require_pairs(name: str, given: Tensor, sizes: dict[str, int | None], is_mask: bool) -> None:
+    """Raises unless it is a mask or a bias of pairs, (B, T, S) or (B, N, T, S)."""
+    if is_mask:
+        require_mask(name, given)
+    elif keras.backend.standardize_dtype(given.dtype) == "bool":
+        raise TypeError(
+            f"`{name}` is added to the scores. Give a mask as `attention_mask`. "
+            f"Received: {name}.dtype=bool"
+        )
+    require_shape(name, given, sizes, "BTS", "BNTS")
+
+
+def require_positions(
+    name: str, positions: Tensor, sizes: dict[str, int | None], letter: str
+) -> None:
+    """Raises unless they are integers (T,), (B, T) or (B, N, T), or with S in the place of T."""
+    if not keras.backend.is_int_dtype(positions.dtype):
+        raise TypeError(
+            f"`{name}` must be integers. "
+            f"Received: {name}.dtype={keras.backend.standardize_dtype(positions.dtype)}"
+        )
+    require_shape(name, positions, sizes, letter, f"B{letter}", f"BN{letter}")
+
+
 def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms: str) -> None:
     """Raises unless a form in letters fits, so far as sizes are known; a size of 1 broadcasts."""
     shape = tuple(given.shape)
@@ -79,8 +124,3 @@ def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms
 
 def _form(letters: str) -> str:
     return f"({', '.join(letters)}{',' if len(letters) == 1 else ''})"
-
-
-def _is_whole(value: Tensor) -> bool:
-    dtype = keras.backend.standardize_dtype(value.dtype)
-    return dtype == "bool" or keras.backend.is_int_dtype(dtype)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.masks.checks import require_mask, require_shape, sizes_of
+from recsys_attn.attention.masks.checks import require_pairs, require_side, sizes_of
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -18,7 +17,6 @@ def allowed_pairs(
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
     attention_mask: Tensor | None = None,
-    pattern: Tensor | None = None,
 ) -> Tensor | None:
     """Which pairs of a query and a key count: the AND of the masks that are given.
 
@@ -28,7 +26,6 @@ def allowed_pairs(
         query_mask: (B, T), False for padded queries.
         key_mask: (B, S), False for padded keys.
         attention_mask: (B, T, S), or (B, N, T, S) for one mask a head.
-        pattern: What a pattern allows, broadcast to (B, N, T, S).
 
     Returns:
         Booleans that broadcast to (B, N, T, S), or None where no mask is given.
@@ -40,14 +37,17 @@ def allowed_pairs(
     sizes = sizes_of(query_shape, key_shape)
     masks = []
     if query_mask is not None:
-        masks.append(_mask("query_mask", query_mask, sizes, "BT")[:, None, :, None])
+        masks.append(_mask("query_mask", query_mask, sizes, "T")[:, None, :, None])
     if key_mask is not None:
-        masks.append(_mask("key_mask", key_mask, sizes, "BS")[:, None, None, :])
+        masks.append(_mask("key_mask", key_mask, sizes, "S")[:, None, None, :])
     if attention_mask is not None:
         masks.append(pairwise("attention_mask", attention_mask, query_shape, key_shape, "bool"))
-    if pattern is not None:
-        masks.append(pattern)
     return functools.reduce(ops.logical_and, masks) if masks else None
+
+
+def both(first: Tensor, second: Tensor | None) -> Tensor:
+    """The AND of two masks, of which the second may be None."""
+    return first if second is None else ops.logical_and(first, second)
 
 
 def pairwise(
@@ -55,20 +55,12 @@ def pairwise(
 ) -> Tensor:
     """(B, T, S) or (B, N, T, S) as (B, N or 1, T, S); a mask where `dtype` is "bool"."""
     given = ops.convert_to_tensor(given)
-    if dtype == "bool":
-        require_mask(name, given)
-    elif keras.backend.standardize_dtype(given.dtype) == "bool":
-        raise TypeError(
-            f"`{name}` is added to the scores. Give a mask as `attention_mask`. "
-            f"Received: {name}.dtype=bool"
-        )
-    require_shape(name, given, sizes_of(query_shape, key_shape), "BTS", "BNTS")
+    require_pairs(name, given, sizes_of(query_shape, key_shape), is_mask=dtype == "bool")
     given = ops.cast(given, dtype)
     return given[:, None] if len(given.shape) == 3 else given
 
 
-def _mask(name: str, given: Any, sizes: dict[str, int | None], form: str) -> Tensor:
+def _mask(name: str, given: Any, sizes: dict[str, int | None], letter: str) -> Tensor:
     given = ops.convert_to_tensor(given)
-    require_mask(name, given)
-    require_shape(name, given, sizes, form)
+    require_side(name, given, sizes, letter)
     return ops.cast(given, "bool")

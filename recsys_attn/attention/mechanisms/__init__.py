@@ -8,17 +8,22 @@ from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
-MEMBERS = {
-    "compressed": Compressed,
-    "dense": Dense,
-    "linear": Linear,
-    "retrieved": Retrieved,
-    "routed": Routed,
-}
-get = _Family("a mechanism", MEMBERS).get
+FAMILY = _Family(
+    "a mechanism",
+    {
+        "compressed": Compressed,
+        "dense": Dense,
+        "linear": Linear,
+        "retrieved": Retrieved,
+        "routed": Routed,
+    },
+    call=("query", "key", "value"),
+    hint="A score, a pattern, a weighting or a router is an argument of one, as in Dense(score)",
+)
+get = FAMILY.get
 
 __all__ = [
-    "MEMBERS",
+    "FAMILY",
     "Compressed",
     "Dense",
     "Linear",

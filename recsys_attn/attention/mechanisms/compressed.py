@@ -16,9 +16,12 @@ from recsys_attn.attention.layout import (
     swap_heads,
 )
 from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.masks.pairs import both
 from recsys_attn.attention.positions import natural_positions, pairs
 from recsys_attn.attention.scores.base import logits_of
+from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
+from recsys_attn.checks import require_bool, require_share
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -28,14 +31,14 @@ class Compressed(keras.layers.Layer):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 
     C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
-    with T times C. C is fixed for `LowRank`, and S by the stride for the others, which are that
-    much cheaper than `Dense` at any length. Keys are summarised and queries are not, since each
-    query has an output.
+    with T times C. C is fixed for `LowRank` and `Segments`, and S by the stride for the others,
+    which are that much cheaper than `Dense` at any length. Keys are summarised and queries are
+    not, since each query has an output.
 
     With `causal`, query t may attend a summary whose last event is at t or before it, so the first
     queries, which no summary precedes, get zeros, and a last summary that is not full yet is seen
     by none: join it with a local attention or a residual. (Tensor2Tensor has the last event
-    strictly before t.) Of `LowRank` there is no causal form.
+    strictly before t.) Of `LowRank` and `Segments` there is no causal form.
 
     A positional score sees each summary at its last event, where that of a full one would be. So
     padding behind the events changes nothing.
@@ -95,6 +98,8 @@ class Compressed(keras.layers.Layer):
         self.compressor = compressors.get(compressor, dtype=self.dtype_policy)
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
+        require_bool("causal", causal)
+        require_share("dropout", dropout)
         self.causal = causal
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._check_order()
@@ -105,8 +110,8 @@ class Compressed(keras.layers.Layer):
         name = type(self.compressor).__name__
         if self.causal:
             raise ValueError(
-                f"`causal` has no meaning with {name}, each of whose summaries has seen every "
-                "event. Use the compressor Convolution or Pool, or the mechanism Linear with "
+                f"`causal` has no meaning with {name}, each of whose summaries depends on "
+                "every event. Use the compressor Convolution or Pool, or the mechanism Linear with "
                 "causal=True"
             )
         if self.score.positional:
@@ -128,7 +133,7 @@ class Compressed(keras.layers.Layer):
             self.compressor.build(key_shape, value_shape)
         summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
         if not self.score.built:
-            self.score.build(query_shape, summary_shape)
+            self.score.build(query_shape, key_shape)  # it sees summaries at positions of keys
         build_weighting(self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
     def call(
@@ -143,16 +148,14 @@ class Compressed(keras.layers.Layer):
             allowed_pairs(query.shape, key.shape, key_mask=key_mask)  # refuses a wrong shape
             whole = (ops.shape(key_mask)[0], ops.shape(key)[1])
             key_mask = ops.broadcast_to(ops.cast(key_mask, "bool"), whole)
+        key = fitting(key, self.score.most_keys)
         summaries = self.compressor.compress(key, value, key_mask)
         rows, _ = natural_positions(query, key)
-        ends = None if summaries.ends is None else summaries.ends[None, None]
-        allowed = allowed_pairs(
-            query.shape,
-            summaries.key.shape,
-            query_mask,
-            summaries.key_mask,
-            pattern=_seen(rows, ends) if self.causal else None,
-        )
+        _, places = natural_positions(query, summaries.key)
+        ends = self.compressor.ends(places) if self.compressor.ordered else None
+        allowed = allowed_pairs(query.shape, summaries.key.shape, query_mask, summaries.key_mask)
+        if self.causal:
+            allowed = both(_seen(rows, ends), allowed)
         logits = logits_of(self.score, query, summaries.key, allowed, rows, ends)
         weights = weights_of(self.weighting, logits, allowed, query)
         weights = self.dropout(ops.cast(weights, self.compute_dtype))

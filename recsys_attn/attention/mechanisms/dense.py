@@ -16,11 +16,14 @@ from recsys_attn.attention.layout import (
     swap_heads,
 )
 from recsys_attn.attention.masks import allowed_pairs, pairwise
+from recsys_attn.attention.masks.pairs import both
 from recsys_attn.attention.patterns.base import check_heads
-from recsys_attn.attention.positions import pairs, per_head, resolve
+from recsys_attn.attention.positions import length_of, pairs, per_head, resolve
 from recsys_attn.attention.scores.base import logits_of
+from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
+from recsys_attn.checks import require_share
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -84,6 +87,7 @@ class Dense(keras.layers.Layer):
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
+        require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -105,15 +109,13 @@ class Dense(keras.layers.Layer):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        key = fitting(key, self.score.most_keys)
         rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
-        allowed = allowed_pairs(
-            query.shape,
-            key.shape,
-            query_mask,
-            key_mask,
-            attention_mask,
-            self._pattern_pairs(query, key, rows, columns),
-        )
+        allowed = allowed_pairs(query.shape, key.shape, query_mask, key_mask, attention_mask)
+        if self.pattern is not None:
+            length = length_of(key, columns, key_mask)
+            pattern = self.pattern(*pairs(*resolve(query, key, rows, columns)), length)
+            allowed = both(pattern, allowed)
         logits = logits_of(self.score, query, key, allowed, rows, columns)
         if attention_bias is not None:
             bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
@@ -124,13 +126,6 @@ class Dense(keras.layers.Layer):
         weights = ops.cast(weights, self.compute_dtype)
         output = batched_matmul(self.dropout(weights), swap_heads(value))
         return swap_heads(output), weights
-
-    def _pattern_pairs(
-        self, query: Tensor, key: Tensor, rows: Tensor | None, columns: Tensor | None
-    ) -> Tensor | None:
-        if self.pattern is None:
-            return None
-        return self.pattern(*pairs(*resolve(query, key, rows, columns)), ops.shape(key)[1])
 
     @property
     def shares_query_and_key(self) -> bool:

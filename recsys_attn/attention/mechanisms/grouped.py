@@ -10,12 +10,14 @@ from keras import ops
 from recsys_attn.attention import patterns, routers, scores
 from recsys_attn.attention.layout import batched_matmul, head_sizes, swap_heads
 from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.masks.pairs import both
 from recsys_attn.attention.patterns.base import check_heads
 from recsys_attn.attention.positions import pairs
 from recsys_attn.attention.routers.base import Groups
 from recsys_attn.attention.routers.layout import padded
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
+from recsys_attn.checks import require_share
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -57,6 +59,7 @@ class Grouped(keras.layers.Layer):
         score = self.router.default_score if score is None else score
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
+        require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._refuse_what_makes_no_sense()
 
@@ -83,17 +86,18 @@ class Grouped(keras.layers.Layer):
         if not self.score.built:
             self.score.build(query_shape, key_shape)
 
-    def attend(self, groups: Groups, length: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
         """The outputs (G, T', N, V), and the logits (G, N, T', S'), very negative where nothing is.
 
         Args:
             groups: Some of those of the router.
-            length: S, for the pattern.
+            length: `length_of` the keys, for the pattern.
         """
         rows, columns = groups.query_positions, groups.key_positions
         allowed = groups.allowed
         if self.pattern is not None:
-            allowed = _both(self.pattern(*pairs(rows, columns), length), allowed)
+            length = _of_groups(length, groups.query)
+            allowed = both(self.pattern(*pairs(rows, columns), length), allowed)
         logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
         logits = ops.cast(logits, "float32")
         if groups.bias is not None:
@@ -144,5 +148,10 @@ def tokens_missing(length: Tensor) -> Tensor:
     return max(1 - length, 0) if isinstance(length, int) else ops.maximum(1 - length, 0)
 
 
-def _both(first: Tensor, second: Tensor | None) -> Tensor:
-    return first if second is None else ops.logical_and(first, second)
+def _of_groups(length: Any, query: Tensor) -> Any:
+    """The length of each request, for its groups, which stand together."""
+    if isinstance(length, int):
+        return length
+    requests = ops.shape(length)[0]  # perhaps none
+    some = max(requests, 1) if isinstance(requests, int) else ops.maximum(requests, 1)
+    return ops.repeat(length, ops.shape(query)[0] // some, axis=0)

@@ -16,7 +16,7 @@ from recsys_attn.attention.layout import (
 )
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.prefix import prefix_attention
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -94,6 +94,7 @@ class Linear(keras.layers.Layer):
         self, feature_map: Any = "elu", *, causal: bool = False, chunk: int = 128, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        require_bool("causal", causal)
         require_positive("chunk", chunk)
         self.feature_map = feature_maps.get(feature_map, dtype=self.dtype_policy)
         self.causal = causal
@@ -115,6 +116,8 @@ class Linear(keras.layers.Layer):
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
     ) -> tuple[Tensor, None]:
+        require_a_value_a_key(key.shape, value.shape)
+        real = allowed_pairs(query.shape, key.shape, query_mask)  # refuses a wrong shape
         query_features, key_features = self.feature_map(
             query, key, key_mask=key_mask, streaming=self.causal
         )
@@ -135,8 +138,7 @@ class Linear(keras.layers.Layer):
         else:
             output = self._read(_summed(key_features, value), query_features)
         if query_mask is not None:
-            real = allowed_pairs(query.shape, key.shape, query_mask=query_mask)  # (B, 1, T, 1)
-            output = ops.where(real, output, 0.0)
+            output = ops.where(real, output, 0.0)  # real: (B, 1, T, 1)
         return ops.cast(swap_heads(output), self.compute_dtype), None
 
     def initial_state(self, batch_size: Any) -> LinearState:
@@ -204,7 +206,7 @@ class Linear(keras.layers.Layer):
         query_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
     ) -> tuple[Tensor, None]:
-        batch = broadcast_batch(query.shape[0], key.shape[0])
+        batch = broadcast_batch(query.shape[0], broadcast_batch(key.shape[0], value.shape[0]))
         shape = (batch, *query.shape[1:3], value.shape[-1])
         return keras.KerasTensor(shape, dtype=self.compute_dtype), None
 

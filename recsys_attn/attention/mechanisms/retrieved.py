@@ -16,8 +16,9 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_tokens,
     tokens_missing,
 )
-from recsys_attn.attention.positions import per_head
+from recsys_attn.attention.positions import length_of, per_head
 from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -57,8 +58,8 @@ class Retrieved(Grouped):
         query_mask: (B, T), False for padded queries, which get zeros.
         key_mask: (B, S), False for padded keys, which nothing finds.
         query_positions, key_positions: (B, T) and (B, S), integers. By default the keys stand at
-            0 ... S-1 and every query right after the last of them, so that none is told from the
-            others by its place among them.
+            0 ... S-1 and every query right after the last one that is there, so that none is told
+            from the others by its place among them.
 
     B of the queries may be 1 where that of the keys is not, and the other way round. Padded
     values must be finite.
@@ -98,15 +99,16 @@ class Retrieved(Grouped):
         training: bool | None = None,
     ) -> tuple[Tensor, None]:
         allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
-        rows, columns = _positions(query, key, query_positions, key_positions)
+        key = fitting(key, self.score.most_keys)
+        rows, columns = _positions(query, key, query_positions, key_positions, key_mask)
         query, key, value = _of_one_batch(
             (query, key, value), (query_mask, key_mask, rows, columns)
         )
         query_mask = of_tokens(query, query_mask=query_mask)
         key_mask = of_tokens(key, key_mask=key_mask)
-        length = ops.shape(key)[1]
+        length, keys = length_of(key, columns, key_mask), ops.shape(key)[1]
         key_mask, key, value = never_empty(key_mask, key, value)
-        columns = padded(columns, 0, tokens_missing(length), axis=2)
+        columns = padded(columns, 0, tokens_missing(keys), axis=2)
         groups = self.router.look_up(
             query, key, value, query_mask, key_mask, rows, columns, training
         )
@@ -131,15 +133,19 @@ class Retrieved(Grouped):
 
 
 def _positions(
-    query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
+    query: Tensor,
+    key: Tensor,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+    key_mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
     queries, keys = ops.shape(query)[1], ops.shape(key)[1]
     rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
-    if rows is None:
-        rows = ops.full((1, 1, 1), keys, dtype="int32")
     if columns is None:
         columns = ops.arange(keys, dtype="int32")[None, None]
+    if rows is None:
+        rows = length_of(key, columns, key_mask)[..., 0]
     return (
         ops.broadcast_to(rows, (*ops.shape(rows)[:2], queries)),
         ops.broadcast_to(columns, (*ops.shape(columns)[:2], keys)),

@@ -9,7 +9,9 @@ from keras import ops
 
 from recsys_attn.attention.mechanisms.grouped import Grouped, never_empty, of_tokens
 from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.positions import length_of
 from recsys_attn.attention.routers.layout import between
+from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -76,12 +78,14 @@ class Routed(Grouped):
         query = ops.reshape(query, ops.shape(key))  # so that a graph fails too where T is not S
         query_mask = of_tokens(query, query_mask=query_mask)
         key_mask = of_tokens(key, key_mask=key_mask)
+        key = fitting(key, self.score.most_keys)
+        present = length_of(key, None, key_mask)
         routed_mask = key_mask if query_mask is None else query_mask
         length = ops.shape(key)[1]
         routed_mask, query = never_empty(routed_mask, query)
         key_mask, key, value = never_empty(key_mask, key, value)
         groups = self.router.group(query, key, value, routed_mask, key_mask, training)
-        attended = [self.attend(group, length) for group in groups]
+        attended = [self.attend(group, present) for group in groups]
         outputs = [output for output, _ in attended]
         masses = [ops.logsumexp(logits, axis=-1) for _, logits in attended]
         output = ops.cast(self.router.merge(groups, outputs, masses), self.compute_dtype)

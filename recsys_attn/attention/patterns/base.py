@@ -27,8 +27,9 @@ class Pattern:
     Call arguments:
         rows: Positions of the queries, integers of shape (B or 1, N or 1, T, 1).
         columns: Positions of the keys, integers of shape (B or 1, N or 1, 1, S).
-        length: Number of positions there are, padding included, an integer or a scalar tensor.
-            Patterns that use it take positions to be 0 ... length-1.
+        length: Number of positions up to the last key that is there, an integer or integers
+            (B or 1, N or 1, 1, 1), so that padding behind it changes nothing. Patterns that use
+            it take positions to be 0 ... length-1.
 
     Returns:
         Booleans that broadcast to (B, N, T, S), True where the query may attend the key.

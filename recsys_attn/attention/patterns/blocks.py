@@ -75,8 +75,8 @@ class Block(Pattern):
 class EdgeBlocks(Pattern):
     """The first and the last blocks attend everything and are attended by all.
 
-    BigBird over existing positions is `Block(64, 1) | EdgeBlocks(64) | RandomBlocks(64, 3)`.
-    Where histories are padded, the last block may hold padding alone.
+    BigBird over existing positions is `Block(64, 1) | EdgeBlocks(64) | RandomBlocks(64, 3)`. The
+    last block is that of the last key which is no padding.
 
     Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
     arXiv 2007.14062.

@@ -53,10 +53,10 @@ class PerHead(Pattern):
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         allowed = []
         for head, pattern in enumerate(self.patterns):
-            row, column = _of_head(rows, head), _of_head(columns, head)
+            row, column, count = (_of_head(x, head) for x in (rows, columns, length))
             # A pattern may leave out an axis that it does not look at; here all need the same.
-            every_pair = Full()(row, column, length)
-            allowed.append(ops.logical_and(every_pair, pattern(row, column, length)))
+            every_pair = Full()(row, column, count)
+            allowed.append(ops.logical_and(every_pair, pattern(row, column, count)))
         return ops.concatenate(allowed, axis=1)
 
     @property
@@ -75,5 +75,6 @@ class PerHead(Pattern):
         return PerHead(tuple(self.patterns[head] for head in keep))
 
 
-def _of_head(positions: Tensor, head: int) -> Tensor:
-    return positions if positions.shape[1] == 1 else positions[:, head : head + 1]
+def _of_head(x: Any, head: int) -> Any:
+    shared = len(ops.shape(x)) < 2 or x.shape[1] == 1
+    return x if shared else x[:, head : head + 1]

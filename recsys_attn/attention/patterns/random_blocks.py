@@ -21,34 +21,41 @@ _PRIME = 46_337
 _ROUNDS = 8
 
 
-def random_plan(blocks: Any, count: int, seed: int) -> Tensor:
-    """For each of `blocks` blocks, `count` different ones out of all, drawn uniformly.
+def random_plan(rows: Tensor, blocks: Any, count: int, seed: int) -> Tensor:
+    """For each block of queries, `count` different blocks of keys out of all there are.
 
     A function of its arguments alone, with integers that no backend rounds: nothing has to be
-    saved. Each row of blocks has its own permutation of the integers modulo a prime, made of
-    rounds `x <- (x + key + constant)^3`; the blocks that it puts first are the chosen ones.
+    saved, and a row's blocks depend on how many there are and on no other row. The blocks, in a
+    circle from a random one on, are cut into `count` runs of nearly one size, and one is drawn
+    from each; so every block is as likely as every other. The draws are a permutation of the
+    integers modulo a prime, made of rounds `x <- (x + key + constant)^3`, with a key for each row.
 
     Args:
-        blocks: How many blocks there are, an integer or a scalar tensor.
-        count: How many each row of blocks attends; all where there are fewer.
+        rows: Blocks of queries (...), integers.
+        blocks: How many blocks of keys there are, at least one: an integer, or integers that
+            broadcast to `rows`.
+        count: How many each row attends; all where there are fewer.
         seed: Which plan.
 
     Returns:
-        (blocks, count or fewer) int32, different blocks in each row.
+        (..., count) int32, -1 in the place of blocks that there are not.
 
     Example:
 
     >>> import numpy as np
     >>> from recsys_attn.attention.patterns import random_plan
-    >>> np.asarray(random_plan(5, count=2, seed=0)).shape
+    >>> np.asarray(random_plan(np.arange(5), 5, count=2, seed=0)).shape
     (5, 2)
     """
     digest = hashlib.sha256(str(int(seed)).encode()).digest()
     constants = [int.from_bytes(digest[i : i + 2], "big") for i in range(0, 4 * _ROUNDS, 2)]
-    index = ops.arange(blocks, dtype="int32")
-    key = _permuted(index, constants[:_ROUNDS])
-    places = _permuted(index[None, :], constants[_ROUNDS:], key[:, None])
-    return ops.cast(ops.argsort(places, axis=-1)[:, :count], "int32")
+    key = _permuted(ops.cast(rows, "int32"), constants[:_ROUNDS])[..., None]
+    blocks = ops.cast(blocks, "int32")[..., None]
+    run = ops.arange(count, dtype="int32")
+    start = run * blocks // count
+    size = (run + 1) * blocks // count - start
+    draw = _permuted(run, constants[_ROUNDS:], key) % ops.maximum(size, 1)
+    return ops.where(size > 0, (key + start + draw) % blocks, -1)
 
 
 def _permuted(x: Tensor, constants: list[int], key: Any = 0) -> Tensor:
@@ -72,7 +79,7 @@ class RandomBlocks(Pattern):
     Args:
         size: Positions of a block; the last one may have fewer.
         count: How many blocks a block attends; all where there are fewer.
-        seed: Which plan. A plan also differs by the number of blocks.
+        seed: Which plan. A plan also differs by the number of blocks there are.
 
     Example:
 
@@ -93,14 +100,8 @@ class RandomBlocks(Pattern):
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         blocks = block_count(length, self.size)
-        plan = random_plan(blocks, self.count, self.seed)
-        index = ops.arange(blocks, dtype="int32")
-        table = ops.any(plan[:, :, None] == index, axis=1)
-        row, column = rows // self.size, columns // self.size
-        # Positions before the first or after the last are in no block.
-        inside = ops.logical_and(self._exists(row, blocks), self._exists(column, blocks))
-        pairs = ops.where(inside, row * blocks + column, 0)
-        return ops.logical_and(inside, ops.take(ops.reshape(table, (-1,)), pairs))
-
-    def _exists(self, block: Tensor, blocks: Any) -> Tensor:
-        return ops.logical_and(block >= 0, block < blocks)
+        plan = random_plan(rows // self.size, blocks, self.count, self.seed)
+        column = columns // self.size
+        # Positions before the first are in no block, and the plan says -1 for no block too.
+        drawn = ops.any(ops.equal(column[..., None], plan), axis=-1)
+        return ops.logical_and(column >= 0, drawn)

@@ -25,7 +25,7 @@ class Global(Pattern):
     arXiv 2004.05150.
 
     Args:
-        positions: G; negative ones count from the end, padding included.
+        positions: G; negative ones count from the last key that is no padding.
 
     Example:
 
@@ -54,6 +54,7 @@ class Global(Pattern):
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         positions = ops.convert_to_tensor(self.positions, dtype="int32")
+        length = ops.cast(length, "int32")[..., None]
         chosen = ops.where(positions < 0, positions + length, positions)
         return ops.logical_or(_among(rows, chosen), _among(columns, chosen))
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
 from keras import ops
 
+from recsys_attn.attention.layout import broadcast_size
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import random_plan
+from recsys_attn.attention.positions import length_of
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import (
     as_groups,
-    between,
     blocks_of,
     exists,
+    joined,
     keys_at,
     looked_up,
     sequence_of,
+    taken,
     with_neighbours,
 )
-from recsys_attn.checks import require_not_negative, require_positive
+from recsys_attn.checks import require_integer, require_not_negative, require_positive
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -79,6 +83,7 @@ class Blocks(Router):
         counts = {"before": before, "after": after, "first": first, "last": last, "random": random}
         for name, count in counts.items():
             require_not_negative(name, count)
+        require_integer("seed", seed)
         self.size = size
         self.before = before
         self.after = after
@@ -97,11 +102,12 @@ class Blocks(Router):
         training: bool | None,
     ) -> list[Groups]:
         length = ops.shape(key)[1]
+        there = ops.reshape(block_count(length_of(key, None, key_mask), self.size), (-1, 1))
         query = blocks_of(query, self.size)
         positions = blocks_of(ops.arange(length, dtype="int32")[None], self.size)
-        groups = [self._band(query, key, value, key_mask, positions)]
+        groups = [self._band(query, key, value, key_mask, positions, there)]
         if self.first or self.last:
-            groups.append(self._edges(query, key, value, key_mask, positions))
+            groups.append(self._edges(query, key, value, key_mask, positions, there))
         return groups
 
     def look_up(
@@ -116,9 +122,10 @@ class Blocks(Router):
         training: bool | None,
     ) -> Groups:
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
-        count = block_count(ops.shape(key)[1], self.size)
+        standing = ops.where(exists(key_positions, ops.shape(key)[1]), key_positions, -1)
+        there = block_count(length_of(key, standing, key_mask), self.size)[..., 0]
         own = query_positions // self.size
-        route, counts = self._route(own, count, self.before, self.after)
+        route, counts = self._route(own, there, self.before, self.after)
         places = route[..., None] * self.size + ops.arange(self.size, dtype="int32")
         places = ops.where(counts[..., None], places, -1)
         *leading, blocks, size = ops.shape(places)
@@ -127,60 +134,73 @@ class Blocks(Router):
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _band(
-        self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, positions: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor | None,
+        positions: Tensor,
+        there: Tensor,
     ) -> Groups:
         """The queries of every block against the blocks on its route."""
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
-        route, counts = self._route(ops.arange(count, dtype="int32"), count, before, after)
-        drawn = route[:, before + 1 + after + self.first + self.last :]
-        counts = ops.repeat(counts, self.size, axis=1)
-        met = self._along(drawn, blocks_of(present, self.size))
+        own = ops.arange(count, dtype="int32")[None]
+        route, counts = self._route(own, there, before, after)
+        edges = self._edge_blocks(there)
+        drawn = route[..., before + 1 + after + self.first + self.last :]
+        counts = ops.repeat(counts, self.size, axis=-1)
+        met = self._along(edges, drawn, blocks_of(present, self.size))
         allowed = as_groups(ops.logical_and(met, counts))
         rows, columns = (
             as_groups(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])))
-            for x in (positions, self._along(drawn, positions))
+            for x in (positions, self._along(edges, drawn, positions))
         )
         return Groups(
             as_groups(query),
-            as_groups(self._along(drawn, blocks_of(key, self.size))),
-            as_groups(self._along(drawn, blocks_of(value, self.size))),
+            as_groups(self._along(edges, drawn, blocks_of(key, self.size))),
+            as_groups(self._along(edges, drawn, blocks_of(value, self.size))),
             query_positions=rows[:, None],
             key_positions=columns[:, None],
             allowed=allowed[:, None, None],
-            way_back=(batch, count, ops.shape(key)[1]),
+            way_back=(batch, count, there, ops.shape(key)[1]),
         )
 
     def _edges(
-        self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, positions: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor | None,
+        positions: Tensor,
+        there: Tensor,
     ) -> Groups:
         """The queries of the first and the last blocks against all keys."""
+        edges = self._edge_blocks(there)
+        rows = joined(taken(positions, edges))
         return Groups(
-            self._take_edges(query),
+            joined(taken(query, edges)),
             key,
             value,
-            query_positions=self._take_edges(positions)[:, None],
+            query_positions=rows[:, None],
             key_positions=ops.arange(ops.shape(key)[1], dtype="int32")[None, None],
             allowed=None if key_mask is None else key_mask[:, None, None],
         )
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        batch, count, length = groups[0].way_back
+        batch, count, there, length = groups[0].way_back
         _, *sizes = ops.shape(outputs[0])
         blocks = ops.reshape(outputs[0], (batch, count, *sizes))
         if len(outputs) > 1:
             edges = ops.reshape(outputs[1], (batch, self.first + self.last, *sizes))
-            first = _smaller(self.first, count)
-            last = _smaller(self.last, count - first)
-            blocks = ops.concatenate(
-                [
-                    between(edges, 0, first),
-                    between(blocks, first, count - last),
-                    between(edges, self.first + self.last - last, self.first + self.last),
-                ],
-                axis=1,
-            )
+            own = ops.arange(count, dtype="int32")[None]
+            from_end = own - there + self.last
+            place = ops.where(own < self.first, own, self.first + from_end)
+            last = ops.logical_and(from_end >= 0, from_end < self.last)
+            at_an_end = ops.logical_or(own < self.first, last)
+            far = taken(edges, ops.where(at_an_end, place, 0))
+            blocks = ops.where(at_an_end[..., None, None, None], far, blocks)
         return sequence_of(blocks, length)
 
     def _reach(self, count: Tensor) -> tuple[int, int]:
@@ -189,55 +209,49 @@ class Blocks(Router):
             return self.before, self.after
         return min(self.before, count - 1), min(self.after, count - 1)
 
-    def _edge_blocks(self, count: Tensor) -> Tensor:
-        """The first and the last blocks (first + last,); some do not exist in a short sequence."""
+    def _edge_blocks(self, there: Tensor) -> Tensor:
+        """The first and the last blocks (B or 1, first + last); some may not exist."""
         first, last = (ops.arange(number, dtype="int32") for number in (self.first, self.last))
-        return ops.concatenate([first, last - self.last + count])
+        return ops.concatenate([first + ops.zeros_like(there), there - self.last + last], axis=-1)
 
-    def _take_edges(self, blocks: Tensor) -> Tensor:
-        """(B, blocks, size, ...) -> (B, (first + last) * size, ...); others for the missing."""
-        batch, count, size, *rest = ops.shape(blocks)
-        edges = ops.clip(self._edge_blocks(count), 0, count - 1)
-        tokens = (self.first + self.last) * size
-        return ops.reshape(ops.take(blocks, edges, axis=1), (batch, tokens, *rest))
-
-    def _route(self, own: Tensor, count: Tensor, before: int, after: int) -> tuple[Tensor, Tensor]:
+    def _route(self, own: Tensor, there: Tensor, before: int, after: int) -> tuple[Tensor, Tensor]:
         """The blocks (..., K) that queries of the blocks `own` (...) meet, and which of them count.
 
         The band comes first, then the edges and the random blocks. They may overlap, and the band
         reaches beyond the ends: a block counts where it exists and is met for the first time.
         """
-        own = own[..., None]
-        met = [own + ops.arange(-before, after + 1, dtype="int32")]
-        if self.first or self.last:
-            met.append(ops.zeros_like(own) + self._edge_blocks(count))
+        nothing = ops.zeros_like(own + there)[..., None]
+        band = own[..., None] + ops.arange(-before, after + 1, dtype="int32")
+        met = [band + nothing, self._edge_blocks(there[..., None]) + nothing]
         if self.random:
-            plan = random_plan(count, self.random, self.seed)
-            drawn = ops.take(plan, ops.clip(own[..., 0], 0, count - 1), axis=0)
-            met.append(ops.where(exists(own, count), drawn, -1))
+            met.append(random_plan(own, there, self.random, self.seed) + nothing)
         met = ops.concatenate(met, axis=-1)
         place = ops.arange(ops.shape(met)[-1])
         same = ops.equal(met[..., :, None], met[..., None, :])
         again = ops.any(ops.logical_and(same, place[:, None] > place), axis=-1)
-        return met, ops.logical_and(exists(met, count), ops.logical_not(again))
+        return met, ops.logical_and(exists(met, there[..., None]), ops.logical_not(again))
 
-    def _along(self, drawn: Tensor, blocks: Tensor) -> Tensor:
+    def _along(self, edges: Tensor, drawn: Tensor, blocks: Tensor) -> Tensor:
         """What each block meets: (B, blocks, size, ...) -> (B, blocks, all on its route, ...)."""
-        batch, count, _, *rest = ops.shape(blocks)
-        met = [with_neighbours(blocks, *self._reach(count))]
+        met = [with_neighbours(blocks, *self._reach(ops.shape(blocks)[1]))]
         if self.first or self.last:
-            edges = self._take_edges(blocks)[:, None]
-            met.append(ops.broadcast_to(edges, (batch, count, *ops.shape(edges)[2:])))
+            ends = joined(taken(blocks, edges))[:, None]
+            count = ops.shape(blocks)[1]
+            met.append(ops.broadcast_to(ends, (ops.shape(ends)[0], count, *ops.shape(ends)[2:])))
         if self.random:
-            rows = ops.arange(batch, dtype="int32")[:, None, None] * count + drawn
-            far = ops.take(as_groups(blocks), rows, axis=0)
-            met.append(ops.reshape(far, (batch, count, ops.shape(drawn)[1] * self.size, *rest)))
-        return ops.concatenate(met, axis=2) if len(met) > 1 else met[0]
+            far = taken(blocks, drawn)
+            batch, count, drawn_blocks, size, *rest = ops.shape(far)
+            met.append(ops.reshape(far, (batch, count, drawn_blocks * size, *rest)))
+        return _side_by_side(met)
 
     def get_config(self) -> Config:
         names = ("size", "before", "after", "first", "last", "random", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-def _smaller(number: int, count: Tensor) -> Tensor:
-    return min(number, count) if isinstance(count, int) else ops.minimum(number, count)
+def _side_by_side(parts: list[Tensor]) -> Tensor:
+    """Along axis 2; parts that are the same for every request are repeated."""
+    if len(parts) == 1:
+        return parts[0]
+    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in parts))
+    return ops.concatenate([ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in parts], axis=2)

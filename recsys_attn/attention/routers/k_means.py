@@ -11,7 +11,7 @@ from recsys_attn.attention.layout import per_head, swap_heads
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import looked_up, one_size, sum_tokens, take_tokens
 from recsys_attn.attention.weightings.softmax import NEVER
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _EPSILON = 1e-6
@@ -60,8 +60,7 @@ class KMeans(Router):
         super().__init__(**kwargs)
         require_positive("clusters", clusters)
         require_positive("window", window)
-        if not 0 <= decay <= 1:
-            raise ValueError(f"`decay` must lie between 0 and 1. Received: decay={decay}")
+        require_share("decay", decay)
         self.clusters = clusters
         self.window = window
         self.decay = decay

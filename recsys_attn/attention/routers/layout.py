@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from keras import ops
 
 from recsys_attn.attention.layout import head_sizes
@@ -31,8 +33,24 @@ def blocks_of(x: Tensor, size: int) -> Tensor:
 
 def sequence_of(blocks: Tensor, length: Tensor) -> Tensor:
     """(B, blocks, size, ...) -> (B, S, ...), without the padding."""
+    return between(joined(blocks), 0, length)
+
+
+def joined(blocks: Tensor) -> Tensor:
+    """(B, blocks, size, ...) -> (B, blocks * size, ...)."""
     batch, count, size, *rest = ops.shape(blocks)
-    return between(ops.reshape(blocks, (batch, count * size, *rest)), 0, length)
+    return ops.reshape(blocks, (batch, count * size, *rest))
+
+
+def taken(blocks: Tensor, index: Tensor) -> Tensor:
+    """(B or 1, blocks, ...), (B or 1, ...K) -> (B or 1, ...K, ...); the nearest for the missing."""
+    batch, count, *rest = ops.shape(blocks)
+    index = ops.clip(index, 0, count - 1)
+    if isinstance(batch, int) and batch == 1:
+        return ops.take(blocks[0], index, axis=0)
+    first = ops.arange(batch, dtype="int32") * count
+    first = ops.reshape(first, (batch,) + (1,) * (len(index.shape) - 1))
+    return _at(ops.reshape(blocks, (batch * count, *rest)), first + index)
 
 
 def with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
@@ -64,18 +82,25 @@ def take_tokens(x: Tensor, positions: Tensor) -> Tensor:
     """(B, S, N, ...), (B, K, N) -> (B, K, N, ...): each head takes tokens of its own."""
     batch, length, heads, *rest = ops.shape(x)
     rows = ops.reshape(x, (batch * length * heads, *rest))
-    return ops.take(rows, _rows(positions, batch, length, heads), axis=0)
+    return _at(rows, _rows(positions, batch, length, heads))
 
 
 def sum_tokens(x: Tensor, positions: Tensor, length: Tensor) -> Tensor:
     """(B, K, N, V), (B, K, N) -> (B, S, N, V): what each position was given, added up."""
     batch, count, heads, size = ops.shape(x)
-    total = ops.segment_sum(
+    total = reduced(
+        ops.segment_sum,
         ops.reshape(x, (batch * count * heads, size)),
         ops.reshape(_rows(positions, batch, length, heads), (batch * count * heads,)),
-        num_segments=batch * length * heads,
+        batch * length * heads,
     )
     return ops.reshape(total, (batch, length, heads, size))
+
+
+def reduced(reduce: Callable[..., Tensor], x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
+    """A sum or a maximum of each segment; an empty batch, with no segment, as it is."""
+    # To Keras on PyTorch a count of 0 is one that is not told.
+    return x if isinstance(count, int) and not count else reduce(x, segments, count)
 
 
 def looked_up(
@@ -140,9 +165,8 @@ def keys_at(places: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
     cells = rows * (length + 1) + ops.where(taken, positions, length)
     number = batch * heads * length
     keys = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, heads, length))
-    table = ops.segment_max(
-        ops.reshape(keys, (number,)), ops.reshape(cells, (number,)), number + batch * heads
-    )
+    cells = ops.reshape(cells, (number,))
+    table = reduced(ops.segment_max, ops.reshape(keys, (number,)), cells, number + batch * heads)
     table = ops.reshape(table, (batch, heads, length + 1))
     *_, queries, few = ops.shape(places)
     places = ops.broadcast_to(places, (batch, heads, queries, few))
@@ -156,6 +180,11 @@ def each_once(index: Tensor) -> Tensor:
     index = ops.sort(index, axis=-1)
     again = ops.equal(index[..., 1:], index[..., :-1])
     return ops.where(ops.pad(again, [(0, 0)] * (len(index.shape) - 1) + [(1, 0)]), -1, index)
+
+
+def _at(rows: Tensor, index: Tensor) -> Tensor:
+    """Some rows; of none too, of which JAX forgets the axes."""
+    return ops.reshape(ops.take(rows, index, axis=0), (*ops.shape(index), *ops.shape(rows)[1:]))
 
 
 def _rows(positions: Tensor, batch: Tensor, length: Tensor, heads: int) -> Tensor:

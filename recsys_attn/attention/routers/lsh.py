@@ -16,6 +16,7 @@ from recsys_attn.attention.routers.layout import (
     each_once,
     looked_up,
     one_size,
+    reduced,
     take_tokens,
     with_neighbours,
 )
@@ -157,7 +158,8 @@ class Lsh(Router):
         number = batch * heads * rounds
         first = ops.arange(number, dtype="int32")[:, None] * (self.buckets + 1)
         cells = ops.reshape(first + ops.reshape(buckets, (number, length)), (number * length,))
-        counts = ops.segment_sum(ops.ones_like(cells), cells, number * (self.buckets + 1))
+        ones, count = ops.ones_like(cells), number * (self.buckets + 1)
+        counts = reduced(ops.segment_sum, ones, cells, count)
         counts = ops.reshape(counts, (batch, heads, rounds, self.buckets + 1))
         ends = ops.cumsum(counts, axis=-1)
         count, end = (ops.take_along_axis(x, wanted, axis=-1)[..., None] for x in (counts, ends))

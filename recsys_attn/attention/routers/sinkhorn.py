@@ -12,7 +12,7 @@ from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.layout import as_groups, blocks_of, sequence_of
 from recsys_attn.attention.weightings.softmax import NEVER
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -72,8 +72,7 @@ class Sinkhorn(Router):
         require_positive("iterations", iterations)
         if length is not None:
             require_positive("length", length)
-        if temperature <= 0:
-            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+        require_number("temperature", temperature, above=0)
         self.size = size
         self.iterations = iterations
         self.temperature = temperature

@@ -59,6 +59,11 @@ class Score(keras.layers.Layer):
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
+    @property
+    def most_keys(self) -> int | None:
+        """The most keys that it can tell apart, known when it is built; None for any number."""
+        return None
+
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return logits_shape(query_shape, key_shape)
 

@@ -10,6 +10,7 @@ from keras import ops
 from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.unit import unit
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -38,8 +39,7 @@ class Cosine(Score):
 
     def __init__(self, temperature: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if temperature <= 0:
-            raise ValueError(f"`temperature` must be positive. Received: {temperature}")
+        require_number("temperature", temperature, above=0)
         self.temperature = temperature
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

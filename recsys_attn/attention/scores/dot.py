@@ -8,6 +8,7 @@ import keras
 
 from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score
+from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -40,6 +41,8 @@ class Dot(Score):
 
     def __init__(self, scale: bool = False, query_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        require_bool("scale", scale)
+        require_bool("query_bias", query_bias)
         self.scale = scale
         self.query_bias = query_bias
 

@@ -103,6 +103,11 @@ class FactorisedDenseSynthesizer(Score):
         self.first_kernel, self.first_bias = weights("first", first)
         self.second_kernel, self.second_bias = weights("second", second)
 
+    @property
+    def most_keys(self) -> int:
+        """Length of the table."""
+        return self.first_bias.shape[-1] * self.second_bias.shape[-1]
+
     def call(
         self,
         query: Tensor,
@@ -111,12 +116,11 @@ class FactorisedDenseSynthesizer(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        length = self.first_bias.shape[-1] * self.second_bias.shape[-1]
-        _, columns = places_within(length, query, key, query_positions, key_positions)
+        _, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         first = per_head(query, self.first_kernel) + self.first_bias  # (B, N, T, a)
         second = per_head(query, self.second_kernel) + self.second_bias
         products = second[..., :, None] * first[..., None, :]  # (B, N, T, b, a)
-        products = ops.reshape(products, (*ops.shape(first)[:3], length))
+        products = ops.reshape(products, (*ops.shape(first)[:3], self.most_keys))
         return spread(read_last(products, columns[:, :, None]), query, key)
 
     def get_config(self) -> Config:
@@ -176,6 +180,11 @@ class FactorisedRandomSynthesizer(Score):
         self.rows = self.add_weight(shape=shape, initializer=drawn, name="rows")
         self.columns = self.add_weight(shape=shape, initializer=drawn, name="columns")
 
+    @property
+    def most_keys(self) -> int:
+        """Length of the table."""
+        return self.rows.shape[1]
+
     def call(
         self,
         query: Tensor,
@@ -184,8 +193,7 @@ class FactorisedRandomSynthesizer(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        length = self.rows.shape[1]
-        rows, columns = places_within(length, query, key, query_positions, key_positions)
+        rows, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         of_keys = ops.swapaxes(read(self.columns, columns), 2, 3)  # (B or 1, N, rank, S)
         return spread(batched_matmul(read(self.rows, rows), of_keys), query, key)
 

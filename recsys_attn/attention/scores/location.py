@@ -66,6 +66,11 @@ class Location(Score):
             name="kernel",
         )
 
+    @property
+    def most_keys(self) -> int:
+        """Length of the table."""
+        return self.kernel.shape[-1]
+
     def call(
         self,
         query: Tensor,
@@ -74,8 +79,7 @@ class Location(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        length = self.kernel.shape[-1]
-        _, columns = places_within(length, query, key, query_positions, key_positions)
+        _, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         return spread(project_at(query, self.kernel, None, columns), query, key)
 
     def get_config(self) -> Config:

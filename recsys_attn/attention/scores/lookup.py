@@ -38,19 +38,33 @@ def places_within(
     """The places, with those outside of 0 ... length - 1 moved to the nearest end.
 
     Raises:
-        ValueError: There are more keys than positions. Where a graph does not know how many keys
+        ValueError: There are more keys than places, and no positions given: who gives them, says
+            for which sequence by `fitting`, since the keys here may be some of it or filled up.
+    """
+    if key_positions is None:
+        key = fitting(key, length)
+    rows, columns = places(query, key, query_positions, key_positions)
+    return ops.clip(rows, 0, length - 1), ops.clip(columns, 0, length - 1)
+
+
+def fitting(key: Tensor, length: int | None) -> Tensor:
+    """A whole sequence of keys, (B, S, ...), that a score of this length has a place for each of.
+
+    Raises:
+        ValueError: There are more keys than places. Where a graph does not know how many keys
             there are when it is traced, it fails when it runs.
     """
     keys = key.shape[1]
-    if keys is not None and keys > length:
+    if length is None or (keys is not None and keys <= length):
+        return key
+    if keys is not None:
         raise ValueError(
             f"`length` is the largest number of keys: build the score with length={keys} or "
             f"more, or cut the keys. Received: length={length}, key.shape={tuple(key.shape)}"
         )
-    rows, columns = places(query, key, query_positions, key_positions)
-    # One end a key, cut from as many as there are positions, so that a graph fails too.
-    ends = ops.slice(ops.full((length,), length - 1, dtype="int32"), (0,), ops.shape(key)[1:2])
-    return ops.clip(rows, 0, length - 1), ops.minimum(ops.maximum(columns, 0), ends)
+    # Nothing is added to each key, from as many nothings as there are places: fewer than keys fail.
+    nothing = ops.slice(ops.zeros((length,), key.dtype), (0,), ops.shape(key)[1:2])
+    return key + ops.reshape(nothing, (1, -1) + (1,) * (len(key.shape) - 2))
 
 
 def known_length(length: int | None, key_shape: Shape) -> int:

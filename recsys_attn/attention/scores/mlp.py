@@ -17,7 +17,7 @@ from recsys_attn.attention.layout import (
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mlp import Mlp as MlpBlock
-from recsys_attn.blocks.mlp import check_units
+from recsys_attn.checks import require_sizes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -53,7 +53,7 @@ class Mlp(Score):
         self, units: Sequence[int] = (80, 40), activation: Any = "dice", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.units = check_units(units)
+        self.units = require_sizes("units", units)
         if not self.units:
             raise ValueError("`units` must name at least one hidden layer. Received: units=()")
         self.activation = activations.serialize(activation)

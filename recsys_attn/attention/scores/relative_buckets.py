@@ -11,7 +11,7 @@ from keras import ops
 from recsys_attn.attention.layout import head_sizes
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import distances, read, spread
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -62,6 +62,7 @@ class RelativeBuckets(Score):
         super().__init__(**kwargs)
         require_positive("num_buckets", num_buckets)
         require_positive("max_distance", max_distance)
+        require_bool("bidirectional", bidirectional)
         if bidirectional and num_buckets % 2:
             raise ValueError(
                 "`num_buckets` must be even with bidirectional=True, half for each direction. "

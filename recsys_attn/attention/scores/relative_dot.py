@@ -11,7 +11,7 @@ from keras import ops
 from recsys_attn.attention.layout import head_sizes, per_head
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import distances, read_last, spread
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -63,6 +63,7 @@ class RelativeDot(Score):
     ) -> None:
         super().__init__(**kwargs)
         require_positive("max_distance", max_distance)
+        require_bool("scale", scale)
         if units is not None:
             require_positive("units", units)
             if units % 2:

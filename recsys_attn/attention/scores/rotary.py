@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.attention.layout import head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score, inner_score
 from recsys_attn.attention.scores.lookup import places
+from recsys_attn.checks import require_bool, require_number
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -65,8 +66,8 @@ class Rotary(Score):
                 "`score` must not look at positions itself; what does is added, as in "
                 f"Rotary() + Alibi(). Received: score of type {name}"
             )
-        if base <= 1:
-            raise ValueError(f"`base` must be greater than 1. Received: base={base}")
+        require_number("base", base, above=1)
+        require_bool("interleaved", interleaved)
         self.base = base
         self.interleaved = interleaved
         self.shares_query_and_key = self.score.shares_query_and_key

@@ -49,6 +49,11 @@ class Several(Score):
             if not score.built:  # it may be shared
                 score.build(query_shape, key_shape)
 
+    @property
+    def most_keys(self) -> int | None:
+        """The least of what its scores can tell apart."""
+        return min((s.most_keys for s in self.scores if s.most_keys is not None), default=None)
+
     def each(
         self,
         query: Tensor,

@@ -11,6 +11,7 @@ from recsys_attn.attention.layout import dot_products, head_sizes, require_equal
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import distances
 from recsys_attn.attention.unit import unit
+from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -53,10 +54,8 @@ class SharedDot(Score):
 
     def __init__(self, scale: bool = True, self_penalty: float = -1e5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if self_penalty > 0:
-            raise ValueError(
-                f"`self_penalty` must not be positive. Received: self_penalty={self_penalty}"
-            )
+        require_bool("scale", scale)
+        require_number("self_penalty", self_penalty, most=0)
         self.scale = scale
         self.self_penalty = self_penalty
 

@@ -17,7 +17,7 @@ from recsys_attn.attention.scores.lookup import (
     read,
     spread,
 )
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -82,6 +82,11 @@ class DenseSynthesizer(Score):
         )
         self.bias = self.add_weight(shape=(heads, length), initializer="zeros", name="bias")
 
+    @property
+    def most_keys(self) -> int:
+        """Length of the table."""
+        return self.bias.shape[-1]
+
     def call(
         self,
         query: Tensor,
@@ -90,8 +95,7 @@ class DenseSynthesizer(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        length = self.bias.shape[-1]
-        _, columns = places_within(length, query, key, query_positions, key_positions)
+        _, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         hidden = ops.relu(per_head(query, self.hidden_kernel) + self.hidden_bias[:, None])
         logits = project_at(swap_heads(hidden), self.kernel, self.bias, columns)
         return spread(logits, query, key)
@@ -139,6 +143,7 @@ class RandomSynthesizer(Score):
     uses_key = False
 
     def __init__(self, length: int | None = None, trainable: bool = True, **kwargs: Any) -> None:
+        require_bool("trainable", trainable)
         super().__init__(trainable=trainable, **kwargs)
         if length is not None:
             require_positive("length", length)
@@ -150,6 +155,11 @@ class RandomSynthesizer(Score):
         self.table = self.add_weight(
             shape=(heads, length, length), initializer=blockwise(heads, axis=0), name="table"
         )
+
+    @property
+    def most_keys(self) -> int:
+        """Length of the table."""
+        return self.table.shape[-1]
 
     def call(
         self,

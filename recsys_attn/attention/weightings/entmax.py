@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import keras
@@ -10,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.weightings.base import Weighting
 from recsys_attn.attention.weightings.softmax import NEVER
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 _HALVINGS = 25  # what float32 can tell apart between 0 and 1
@@ -47,11 +47,8 @@ class Entmax(Weighting):
 
     def __init__(self, alpha: float = 1.5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 1 < alpha < math.inf:
-            raise ValueError(
-                "`alpha` must be above 1; use the weighting 'softmax' for an alpha of 1. "
-                f"Received: alpha={alpha}"
-            )
+        hint = "use the weighting 'softmax' for an alpha of 1"
+        require_number("alpha", alpha, above=1, hint=hint)
         self.alpha = alpha
 
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from recsys_attn.attention.weightings.base import (
     everywhere,
     weights_of,
 )
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -73,8 +73,7 @@ class Gaussian(Weighting):
         from recsys_attn.attention.weightings.family import get  # of which this is one itself
 
         self.weighting = get(weighting, dtype=self.dtype_policy)
-        if width <= 0:
-            raise ValueError(f"`width` must be positive. Received: width={width}")
+        require_number("width", width, above=0)
         self.width = width
         if units is not None:
             require_positive("units", units)

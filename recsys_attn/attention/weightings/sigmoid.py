@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -43,6 +44,7 @@ class Sigmoid(Weighting):
 
     def __init__(self, bias: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        require_number("bias", bias)
         self.bias = bias
 
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:

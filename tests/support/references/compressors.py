@@ -50,6 +50,32 @@ def pool(x: Array, kind: str, present: Array, size: int) -> Array:
     return summaries
 
 
+def segments(x: Array, kind: str, present: Array, count: int) -> Array:
+    """Mean or maximum of each of `count` runs of the events that are present."""
+    summaries = np.zeros((len(x), count, *x.shape[2:]))
+    for b, row in enumerate(present):
+        for c, run in enumerate(np.array_split(np.flatnonzero(row), count)):
+            events = x[b, run].astype("float64")
+            if len(run):
+                summaries[b, c] = events.mean(0) if kind == "mean" else events.max(0)
+    return summaries
+
+
+def segment_mask(present: Array, count: int) -> Array:
+    """(B, S) -> (B, C): whether a run has any event."""
+    return np.array(
+        [[len(run) > 0 for run in np.array_split(np.flatnonzero(row), count)] for row in present]
+    )
+
+
+def stood_for(blocks: list[tuple[int, int]], summary: int) -> set[int]:
+    """Positions behind a summary of blocks of blocks, each of a (width, stride), first to last."""
+    found = {summary}
+    for width, stride in reversed(blocks):
+        found = {s for c in found for s in range(c * stride, c * stride + width)}
+    return found
+
+
 def summary_mask(present: Array, width: int, stride: int) -> Array:
     """(B, S) -> (B, C): whether any event is present that no earlier block has."""
     positions = blocks(present.shape[1], width, stride)

@@ -72,24 +72,27 @@ def prefix(length: int) -> Rule:
 
 
 def random_blocks(size: int, count: int, seed: int) -> Rule:
-    return lambda t, s, n: s // size in random_plan(math.ceil(n / size), count, seed)[t // size]
+    return lambda t, s, n: s // size in random_plan(t // size, math.ceil(n / size), count, seed)
 
 
-def random_plan(blocks: int, count: int, seed: int) -> list[list[int]]:
-    """Eight rounds of cubing modulo a prime make a key, and eight more the place of a column."""
-    prime = 46_337
+def random_plan(row: int, blocks: int, count: int, seed: int) -> list[int]:
+    """Eight rounds of cubing modulo a prime make a key for the row, and eight more each draw.
+
+    The blocks from the key on, in a circle, are cut into `count` runs; one is drawn from each.
+    """
     digest = hashlib.sha256(str(seed).encode()).digest()
     constants = [256 * digest[i] + digest[i + 1] for i in range(0, 32, 2)]
+
+    def permuted(x: int, constants: list[int], key: int = 0) -> int:
+        for constant in constants:
+            x = (x + key + constant) ** 3 % 46_337
+        return x
+
+    key = permuted(row, constants[:8])
     plan = []
-    for row in range(blocks):
-        key = row
-        for constant in constants[:8]:
-            key = (key + constant) ** 3 % prime
-        places = []
-        for column in range(blocks):
-            place = column
-            for constant in constants[8:]:
-                place = (place + key + constant) ** 3 % prime
-            places.append((place, column))
-        plan.append([column for _, column in sorted(places)[:count]])
+    for number in range(count):
+        run = range(number * blocks // count, (number + 1) * blocks // count)
+        if run:
+            draw = permuted(number, constants[8:], key)
+            plan.append((key + run[draw % len(run)]) % blocks)
     return plan

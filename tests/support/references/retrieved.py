@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.support.references.patterns import random_plan
 from tests.support.references.routers import normalised, shared_softmax, sorted_blocks
 
 Array = np.ndarray
@@ -46,18 +47,19 @@ def blocks(
     before: int,
     after: int,
     edges: tuple[int, int],
-    plan: Array,
+    random: tuple[int, int],
     real: Array,
 ) -> Array:
-    """Positions of queries (T,) and of keys (S,), and a plan of random blocks -> found (T, S)."""
-    count = -(-len(columns) // size)
+    """Positions of queries (T,) and of keys (S,), random blocks and a seed -> found (T, S)."""
+    standing = real & (columns >= 0) & (columns < len(columns))
+    count = max(-(-(max(columns[standing], default=-1) + 1) // size), 1)
     everybody = [*range(edges[0]), *range(count - edges[1], count)]
     found = np.zeros((len(rows), len(columns)), bool)
     for t, s in np.ndindex(found.shape):
         i, j = rows[t] // size, columns[s] // size
-        drawn = plan[i] if 0 <= i < count else []
+        drawn = random_plan(int(i), int(count), *random)
         found[t, s] = i - before <= j <= i + after or j in everybody or j in drawn
-        found[t, s] &= real[s] and 0 <= columns[s] < len(columns)
+        found[t, s] &= standing[s]
     return found
 
 

@@ -1,0 +1,79 @@
+"""Compressors that follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Chain")
+class Chain(Compressor):
+    """Each compressor summarises the summaries of the one before: `compress_2(compress_1(K, V))`.
+
+    A convolution, and then a fixed number of segments, is memory-compressed attention whose cost
+    grows with the length and not with its square.
+
+    Args:
+        compressors: The compressors in their order: instances, names or configs.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.mechanisms import Compressed
+    >>> from recsys_attn.attention.compressors import Chain, Convolution, Segments
+    >>> history = keras.random.normal((2, 50, 4, 8))
+    >>> chain = Chain([Convolution(width=3, stride=3), Segments(7)])
+    >>> output, _ = Compressed(chain)(history, history, history)
+    >>> tuple(output.shape), chain.count(50)
+    ((2, 50, 4, 8), 7)
+    """
+
+    def __init__(self, compressors: Sequence[Any], **kwargs: Any) -> None:
+        from recsys_attn.attention.compressors.family import get  # which knows the chain too
+
+        super().__init__(**kwargs)
+        if isinstance(compressors, str) or not isinstance(compressors, Sequence) or not compressors:
+            raise ValueError(
+                "`compressors` must be a list of at least one compressor, such as "
+                f"['convolution', 'segments']. Received: compressors={compressors!r}"
+            )
+        self.compressors = [get(each, dtype=self.dtype_policy) for each in compressors]
+        self.ordered = all(each.ordered for each in self.compressors)
+
+    def build(self, key_shape: Shape, value_shape: Shape) -> None:
+        for each in self.compressors:
+            if not each.built:  # it may be shared
+                each.build(key_shape, value_shape)
+            count = each.count(key_shape[1])
+            key_shape = (key_shape[0], count, *key_shape[2:])
+            value_shape = (value_shape[0], count, *value_shape[2:])
+
+    def compress(
+        self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
+    ) -> CompressedKeys:
+        summaries = CompressedKeys(key, value, key_mask)
+        for each in self.compressors:
+            summaries = each.compress(*summaries)
+        return summaries
+
+    def count(self, length: int | None) -> int | None:
+        for each in self.compressors:
+            length = each.count(length)
+        return length
+
+    def ends(self, summaries: Tensor) -> Tensor:
+        for each in reversed(self.compressors):
+            summaries = each.ends(summaries)
+        return summaries
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "compressors": [serialize(each) for each in self.compressors],
+        }

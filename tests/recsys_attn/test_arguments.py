@@ -1,0 +1,117 @@
+"""Every number, list of sizes and switch that a part takes is checked when the part is made."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import pytest
+
+import recsys_attn
+from recsys_attn import models
+from recsys_attn.attention import MultiHeadAttention, patterns, presets
+from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+from recsys_attn.interactions import TargetAttention
+from recsys_attn.schema import Categorical, Schema, Sequence, Task
+
+FOLDERS = ("attention", "blocks", "interactions", "models", "multitask")
+SCHEMA = Schema((Categorical("item", size=7), Sequence("seen", shares="item")), (Task("click"),))
+WRONG: dict[str, list[Any]] = {
+    "bool": ["no", 1, None],
+    "int": [True, 2.5, "3", -1],
+    "float": ["0.5", True, None, math.nan, math.inf],
+    "Sequence[int]": [3, None, "ab", ["x"], [True], [0]],
+}
+# What cannot be left out, of one part or of all.
+NEEDED: dict[str, Callable[[], Any]] = {
+    "FeedForward.units": lambda: 4,
+    "InterestHistory.attention": TargetAttention,
+    "attention": lambda: MultiHeadAttention(2, 4),
+    "before": lambda: 3,
+    "blocks": lambda: [TransformerBlock(MultiHeadAttention(2, 4))],
+    "clusters": lambda: 2,
+    "compressor": lambda: "pool",
+    "compressors": lambda: ["pool"],
+    "count": lambda: 2,
+    "dilation": lambda: 2,
+    "encoder": lambda: TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4))]),
+    "features": lambda: 8,
+    "head": lambda: models.parts.TaskHeads(["click"]),
+    "head_dim": lambda: 4,
+    "histories": dict,
+    "history": TargetAttention,
+    "interaction": models.parts.FieldInteraction,
+    "length": lambda: 10,
+    "max_distance": lambda: 8,
+    "num_experts": lambda: 2,
+    "num_heads": lambda: 2,
+    "num_tasks": lambda: 2,
+    "pattern": patterns.Causal,
+    "patterns": lambda: [patterns.Causal()],
+    "positions": lambda: (0,),
+    "rank": lambda: 3,
+    "router": lambda: "lsh",
+    "schema": lambda: SCHEMA,
+    "scores": lambda: ["dot"],
+    "size": lambda: 4,
+    "stride": lambda: 2,
+    "summaries": lambda: 2,
+    "summary": lambda: 1,
+    "tasks": lambda: ["click"],
+    "units": lambda: (4,),
+    "width": lambda: 4,
+    "window": lambda: 4,
+}
+KINDS = (keras.layers.Layer, patterns.Pattern)
+TOGETHER = {"num_heads", "head_dim"}  # both or neither
+# What is right all the same: any integer is a seed of these.
+FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
+FREE.add("longformer-tokens-[0]")
+
+
+def parts() -> Iterator[Callable[..., Any]]:
+    """Layers and patterns of the folders, presets and models."""
+    for module in pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn."):
+        if module.name.split(".")[1] in FOLDERS:
+            for name, part in vars(importlib.import_module(module.name)).items():
+                own = getattr(part, "__module__", None) == module.name and name[0] != "_"
+                if own and inspect.isclass(part) and issubclass(part, KINDS):
+                    yield part
+    yield from presets.PRESETS.values()
+    yield from models.MODELS.values()
+
+
+def cases() -> Iterator[Any]:
+    for part in parts():
+        for parameter in inspect.signature(part).parameters.values():
+            annotation = str(parameter.annotation)
+            for wrong in WRONG.get(annotation.removesuffix(" | None"), []):
+                case = f"{part.__name__}-{parameter.name}-{wrong}"
+                if case not in FREE and not (wrong is None and annotation.endswith("None")):
+                    yield pytest.param(part, parameter.name, wrong, id=case)
+
+
+def needed(part: Callable[..., Any]) -> dict[str, Any]:
+    names = [
+        parameter.name
+        for parameter in inspect.signature(part).parameters.values()
+        if parameter.name in TOGETHER
+        or (parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD)
+    ]
+    return {name: NEEDED.get(f"{part.__name__}.{name}", NEEDED[name])() for name in names}
+
+
+@pytest.mark.parametrize(("part", "name", "wrong"), list(cases()))
+def test_another_kind_of_value_is_one_sentence(
+    part: Callable[..., Any], name: str, wrong: Any
+) -> None:
+    received = wrong[0] if isinstance(wrong, list) else wrong
+    sentence = rf"`{name}(\[0\])?` must .*Received: {name}(\[0\])?={re.escape(repr(received))}$"
+    with pytest.raises(ValueError, match=sentence):
+        part(**{**needed(part), name: wrong})
