@@ -57,16 +57,20 @@ def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
         TypeError: It is no layer, or its `call` has not all of the arguments.
     """
     layer = deserialize(given)
-    if isinstance(layer, keras.layers.Layer):
-        parameters = inspect.signature(layer.call).parameters.values()
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        if takes_any or set(arguments) <= set(arguments_of(layer)):
-            return layer
+    if isinstance(layer, keras.layers.Layer) and takes(layer, *arguments):
+        return layer
     wanted = " and ".join(f"`{argument}`" for argument in arguments)
     raise TypeError(
         f"`{name}` must be a layer that takes {wanted}, such as {such_as}, or its config. "
         f"Received: {given!r} of type {type(given).__name__}"
     )
+
+
+def takes(layer: keras.layers.Layer, *arguments: str) -> bool:
+    """Whether a layer can be called with all of these by keyword."""
+    parameters = inspect.signature(layer.call).parameters.values()
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return takes_any or set(arguments) <= set(arguments_of(layer))
 
 
 def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:

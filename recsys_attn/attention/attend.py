@@ -11,8 +11,17 @@ from keras import ops
 
 from recsys_attn.attention.layout import require_a_value_a_key
 from recsys_attn.attention.masks import checks
-from recsys_attn.serialization import arguments_of
+from recsys_attn.serialization import takes
 from recsys_attn.tensors import Shape, Tensor
+
+_GIVEN = (
+    "query_mask",
+    "key_mask",
+    "attention_mask",
+    "attention_bias",
+    "query_positions",
+    "key_positions",
+)
 
 
 def attend(
@@ -51,26 +60,24 @@ def checked_shapes(
     Returns:
         Shapes of query, key and value with an axis for the heads, and whether weights are wanted.
     """
-    given = inspect.signature(layer.call).bind(*args, **kwargs).arguments
-    query, value, key, value_mask = (
-        given.pop(name, None) for name in ("query", "value", "key", "value_mask")
-    )
-    return_weights = given.pop("return_weights", False)
+    bound = inspect.signature(layer.call).bind(*args, **kwargs).arguments
+    told: dict[str, Any] = {**bound, **kwargs}  # a subclass may hand some on by `**kwargs`
+    return_weights = told.get("return_weights", False)
     if return_weights:
         require_weights(layer.mechanism, "`return_weights`")
-    value = query if value is None else value
-    key = value if key is None else key
+    query = told["query"]
+    value = query if told.get("value") is None else told["value"]
+    key = value if told.get("key") is None else told["key"]
     shapes = [(*x.shape[:2], num_heads, x.shape[-1]) for x in (query, key, value)]
-    joint_mask(shapes[0], shapes[1], None, value_mask)
-    require_fit(layer.mechanism, shapes, **given)
+    joint_mask(shapes[0], shapes[1], None, told.get("value_mask"))
+    require_fit(layer.mechanism, shapes, **{name: told.get(name) for name in _GIVEN})
     return shapes, return_weights
 
 
 def require_taken(mechanism: keras.layers.Layer, *names: str) -> None:
     """Raises unless a mechanism can honour what is given by these names."""
-    known = arguments_of(mechanism)
     for name in names:
-        if name not in known:
+        if not takes(mechanism, name):
             raise TypeError(
                 f"{type(mechanism).__name__} cannot honour `{name}`, since it does not look at "
                 "every pair of a query and a key. Leave it out, or use the mechanism Dense"
@@ -83,6 +90,8 @@ def build_part(name: str, part: keras.layers.Layer, *shapes: Shape) -> None:
     Raises:
         ValueError: It was built for other sizes, and with them its weights would be others.
     """
+    if type(part).build is keras.layers.Layer.build:
+        return  # without a `build` of its own it is built by its first call
     if not part.built:
         part.build(*shapes)
         return

@@ -146,6 +146,32 @@ def test_only_masks_that_are_given_reach_the_mechanism() -> None:
         Attention(NoMasks())(QUERY, KEY, return_weights=True)
 
 
+def test_a_mechanism_needs_no_more_than_a_call() -> None:
+    class Mean(keras.layers.Layer):
+        def call(self, query, key, value, **given):
+            weights = keras.ops.cast(given["key_mask"], value.dtype)[..., None, None]
+            mean = keras.ops.sum(value * weights, 1, True) / keras.ops.sum(weights, 1, True)
+            return keras.ops.broadcast_to(mean, keras.ops.shape(query)), None
+
+    mask = np.arange(S) < np.array([[2], [S]])
+    output = Attention(Mean())(QUERY, KEY, key_mask=mask)
+    expected = np.stack([KEY[0, :2].mean(0), KEY[1].mean(0)])[:, None].repeat(T, axis=1)
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_subclass_may_take_more_and_hand_on_the_rest() -> None:
+    class Residual(Attention):
+        def call(self, query, value, key=None, training=None, **others):
+            return query + super().call(query, value, key, **others)
+
+    symbols = keras.Input((T, E)), keras.Input((S, E))
+    mask = symbol(None, S)
+    output = Residual()(*symbols, training=True, key_mask=mask)
+    assert output.shape == (None, T, E)
+    with pytest.raises(ValueError, match=r"`key_mask` must have shape \(B, S\) with S=5\."):
+        Residual()(*symbols, key_mask=symbol(None, T))
+
+
 def test_masks_that_keras_finds_on_the_inputs_count() -> None:
     embedding = keras.layers.Embedding(11, E, mask_zero=True)
     query, value = np.array([[3, 4, 0]]), np.array([[5, 6, 7, 0, 0]])

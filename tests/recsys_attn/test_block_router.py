@@ -80,6 +80,12 @@ def test_blocks_equal_dense_with_a_pattern_inside_them(
 def test_blocks_with_edges_and_random_ones_are_big_bird() -> None:
     router = Blocks(4, first=1, last=1, random=2, seed=3)
     assert_close(output_of(Routed(router)), output_of(Dense(pattern=BIG_BIRD)))
+    for length in (0, 3, 8, 13, 19):  # queries may come after the last key that is there
+        mask = np.broadcast_to(np.arange(S) < length, (B, S))
+        assert_close(
+            output_of(Routed(router), key_mask=mask),
+            output_of(Dense(pattern=BIG_BIRD), key_mask=mask),
+        )
 
 
 def test_each_head_may_have_its_own_pattern() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.attention import gates
+from recsys_attn.attention import MultiHeadAttention, gates
 from recsys_attn.attention.gates import HardConcrete, OutputGate
 from tests.support.layer_case import LayerCase, grouped, tensorflow
 from tests.support.layer_checks import CHECKS
@@ -40,6 +40,15 @@ def draws(gate: HardConcrete, heads: int) -> np.ndarray:
     """The random gates of one batch."""
     ones = np.ones((1, 1, heads, 1), "float32")
     return call(gate, ones, training=True).ravel()
+
+
+def test_a_gate_needs_no_more_than_a_call() -> None:
+    class Closed(keras.layers.Layer):
+        def call(self, heads, inputs):
+            return heads * 0
+
+    output = MultiHeadAttention(2, 3, gate=Closed(), use_bias=False)(INPUTS)
+    np.testing.assert_array_equal(output, np.zeros_like(INPUTS))
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,14 @@ def test_queries_from_elsewhere_are_refused() -> None:
         Routed(Blocks())(QUERY[:, :5], KEY, VALUE)
 
 
+@each_router
+def test_one_sequence_may_be_under_several_masks(make: Callable[[], Any]) -> None:
+    layer, one = routed(make()), [x[:1] for x in (QUERY, KEY, VALUE)]
+    several = [np.repeat(x, B, axis=0) for x in one]
+    for masks in (MASKS, {"key_mask": MASKS["key_mask"]}, {"query_mask": MASKS["query_mask"]}):
+        assert_close(output_of(layer, *one, **masks), output_of(layer, *several, **masks))
+
+
 def test_a_mask_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`key_mask` must have shape \(B, S\) with .*S=23"):
         Routed(Blocks())(QUERY, KEY, VALUE, key_mask=MASKS["key_mask"][:, 1:])

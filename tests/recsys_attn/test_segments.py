@@ -13,6 +13,7 @@ from recsys_attn.attention import compressors, presets
 from recsys_attn.attention.compressors import Chain, Compressor, Convolution, Pool, Segments
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from tests.support.layer_case import tensorflow
 
 B, T, S, N, H, V = 2, 3, 11, 5, 7, 13
 RNG = np.random.default_rng(0)
@@ -48,6 +49,16 @@ def test_it_is_dense_as_long_as_there_are_no_more_events_than_segments(
         np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
     fewer, _ = Compressed(Segments(6, kind), weighting=weighting)(QUERY, KEY, VALUE, key_mask=mask)
     assert np.abs(np.asarray(fewer)[0] - np.asarray(expected)[0]).max() > 1e-3
+
+
+@KINDS
+def test_a_graph_that_knows_no_batch_takes_one_history_under_several_masks(kind: str) -> None:
+    tf = tensorflow()
+    layer, mask = Compressed(Segments(3, kind)), RNG.random((B, S)) < 0.7
+    expected, _ = layer(QUERY, KEY[:1], VALUE[:1], key_mask=mask)
+    signature = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in (QUERY, KEY, VALUE, mask)]
+    graph = tf.function(lambda *x: layer(*x[:3], key_mask=x[3])[0], input_signature=signature)
+    np.testing.assert_allclose(graph(QUERY, KEY[:1], VALUE[:1], mask), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
@@ -96,9 +97,10 @@ def _max(x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:
 
 def _of_each_run(reduce: Any, x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:
     """(B, S, N, H), (B, S), (B, C) -> (B, C, N, H), where the runs of padding are left out."""
-    if x.shape[0] == 1 != runs.shape[0]:  # one history under several masks
-        x = ops.broadcast_to(x, (ops.shape(runs)[0], *ops.shape(x)[1:]))
-    batch, length, heads, size = ops.shape(x)
+    _, length, heads, size = ops.shape(x)
+    # One history may be under several masks.
+    batch = broadcast_size(ops.shape(x)[0], ops.shape(runs)[0])
+    x = ops.broadcast_to(x, (batch, length, heads, size))
     count = ops.shape(sizes)[1]
     cells = runs + ops.arange(batch, dtype="int32")[:, None] * (count + 1)
     reduced = reduce(

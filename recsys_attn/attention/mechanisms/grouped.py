@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, routers, scores
-from recsys_attn.attention.layout import batched_matmul, head_sizes, swap_heads
+from recsys_attn.attention.layout import batched_matmul, broadcast_size, head_sizes, swap_heads
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.masks.pairs import both
 from recsys_attn.attention.patterns.base import check_heads
@@ -128,6 +129,15 @@ def of_tokens(x: Tensor, **mask: Tensor | None) -> Tensor | None:
         return None
     batch, _, rows, columns = ops.shape(pair)  # one of the two is 1
     return ops.broadcast_to(ops.reshape(pair, (batch, rows * columns)), ops.shape(x)[:2])
+
+
+def of_one_batch(
+    tensors: tuple[Tensor, ...], others: tuple[Tensor | None, ...]
+) -> tuple[Tensor, ...]:
+    """The tensors with the batch that all of them, and what else is given, broadcast to."""
+    given = [x for x in (*tensors, *others) if x is not None]
+    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in given))
+    return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in tensors)
 
 
 def never_empty(mask: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_batch, broadcast_size, require_a_value_a_key
+from recsys_attn.attention.layout import broadcast_batch, require_a_value_a_key
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
+    of_one_batch,
     of_tokens,
     tokens_missing,
 )
@@ -101,9 +101,7 @@ class Retrieved(Grouped):
         allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
         key = fitting(key, self.score.most_keys)
         rows, columns = _positions(query, key, query_positions, key_positions, key_mask)
-        query, key, value = _of_one_batch(
-            (query, key, value), (query_mask, key_mask, rows, columns)
-        )
+        query, key, value = of_one_batch((query, key, value), (query_mask, key_mask, rows, columns))
         query_mask = of_tokens(query, query_mask=query_mask)
         key_mask = of_tokens(key, key_mask=key_mask)
         length, keys = length_of(key, columns, key_mask), ops.shape(key)[1]
@@ -150,12 +148,3 @@ def _positions(
         ops.broadcast_to(rows, (*ops.shape(rows)[:2], queries)),
         ops.broadcast_to(columns, (*ops.shape(columns)[:2], keys)),
     )
-
-
-def _of_one_batch(
-    tensors: tuple[Tensor, ...], others: tuple[Tensor | None, ...]
-) -> tuple[Tensor, ...]:
-    """The tensors with the batch that all of them, and what else is given, broadcast to."""
-    given = [x for x in (*tensors, *others) if x is not None]
-    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in given))
-    return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in tensors)

@@ -7,7 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.mechanisms.grouped import Grouped, never_empty, of_tokens
+from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.mechanisms.grouped import (
+    Grouped,
+    never_empty,
+    of_one_batch,
+    of_tokens,
+)
 from recsys_attn.attention.mechanisms.retrieved import Retrieved
 from recsys_attn.attention.positions import length_of
 from recsys_attn.attention.routers.layout import between
@@ -76,6 +82,8 @@ class Routed(Grouped):
     ) -> tuple[Tensor, None]:
         _require_one_sequence(query.shape, key.shape, value.shape)
         query = ops.reshape(query, ops.shape(key))  # so that a graph fails too where T is not S
+        allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
+        query, key, value = of_one_batch((query, key, value), (query_mask, key_mask))
         query_mask = of_tokens(query, query_mask=query_mask)
         key_mask = of_tokens(key, key_mask=key_mask)
         key = fitting(key, self.score.most_keys)

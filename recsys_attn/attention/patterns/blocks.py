@@ -109,4 +109,5 @@ class EdgeBlocks(Pattern):
 
     def _at_an_end(self, positions: Tensor, blocks: Any) -> Tensor:
         block = positions // self.size
-        return ops.logical_or(block < self.count, block >= blocks - self.count)
+        last = ops.logical_and(block >= blocks - self.count, block < blocks)
+        return ops.logical_or(block < self.count, last)
