@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.backend.gradients import rows_at
 from recsys_attn.checks import require_positive
 from recsys_attn.pooling import masked_mean
 from recsys_attn.schema import (
@@ -210,9 +211,7 @@ class FeatureEmbedding(keras.layers.Layer):
             offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
             for part, offset, size in zip(parts, offsets, sizes, strict=True)
         ]
-        rows = ops.take(
-            self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1), axis=0
-        )
+        rows = rows_at(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
         rows = ops.cast(rows, self.compute_dtype)
         return rows * ops.cast(present, rows.dtype)[..., None], present, lengths
 

@@ -201,7 +201,7 @@ def test_rank_looks_the_context_up_once():
             shapes["find"].append(inputs[1].as_list())
         elif operation.type == "StringToHashBucketFast":
             shapes["hash"].append(inputs[0].as_list())
-        elif operation.type == "GatherV2" and inputs[1].rank > 1:  # rows of the embedding table
+        elif operation.type == "ResourceGather":  # rows of the embedding table
             shapes["rows"].append(inputs[1].as_list())
     # user, interests, past_items, searches and item; city, past_brands, brand and tags.
     assert sorted(shapes["find"]) == [[1], [1, 29], [1, 29], [1, 29], [1, 101]]

@@ -1,0 +1,1 @@
+"""The only place that knows which Keras backend runs."""

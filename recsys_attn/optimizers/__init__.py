@@ -1,0 +1,19 @@
+"""Optimizers of models with large embedding tables: a step costs what the batch looked up."""
+
+from recsys_attn.optimizers.adagrad import LazyAdagrad, RowWiseAdagrad
+from recsys_attn.optimizers.adam import LazyAdam
+from recsys_attn.optimizers.loss_scale import LossScale
+from recsys_attn.optimizers.rows import RowOptimizer
+from recsys_attn.optimizers.schedules import InverseSqrtDecay, WarmUp
+from recsys_attn.optimizers.split import Split
+
+__all__ = [
+    "InverseSqrtDecay",
+    "LazyAdagrad",
+    "LazyAdam",
+    "LossScale",
+    "RowOptimizer",
+    "RowWiseAdagrad",
+    "Split",
+    "WarmUp",
+]

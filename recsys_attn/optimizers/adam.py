@@ -1,0 +1,95 @@
+"""Adam on the rows of tables that the batch touches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.optimizers.rows import RowOptimizer, require_range
+from recsys_attn.tensors import Config, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class LazyAdam(RowOptimizer):
+    """Adam whose step costs what the batch looked up, whatever the size of the tables.
+
+    For touched rows, with the gradient g and the step t:
+
+    `m += (1 - beta_1) (g - m)`, `v += (1 - beta_2) (g^2 - v)`,
+    `row -= learning_rate sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon)`
+
+    It differs from Adam in the rows that a batch does not touch: their moments do not decay, and
+    their momentum moves them no further. Rows that are touched in every step get Adam's values.
+    As in other lazy Adams, t counts the steps of the optimizer, not those that touch the row: the
+    first update of a row that is seen late is not corrected for its moments that start at zero,
+    and so up to `(1 - beta_1) / sqrt(1 - beta_2)`, 3.2 with the defaults, times a usual one.
+
+    It keeps two numbers for each number of a table.
+
+    Args:
+        learning_rate: A float or a `LearningRateSchedule`.
+        beta_1, beta_2: Decay of the first and of the second moment.
+        epsilon: Keeps the division finite.
+        options: Those of `RowOptimizer`.
+
+    Source:
+        Kingma and Ba, 2015 (arXiv 1412.6980); `LazyAdam` of TensorFlow Addons.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.optimizers import LazyAdam
+    >>> model = keras.Sequential([keras.Input(()), keras.layers.Embedding(7, 2)])
+    >>> model.compile(LazyAdam(0.1), "mse", jit_compile=False)
+    >>> before = model.get_weights()[0]
+    >>> _ = model.fit(np.array([3, 5, 3]), np.ones((3, 2)), verbose=0)
+    >>> np.flatnonzero(np.any(model.get_weights()[0] != before, axis=1)).tolist()
+    [3, 5]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        *,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **options: Any,
+    ) -> None:
+        require_range("beta_1", beta_1, 0.0, 1.0)
+        require_range("beta_2", beta_2, 0.0, 1.0)
+        require_range("epsilon", epsilon, 0.0)
+        super().__init__(learning_rate, **options)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+
+    def make_slots(self, variable: keras.Variable, *, table: bool) -> list[keras.Variable]:
+        return [self.add_variable_from_reference(variable, n) for n in ("momentum", "velocity")]
+
+    def formula(
+        self, gradient: Tensor, value: Tensor, slots: Sequence[Tensor], learning_rate: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        step = ops.cast(self.iterations + 1, value.dtype)
+        corrections = [1 - ops.power(ops.cast(b, value.dtype), step) for b in self._betas]
+        rate = learning_rate * ops.sqrt(corrections[1]) / corrections[0]
+        m, v = slots
+        m = m + (gradient - m) * (1 - self.beta_1)
+        v = v + (ops.square(gradient) - v) * (1 - self.beta_2)
+        return value - m * rate / (ops.sqrt(v) + self.epsilon), (m, v)
+
+    @property
+    def _betas(self) -> tuple[float, float]:
+        return self.beta_1, self.beta_2
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }

@@ -1,0 +1,229 @@
+"""`RowOptimizer`: reads and writes only the rows of a table that the batch gives a gradient."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
+from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
+from recsys_attn.tensors import Config, Tensor
+
+# The tables of `FeatureEmbedding`, and those of `keras.layers.Embedding`.
+TABLES = r"(.*/)?(table_\d+|embeddings)"
+_WHOLE = "reads and writes whole tables in each step"
+_REFUSED = {
+    "use_ema": _WHOLE,
+    "gradient_accumulation_steps": _WHOLE,
+    "loss_scale_factor": "is not for gradients by lookup; wrap the optimizer in `LossScale`",
+}
+
+
+class RowOptimizer(keras.optimizers.Optimizer):
+    """What the optimizers of tables share: which rows a step touches, and all but the formula.
+
+    A row of a table is touched when its gradient, the sum over all lookups of the whole batch, is
+    not zero. Every other row, and all that is kept for it, stays as it is, to the bit. A variable
+    that is no table takes the same formula as a whole, as in Keras.
+
+    On TensorFlow a step reads and writes the touched rows alone. On the other backends, and where
+    a regularizer reads the whole table, the gradient is as large as the table, and so is the cost
+    of a step; the result is the same. On TensorFlow `keras.layers.Embedding` copies its table to
+    look rows up; `FeatureEmbedding` does not. XLA can compile a step, but takes several times as
+    long to find each id once (`benchmarks/optimizers.py`): compile the model with
+    `jit_compile=False`. On a CPU every run gives the same bits.
+
+    With `tf.distribute` the rows of all replicas meet before anything is computed: the result is
+    that of one device with the whole batch, clipping included.
+
+    Args:
+        learning_rate: A float or a `LearningRateSchedule`.
+        weight_decay: Decoupled (Loshchilov and Hutter, 2019, arXiv 1711.05101): before the update,
+            `row -= learning_rate * weight_decay * row`, of touched rows only.
+        l2: Mini-batch aware regularization of tables (Zhou et al., 2018, arXiv 1706.06978,
+            section 5.1, equations 4 to 6): `gradient += l2 * row / n_j` for each touched row j,
+            after clipping. In the paper n_j counts j in all samples, known beforehand. Here it
+            counts the lookups of j in the batches so far that touched it, this one included: a
+            row is regularised most when it is new, and less in each epoch. This needs TensorFlow,
+            whose gradients tell the lookups, and keeps one number a row.
+        tables: Regular expression that the whole path of a variable matches if it is a table.
+        name: Name of the optimizer.
+        clipping: At most one of `clipnorm`, `clipvalue` and `global_clipnorm`, as in Keras. They
+            act on the gradient of the whole batch.
+
+    Raises:
+        ValueError: An argument is out of range; `use_ema` or `gradient_accumulation_steps` is
+            given, or a table has a constraint, all of which write whole tables in each step;
+            `loss_scale_factor` is given; or `l2` is, and the gradient does not tell lookups.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        *,
+        weight_decay: float | None = None,
+        l2: float | None = None,
+        tables: str = TABLES,
+        name: str | None = None,
+        **clipping: Any,
+    ) -> None:
+        for argument, reason in _REFUSED.items():
+            if clipping.get(argument):
+                raise ValueError(
+                    f"{type(self).__name__} has no `{argument}`: it {reason}. "
+                    f"Received: {argument}={clipping[argument]!r}"
+                )
+        require_range("weight_decay", weight_decay or 0.0, 0.0)
+        require_range("l2", l2 or 0.0, 0.0)
+        super().__init__(learning_rate, weight_decay=weight_decay, name=name, **clipping)
+        self.l2 = l2
+        self.tables = tables
+
+    def make_slots(self, variable: keras.Variable, *, table: bool) -> list[keras.Variable]:
+        """What is kept for a variable; of a table, with one row for each of its rows."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `make_slots`")
+
+    def formula(
+        self, gradient: Tensor, value: Tensor, slots: Sequence[Tensor], learning_rate: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """New values of some rows, or of a whole variable, and of their slots."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `formula`")
+
+    def is_table(self, variable: Any) -> bool:
+        """Whether `tables` names the variable."""
+        return re.fullmatch(self.tables, path_of(variable)) is not None
+
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._is_table = [self.is_table(variable) for variable in variables]
+        self._slots = []
+        for variable, table in zip(variables, self._is_table, strict=True):
+            if table and getattr(variable, "constraint", None) is not None:
+                raise ValueError(
+                    "A constraint rewrites the whole table in each step; build the table without "
+                    f"one. Received: {path_of(variable)} with {variable.constraint}"
+                )
+            slots = self.make_slots(variable, table=table)
+            if table and self.l2:
+                slots.append(self.add_slot(variable, "lookups", column(variable), dtype="float32"))
+            self._slots.append(slots)
+
+    def add_slot(
+        self,
+        variable: keras.Variable,
+        name: str,
+        shape: Sequence[int],
+        initial: float = 0.0,
+        dtype: str | None = None,
+    ) -> keras.Variable:
+        """A variable kept beside `variable`, of another shape or type."""
+        return self.add_variable(
+            shape=tuple(shape),
+            initializer=keras.initializers.Constant(initial),
+            dtype=dtype or variable.dtype,
+            name=f"{path_of(variable).replace('/', '_')}_{name}",
+        )
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        index = self._get_variable_index(variable)
+        table, variables = self._is_table[index], [variable, *self._slots[index]]
+        rows = rows_of(gradient) if table else None
+        if rows is None:
+            self._check_lookups(variable, table)
+            old = [ops.convert_to_tensor(v) for v in variables]
+            gradient = dense(gradient, variable.shape[0])
+        else:
+            old = [rows_at(v, rows.ids) for v in variables]
+            gradient = rows.values
+        gradient = ops.cast(gradient, variable.dtype)
+        rate = ops.cast(learning_rate, variable.dtype)
+        decay = self.weight_decay if self._use_weight_decay(variable) else None
+        new = self._updated(gradient, old, rate, decay, rows)
+        if table:
+            touched = ops.any(ops.not_equal(gradient, 0), other_axes(gradient), keepdims=True)
+            new = [ops.where(touched, n, o) for n, o in zip(new, old, strict=True)]
+        for v, n in zip(variables, new, strict=True):
+            self.assign(v, n if rows is None else row_update(rows.ids, n))
+
+    def _updated(
+        self,
+        gradient: Tensor,
+        old: list[Tensor],
+        rate: Tensor,
+        decay: float | None,
+        rows: Rows | None,
+    ) -> list[Tensor]:
+        """New values of a variable and its slots, as if all of its rows were touched."""
+        value, *slots = old
+        kept = []
+        gradient = self._clipped(gradient)
+        if rows is not None and self.l2:
+            kept = [slots.pop() + ops.reshape(rows.lookups, (-1, *[1] * len(other_axes(value))))]
+            gradient = gradient + self.l2 * value / ops.cast(kept[0], value.dtype)
+        if decay:
+            value = value - value * decay * rate
+        value, new = self.formula(gradient, value, slots, rate)
+        return [value, *new, *kept]
+
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        if self.clipnorm:
+            return gradient * clip_factor(ops.sum(ops.square(gradient)), self.clipnorm)
+        if self.clipvalue:
+            return ops.clip(gradient, -self.clipvalue, self.clipvalue)
+        return gradient
+
+    def _check_lookups(self, variable: Any, table: bool) -> None:
+        if table and self.l2:
+            raise ValueError(
+                "`l2` counts the lookups of each row, and the gradient of "
+                f"{path_of(variable)!r} is dense: leave `l2` out on "
+                "backends other than TensorFlow, and where a regularizer reads the whole table. "
+                f"Received: l2={self.l2!r}"
+            )
+
+    # Keras would do both of these to every row, and before replicas and lookups are added up.
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        if self.global_clipnorm:
+            return clip_by_global_norm(grads, self.global_clipnorm)
+        return grads
+
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        pass
+
+    def get_config(self) -> Config:
+        config = super().get_config()
+        for argument in (*_REFUSED, "ema_momentum", "ema_overwrite_frequency"):
+            del config[argument]
+        return {**config, "l2": self.l2, "tables": self.tables}
+
+
+def require_range(name: str, value: float, low: float, below: float = float("inf")) -> None:
+    """Raises unless `low <= value < below`."""
+    if not low <= value < below:
+        upper = "" if below == float("inf") else f" and below {below:g}"
+        raise ValueError(
+            f"`{name}` must be a number of at least {low:g}{upper}. Received: {name}={value!r}"
+        )
+
+
+def path_of(variable: Any) -> str:
+    """The name that tells a variable from all others of a model."""
+    # Within `tf.distribute` Keras hands over variables of TensorFlow, which have no path.
+    return getattr(variable, "path", variable.name).partition(":")[0]
+
+
+def column(variable: keras.Variable) -> tuple[int, ...]:
+    """The shape of one number a row."""
+    return (variable.shape[0], *[1] * (len(variable.shape) - 1))
+
+
+def other_axes(x: Tensor) -> tuple[int, ...]:
+    """All but the first."""
+    return tuple(range(1, len(x.shape)))

@@ -1,0 +1,84 @@
+"""Gradients by lookup and as large as the variable say the same."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.backend import gradients
+from tests.support.optimizers import ROWS, SPARSE, batches, gradient, numpy, table
+from tests.support.references import optimizers as reference
+
+IDS, VALUES = batches()[0]
+tensorflow_only = pytest.mark.skipif(not SPARSE, reason="other backends have no sparse gradients")
+
+
+@tensorflow_only
+def test_rows_are_the_sums_of_their_lookups() -> None:
+    rows = gradients.rows_of(gradient(IDS, VALUES))
+    assert rows is not None
+    ids = numpy(rows.ids)
+    first = np.sort(np.unique(IDS, return_index=True)[1])
+    np.testing.assert_array_equal(ids, IDS[first])
+    np.testing.assert_array_equal(numpy(rows.lookups), [np.sum(i == IDS) for i in ids])
+    totals = reference.summed(IDS, VALUES)
+    wanted = [totals.get(i, np.zeros(5)) for i in ids.tolist()]
+    np.testing.assert_allclose(numpy(rows.values), wanted, rtol=1e-5, atol=1e-6)
+
+
+@tensorflow_only
+def test_rows_may_have_more_axes_or_none() -> None:
+    for shape in ((), (2, 3)):
+        values = np.random.default_rng(0).normal(size=(len(IDS), *shape)).astype("float32")
+        rows = gradients.rows_of(gradient(IDS, values))
+        assert rows is not None
+        wanted = np.zeros((ROWS, *shape))
+        np.add.at(wanted, IDS, values)
+        np.testing.assert_allclose(
+            numpy(rows.values), wanted[numpy(rows.ids)], rtol=1e-5, atol=1e-6
+        )
+
+
+@tensorflow_only
+def test_no_lookup_gives_no_row() -> None:
+    rows = gradients.rows_of(gradient(IDS[:0], VALUES[:0]))
+    assert rows is not None
+    assert [tuple(part.shape) for part in rows] == [(0,), (0, 5), (0,)]
+
+
+def test_a_dense_gradient_tells_no_rows() -> None:
+    dense = gradient(IDS, VALUES, sparse=False)
+    assert not gradients.is_sparse(dense)
+    assert gradients.rows_of(dense) is None
+    assert gradients.dense(dense, ROWS) is dense
+    assert gradients.values_of(dense) is dense
+
+
+@tensorflow_only
+def test_a_sparse_gradient_is_read_as_a_whole_or_by_lookup() -> None:
+    sparse = gradient(IDS, VALUES)
+    assert gradients.is_sparse(sparse)
+    wanted = numpy(gradient(IDS, VALUES, sparse=False))
+    np.testing.assert_allclose(numpy(gradients.dense(sparse, ROWS)), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(numpy(gradients.values_of(sparse)), VALUES)
+
+
+def test_scaled_keeps_its_kind() -> None:
+    for kind in {False, SPARSE}:
+        found = gradients.scaled(
+            gradient(IDS, VALUES, sparse=kind), keras.ops.cast(0.5, "bfloat16")
+        )
+        assert gradients.is_sparse(found) == kind
+        half = gradient(IDS, 0.5 * VALUES, sparse=False)
+        np.testing.assert_allclose(numpy(gradients.dense(found, ROWS)), numpy(half), rtol=1e-5)
+
+
+def test_rows_at_reads_rows() -> None:
+    ids = np.array([[3, 0], [3, 12]], "int32")
+    np.testing.assert_array_equal(numpy(gradients.rows_at(table(), ids)), numpy(table())[ids])
+
+
+def test_outside_of_replicas_a_sum_is_what_it_is_of() -> None:
+    dense = [gradient(IDS, VALUES, sparse=False)]
+    assert gradients.sum_over_replicas(dense) is dense

@@ -1,0 +1,77 @@
+"""Mixed and low precision: the tables stay what they are, and losses are scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.optimizers import LazyAdam, LossScale, RowWiseAdagrad, Split
+from tests.support.optimizers import SPARSE, batches, data, gradient, model, numpy, table, train
+
+
+@pytest.fixture
+def policy(request: pytest.FixtureRequest) -> Iterator[str]:
+    keras.config.set_dtype_policy(request.param)
+    yield request.param
+    keras.config.set_dtype_policy("float32")
+
+
+def losses(make: Callable[[], Any]) -> tuple[Any, list[float]]:
+    trained = model()
+    trained.compile(make(), "mse")
+    history = trained.fit(*data(), batch_size=4, epochs=5, shuffle=False, verbose=0).history
+    return trained, history["loss"]
+
+
+def split() -> Split:
+    return Split(
+        LazyAdam(0.03), keras.optimizers.AdamW(0.01, weight_decay=0.1), global_clipnorm=1.0
+    )
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"], indirect=True)
+@pytest.mark.parametrize("make", [split, lambda: LossScale(split())])
+def test_learns_as_in_single_precision(policy: str, make: Callable[[], Any]) -> None:
+    trained, found = losses(make)
+    scaled = isinstance(trained.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scaled == (policy == "mixed_float16" or make is not split)
+    assert {v.dtype for v in trained.weights} == {"float32"}
+    keras.config.set_dtype_policy("float32")
+    np.testing.assert_allclose(found, losses(split)[1], rtol=0.02)
+
+
+@pytest.mark.parametrize("policy", ["bfloat16"], indirect=True)
+def test_slots_have_the_type_of_their_table(policy: str) -> None:
+    trained, found = losses(lambda: Split(RowWiseAdagrad(0.03, weight_decay=0.1), "sgd"))
+    assert {v.dtype for v in trained.optimizer.embeddings.variables[2:]} == {policy}
+    assert found[-1] < found[0]
+
+
+@pytest.mark.skipif(not SPARSE, reason="Keras' own cannot be applied outside fit on JAX either")
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_step_that_is_not_finite_is_left_out(bad: float) -> None:
+    optimizer, variable = LossScale(LazyAdam(0.1), initial_scale=8.0), table()
+    ids, values = batches()[0]
+    broken = values.copy()
+    broken[5, 2] = bad
+    optimizer.apply([gradient(ids, broken)], [variable])
+    np.testing.assert_array_equal(numpy(variable), numpy(table()))
+    assert float(optimizer.dynamic_scale) == 4
+    optimizer.apply([gradient(ids, 4 * values)], [variable])
+    plain = train(LazyAdam(0.1), table(), [(ids, values)])
+    np.testing.assert_allclose(numpy(variable), plain, rtol=1e-6)
+
+
+@pytest.mark.skipif(not SPARSE, reason="other backends have no sparse gradients")
+def test_finite_numbers_are_looked_for_where_there_are_numbers() -> None:
+    import tensorflow as tf
+
+    ids, values = batches()[0]
+    check = tf.function(LossScale(LazyAdam(0.1)).check_finite)
+    graph = check.get_concrete_function([gradient(ids, values)]).graph
+    shapes = [t.shape for operation in graph.get_operations() for t in operation.outputs]
+    assert not any(shape.rank and shape[0] == 13 for shape in shapes)

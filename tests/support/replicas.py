@@ -1,0 +1,102 @@
+"""Optimizers on one device and on two replicas, in a process that has two.
+
+python -m tests.support.replicas FILE.npz
+
+TensorFlow makes logical devices only before it starts, so this is a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from recsys_attn.optimizers import LazyAdam, RowWiseAdagrad, Split
+from tests.support.optimizers import data, model, whole_tables
+
+ROOT = Path(__file__).parents[2]
+STEPS, BATCH = 5, 6
+DEVICES = ("one", "two")
+
+
+def in_a_process(path: Path) -> dict[str, np.ndarray]:
+    """By optimizer, device and place among all weights and slots, the values after training."""
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
+    command = [sys.executable, "-m", __name__, str(path)]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
+    with np.load(path) as found:
+        return dict(found)
+
+
+def split() -> Split:
+    rows = LazyAdam(0.1, weight_decay=0.1, l2=0.5, clipvalue=0.05)
+    return Split(rows, keras.optimizers.Adam(0.01), global_clipnorm=0.5)
+
+
+MAKERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
+    "LazyAdam": lambda: LazyAdam(0.1, clipnorm=0.2),
+    "RowWiseAdagrad": lambda: RowWiseAdagrad(0.1, l2=0.1, global_clipnorm=0.5),
+    "Split": split,
+}
+
+
+def train(strategy: Any, make: Callable[[], Any]) -> dict[str, np.ndarray]:
+    """Each step has the same rows, whatever the number of replicas; the loss is their sum."""
+    with strategy.scope():
+        trained, optimizer = model(), make()
+        variables = trained.trainable_weights
+        optimizer.build(variables)
+
+    @tf.function
+    def step(inputs: Any, labels: Any) -> None:
+        def replica(inputs: Any, labels: Any) -> None:
+            with tf.GradientTape() as tape:
+                logits = trained(inputs, training=True)["click"]
+                loss = tf.reduce_sum((logits - 5 * labels["click"]) ** 2) / BATCH
+            optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
+
+        strategy.run(replica, args=(inputs, labels))
+
+    def shared_out(x: np.ndarray) -> Any:
+        count = strategy.num_replicas_in_sync
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(x[context.replica_id_in_sync_group :: count])
+        )
+
+    rng = np.random.default_rng(0)
+    for _ in range(STEPS):
+        rows = rng.permutation(19)[:BATCH]
+        batch = [{name: shared_out(x[rows]) for name, x in part.items()} for part in data()]
+        step(*batch)
+    whole = whole_tables(step.get_concrete_function(*batch).graph)
+    weights = [v.numpy() for v in (*trained.weights, *optimizer.variables)]
+    return {"whole": np.array(len(whole)), **{str(i): w for i, w in enumerate(weights)}}
+
+
+def main(path: str) -> None:
+    (processor,) = tf.config.list_physical_devices("CPU")
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(processor, two)
+    # A second mirrored strategy in one process mixes up its collectives with those of the first.
+    strategies = (
+        tf.distribute.OneDeviceStrategy("CPU:0"),
+        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    )
+    found = {
+        f"{name}/{device}/{key}": array
+        for device, strategy in zip(DEVICES, strategies, strict=True)
+        for name, make in MAKERS.items()
+        for key, array in train(strategy, make).items()
+    }
+    np.savez(path, **found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
