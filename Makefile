@@ -9,7 +9,7 @@ SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_composi
 BENCHMARKS := $(wildcard benchmarks/[a-z]*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test jax oracles lint check bench clean
+.PHONY: help demo test ray jax oracles lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -23,6 +23,8 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/models
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
+
+ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (250 MB)
 
 jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: it compiles every shape)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
@@ -39,7 +41,7 @@ check: lint ## Lint and check the types
 
 bench: $(VENV)/.dev ## Run every benchmark; the tables go to the screen
 	@$(if $(BENCHMARKS),,echo "There are no benchmarks yet (benchmarks/*.py).")
-	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python "$$file"; done
+	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; PYTHONPATH=. $(BIN)/python "$$file"; done
 
 clean: ## Remove the environment and every cache; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
@@ -56,6 +58,11 @@ $(VENV)/.package: pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.package
 	@echo "Adding the development tools to $(VENV) (once)"
 	@$(PIP_INSTALL) -e ".[dev]"
+	@touch $@
+
+$(VENV)/.ray: $(VENV)/.dev
+	@echo "Adding Ray to $(VENV) (once)"
+	@$(PIP_INSTALL) -e ".[dev,ray]"
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.dev

@@ -17,6 +17,9 @@ from typing import Any
 from pipelines.errors import PipelineError
 
 MANIFEST = "manifest.json"
+FEATURES = "features"  # folders of a run
+MODEL = "model"
+CHECKPOINTS = "checkpoints"
 METRICS = "metrics.json"  # of an evaluation, with
 PREDICTIONS = "predictions.parquet"
 _PACKAGES = ("recsys-attn", "tensorflow", "keras", "pyarrow", "numpy")

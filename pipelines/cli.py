@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from pipelines.command_options import engine_options, experiment_options, force_option
 from pipelines.errors import PipelineError, did_you_mean
 from pipelines.quiet import import_tensorflow
 
@@ -57,28 +58,6 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
 
-def _experiment_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(
-        (
-            click.argument("experiment", type=click.Path(path_type=Path)),
-            click.option(
-                "--run-dir",
-                type=click.Path(path_type=Path),
-                help="Folder of the run.  [default: runs/<name of the experiment>]",
-            ),
-            click.option(
-                "--set",
-                "overrides",
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="Another value for a key of the file, such as training.epochs=3. Repeatable.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
 def _add_step(name: str, method: str, text: str) -> None:
     def command(
         experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
@@ -87,27 +66,73 @@ def _add_step(name: str, method: str, text: str) -> None:
             getattr(steps, method)()
 
     command.__doc__ = text
-    force = click.option("--force", is_flag=True, help="Run although nothing has changed.")
-    main.command(name)(_experiment_options(force(command)))
+    main.command(name)(experiment_options(force_option(command)))
 
 
 _add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
 _add_step("ingest", "ingest", "Read the source files; write train, valid and test as Parquet.")
-_add_step("fit", "fit", "Fit vocabularies and other transforms on the train split.")
-_add_step("train", "train", "Train the model; keep the weights of its best epoch.")
+
+
+@main.command()
+@experiment_options
+@force_option
+@engine_options
+def fit(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    engine: str,
+    ray_address: str,
+) -> None:
+    """Fit vocabularies and other transforms on the train split."""
+    with opened(experiment, run_dir, overrides, force) as steps:
+        from pipelines.engines import choose_engine
+
+        steps.fit(choose_engine(engine, ray_address))
+
+
+@main.command()
+@experiment_options
+@force_option
+@engine_options
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="On Ray: how many train together.  [default: 1]"
+)
+def train(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    engine: str,
+    ray_address: str,
+    workers: int | None,
+) -> None:
+    """Train the model; keep the weights of its best epoch."""
+    if engine == "ray":
+        from pipelines.engines import train_on_ray
+
+        with reported():
+            train_on_ray(experiment, run_dir, overrides, force, workers or 1, ray_address, CONSOLE)
+    elif workers:
+        raise click.UsageError("--workers needs --engine ray.")
+    else:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            steps.train()
+
+
 _add_step("evaluate", "evaluate", "Score a split; write predictions, metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
 _add_step("export", "export", "Write a SavedModel that takes raw values, after a parity check.")
 
 
 @main.command()
-@_experiment_options
+@experiment_options
 @click.option(
     "--input",
     "source",
     required=True,
-    type=click.Path(path_type=Path),
-    help="Parquet file, or a folder of them, with the features' columns.",
+    help="Parquet file, or a folder of them, with the features' columns: a path or a URI.",
 )
 @click.option(
     "--output",
@@ -116,16 +141,21 @@ _add_step("export", "export", "Write a SavedModel that takes raw values, after a
     type=click.Path(path_type=Path, dir_okay=False),
     help="Parquet file to write: the same rows with <task>_score columns.",
 )
+@engine_options
 def score(
     experiment: Path,
     run_dir: Path | None,
     overrides: tuple[str, ...],
-    source: Path,
+    source: str,
     target: Path,
+    engine: str,
+    ray_address: str,
 ) -> None:
     """Score a Parquet file with the trained model."""
     with opened(experiment, run_dir, overrides) as steps:
-        rows = steps.score(source, target)
+        from pipelines.engines import choose_engine
+
+        rows = steps.score(source, target, choose_engine(engine, ray_address))
         place = f"[dim]{escape(str(target))}[/dim]"
         CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
 
@@ -168,6 +198,7 @@ def opened(
         from pipelines.artifacts import locked
         from pipelines.config import load_experiment
         from pipelines.steps import Steps
+        from pipelines.training import worker_index
 
         values = dict(_override(text) for text in overrides)
         checked = load_experiment(experiment, values)
@@ -177,7 +208,9 @@ def opened(
                 "--run-dir: TensorFlow takes [ ] * ? in a path for a pattern and cannot save "
                 f"there. Received: {folder.resolve()}. Choose another folder."
             )
-        with locked(folder):
+        # Workers that train together share the folder, and the first alone writes there.
+        worker = worker_index()
+        with locked(folder / "workers" / str(worker) if worker else folder):
             yield Steps.of(checked, folder, CONSOLE, force)
 
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 
 from pipelines.config_errors import explain
 from pipelines.errors import PipelineError, did_you_mean
+from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.options import DataOptions
 from pipelines.names import check_feature_names
 from pipelines.options import Options
@@ -81,33 +82,62 @@ class TrainingOptions(Options):
 
     Attributes:
         epochs: Most epochs.
-        batch_size: Requests in a step.
-        learning_rate, optimizer: Keras' own.
-        weight_decay: Share of every weight that a step of rate 1 would take away (decoupled).
+        batch_size: Requests in a step, of each lane.
+        lanes: Streams that the data are dealt to, each of which gives a batch in each step; as
+            many as replicas where None. So one worker with two lanes takes the steps of two.
+        learning_rate: Of everything, or with a row-wise optimizer of all but the tables.
+        embeddings_learning_rate: Of the tables, with a row-wise optimizer; `learning_rate` where
+            None.
+        optimizer: `"lazy_adam"`, `"lazy_adagrad"` and `"row_wise_adagrad"` are row-wise: they
+            update the rows of the tables that a batch looks up, and Adam the rest. `"adam"`,
+            `"adagrad"` and `"sgd"` are Keras' own, whose step costs the whole tables.
+        weight_decay: Share of every weight that a step of rate 1 would take away (decoupled); of
+            the tables, with a row-wise optimizer, only the rows looked up.
+        clip_norm: Largest norm of all gradients together.
+        warmup_steps: Steps in which the learning rate rises.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
         patience: Epochs without a better AUC after which training stops.
         monitor: Task whose validation AUC decides; the mean of all tasks' where None.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
-        jit_compile: Compile the step with XLA; worth it where requests have one length.
-        shuffle_row_groups: Row groups whose requests are mixed with one another.
-        embeddings_l2: L2 penalty of the embedding tables. It reads every row of every table in
+        jit_compile: Compile the tower with XLA; worth it where requests have one length.
+        tower_rows: Candidates that the tower computes at a time, the step being that of the whole
+            batch; some hundred stay in a processor's cache. 0 for the whole batch. Where None,
+            512, and with a GPU the whole batch.
+        shuffle_rows: Rows whose requests are mixed with one another, at least a row group. Twice
+            as many are in memory.
+        embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer that of the
+            rows looked up, each divided by how often it has been (DIN's); else of every row in
             each step, which costs a large vocabulary most of its speed.
+        warm_start: Folder of an older run of the same model, whose weights and optimizer it
+            begins from; rows of vocabularies are found by their values.
+        checkpoint_every: Steps from one checkpoint to the next; 0 for the ends of epochs alone.
+        keep_checkpoints: How many of the last stay; the best stays besides.
     """
 
     epochs: int = Field(default=10, ge=1)
     batch_size: int = Field(default=1024, ge=1)
+    lanes: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
+    embeddings_learning_rate: float | None = Field(default=None, gt=0)
+    optimizer: Literal[
+        "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"
+    ] = "lazy_adam"
     patience: int = Field(default=2, ge=0)
     weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float | None = Field(default=None, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool = False
-    shuffle_row_groups: int = Field(default=16, ge=1)
+    tower_rows: int | None = Field(default=None, ge=0)
+    shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float = Field(default=0.0, ge=0)
+    warm_start: Path | None = None
+    checkpoint_every: int = Field(default=1000, ge=0)
+    keep_checkpoints: int = Field(default=2, ge=1)
 
 
 class EvaluationOptions(Options):

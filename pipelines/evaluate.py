@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pipelines.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.config import Experiment
 from pipelines.data import DataSplit, request_starts
-from pipelines.dataset import RequestDataset
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
+from pipelines.feed import Feed
 from pipelines.metrics import task_metrics
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
@@ -36,10 +36,10 @@ def evaluate(
         {group} if group else set()
     )
     _check_columns(split, extra_names)
-    dataset = RequestDataset(split, fitted, request, experiment.training.batch_size)
+    feed = Feed(split, fitted, request, experiment.training.batch_size)
     try:
-        advance = progress.start(f"scoring {split.folder.name}", split.rows)
-        labels, scores = Scorer(model).score_labelled(dataset, advance)
+        advance = progress.start(f"scoring {split.name}", split.rows)
+        labels, scores = Scorer(model).score_labelled(feed, advance)
     finally:
         progress.stop()
     extras = _extra_columns(split, sorted(extra_names))
@@ -70,7 +70,7 @@ def evaluate(
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = extras[column]
     summary = {
-        "split": split.folder.name,
+        "split": split.name,
         "rows": len(requests),
         "requests": int(requests[-1]) + 1,
         "group": group,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.arrow import arrow_type
-from pipelines.data import DataSplit, request_starts
+from pipelines.data import DataSplit, Reader, request_starts
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
@@ -39,13 +39,14 @@ def sample_requests(
     """
     names = [feature.name for feature in schema.features]
     names += [request] if request and request not in names else []
-    groups = split.row_groups
-    count = min(len(groups), _ROW_GROUPS, rows)
+    groups = len(split.footers)
+    count = min(groups, _ROW_GROUPS, rows)
     requests: list[pa.Table] = []
-    for done, index in enumerate(np.linspace(0, len(groups) - 1, count).astype(int)):
-        missing = rows - sum(table.num_rows for table in requests)
-        share = max(1, -(-missing // (count - done)))
-        requests += _first_requests(schema, groups[index].read(names), request, share)
+    with Reader(split.footers, names) as reader:
+        for done, number in enumerate(np.linspace(0, groups - 1, count).astype(int)):
+            missing = rows - sum(table.num_rows for table in requests)
+            share = max(1, -(-missing // (count - done)))
+            requests += _first_requests(schema, reader.read([number]), request, share)
     return requests + awkward_rows(schema, requests[0].slice(0, 1))
 
 

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.artifacts import (
+    FEATURES,
     MANIFEST,
+    MODEL,
     atomic_directory,
     fingerprint,
     read_json,
@@ -39,8 +41,8 @@ STEPS = {
     step.name: step
     for step in (
         Step("ingest", "data"),
-        Step("fit", "features", ("ingest",)),
-        Step("train", "model", ("ingest", "fit")),
+        Step("fit", FEATURES, ("ingest",)),
+        Step("train", MODEL, ("ingest", "fit")),
         Step("evaluate", "evaluation", ("ingest", "train")),
         Step("export", "export", ("ingest", "train")),
     )
@@ -94,6 +96,10 @@ class Run:
     def config_hash(self, step: str) -> str:
         """Hash of what decides a step's own result."""
         return fingerprint([self.settings[step], self.seed])
+
+    def resume_key(self, step: str, settings: Any) -> str:
+        """Hash of what must be equal for a step that was cut off to go on."""
+        return fingerprint([settings, self.seed, self._inputs(step, None)])
 
     def execute(
         self,

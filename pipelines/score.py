@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.artifacts import atomic_file
-from pipelines.data import DataSplit, open_parquet
+from pipelines.data import DataSplit, Reader
+from pipelines.engines import LOCAL, Engine
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
+from pipelines.footers import Footers
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.context import check_context
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
+from pipelines.storage import Storage, Where
 from recsys_attn.models import RankingModel
+
+Load = Callable[[], tuple[FittedFeatures, RankingModel]]
 
 
 def score(
-    source: Path,
+    source: Where,
     target: Path,
-    fitted: FittedFeatures,
-    model: RankingModel,
+    tasks: Sequence[str],
+    load: Load,
     request: str | None,
     progress: Progress,
+    engine: Engine = LOCAL,
 ) -> int:
     """Writes `target` with the columns of `source` and `<task>_score` for every task.
 
     Args:
-        source: A Parquet file, or a folder of them.
+        source: A Parquet file, or a folder of them: a local path or a URI.
         target: The Parquet file to write; it appears when it is whole.
-        fitted: Transforms of the trained model.
-        model: The trained model.
+        tasks: Names of the model's tasks.
+        load: Gives the transforms and the model, in each process that scores.
         request: Column of the request's id. Where the file has it, the rows of a request share
             one computation of their context, which must be the same in all of them; the scores
             are the same without it.
         progress: Told the rows done.
+        engine: Scores the row groups.
 
     Returns:
         The number of rows written.
@@ -46,50 +56,65 @@ def score(
             a file is damaged, the disk is full. `target` is then as it was before.
     """
     split = _open(source)
-    request = request if request in split.columns else None
-    names = [f"{task.name}_score" for task in fitted.schema.tasks]
+    names = [f"{task}_score" for task in tasks]
     taken = sorted(set(names) & set(split.columns))
     if taken:
-        raise PipelineError(f"{source} already has the columns {taken}. Remove or rename them.")
-    rows = split.rows
-    if not rows:
-        raise PipelineError(f"{source} holds no rows to score.")
+        raise PipelineError(
+            f"{split.footers.storage.name} already has the columns {taken}. Remove or rename them."
+        )
+    if not split.rows:
+        raise PipelineError(f"{split.footers.storage.name} holds no rows to score.")
     if target.is_dir():
         raise PipelineError(f"{target} is a folder. Name the Parquet file to write.")
     schema = split.schema
     for name in names:
         schema = schema.append(pa.field(name, pa.float32()))
-    scorer = Scorer(model)
+    work = partial(_scoring, split.footers, load, request if request in split.columns else None)
     try:
-        advance = progress.start("scoring", rows)
+        advance = progress.start("scoring", split.rows)
         with (
             atomic_file(target) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+            closing(engine.map_ordered(work, range(len(split.footers)))) as tables,
         ):
-            for group in split.row_groups:
-                table = group.read(split.columns)
-                where = (str(group.path), group.first_row)
-                checked = check_table(table, fitted.schema, where[0], False, where[1])
-                if request is not None:
-                    check_context(checked, fitted.schema, request, *where)
-                scores = scorer.score_table(checked, fitted, request)
-                for task, name in zip(fitted.schema.tasks, names, strict=True):
-                    table = table.append_column(name, pa.array(scores[task.name]))
+            for table in tables:
                 writer.write_table(table)
                 advance(table.num_rows)
     finally:
         progress.stop()
-    return rows
+    return split.rows
 
 
-def _open(source: Path) -> DataSplit:
-    if not source.exists():
-        raise PipelineError(f"The input {source} does not exist.")
+@contextmanager
+def _scoring(
+    footers: Footers, load: Load, request: str | None
+) -> Iterator[Callable[[int], pa.Table]]:
+    """A row group with its scores, by its number."""
+    fitted, model = load()
+    scorer = Scorer(model)
+
+    def scored(number: int) -> pa.Table:
+        table = reader.read([number])
+        where = footers.file_name(footers.file[number]), int(footers.first_row[number])
+        checked = check_table(table, fitted.schema, where[0], False, where[1])
+        if request is not None:
+            check_context(checked, fitted.schema, request, *where)
+        scores = scorer.score_table(checked, fitted, request)
+        for task in fitted.schema.tasks:
+            table = table.append_column(f"{task.name}_score", pa.array(scores[task.name]))
+        return table
+
+    with Reader(footers, footers.schemas[0].names) as reader:
+        yield scored
+
+
+def _open(source: Where) -> DataSplit:
+    storage = Storage.of(source)
+    if not storage.exists():
+        raise PipelineError(f"The input {storage.name} does not exist.")
     split = DataSplit(source)
-    for path in split.files:
-        with open_parquet(path) as file:
-            if not file.schema_arrow.equals(split.schema):
-                raise PipelineError(
-                    f"The files of {source} do not all have the same columns and types."
-                )
+    if len(split.footers.schemas) > 1:
+        raise PipelineError(
+            f"The files of {storage.name} do not all have the same columns and types."
+        )
     return split

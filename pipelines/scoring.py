@@ -9,13 +9,17 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.dataset import Batch, RequestDataset, assemble, cut, input_specs, transform
 from pipelines.features import FittedFeatures
+from pipelines.feed import Batch, Feed
+from pipelines.feed.batch import BatchSize, assemble
+from pipelines.feed.chunk import transform
+from pipelines.feed.layout import LABELS
+from pipelines.feed.tensors import block_specs, block_tensors
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
 Scores = dict[str, np.ndarray]
-REQUESTS_AT_ONCE = 4096
+AT_ONCE = BatchSize(4096)
 
 
 class Scorer:
@@ -27,25 +31,27 @@ class Scorer:
 
     def score(self, batch: Batch) -> Scores:
         """One value per real candidate of a batch, by task."""
+        layout, blocks = batch.layout, dict(batch.blocks)
+        blocks.pop(LABELS, None)
         if self._compiled is None:
-            specs = input_specs(self._model.schema, batch.inputs)
-            self._compiled = tf.function(self._model.probabilities, input_signature=[specs])
-        inputs = {name: tf.constant(array) for name, array in batch.inputs.items()}
-        mask = batch.inputs[CANDIDATE_MASK]
-        return {task: score.numpy()[mask] for task, score in self._compiled(inputs).items()}
+            specs = block_specs(layout)
+            self._compiled = tf.function(
+                lambda blocks: self._model.probabilities(layout.inputs(blocks)),
+                input_signature=[{name: specs[name] for name in blocks}],
+            )
+        scores = self._compiled(block_tensors(blocks))
+        mask = blocks[CANDIDATE_MASK]
+        return {task: score.numpy()[mask] for task, score in scores.items()}
 
     def score_labelled(
-        self, dataset: RequestDataset, progress: Callable[[int], None] | None = None
+        self, dataset: Feed, progress: Callable[[int], None] | None = None
     ) -> tuple[Scores, Scores]:
         """Labels (NaN where not known) and scores by task, over a whole dataset."""
         labels, scores = [], []
         for batch in dataset:
-            mask = batch.inputs[CANDIDATE_MASK]
+            mask = batch.blocks[CANDIDATE_MASK]
             labels.append(
-                {
-                    task: np.where(batch.weights[task] > 0, label, np.nan)[mask].astype("float32")
-                    for task, label in batch.labels.items()
-                }
+                {t: label[mask] for t, label in batch.layout.labels(batch.blocks).items()}
             )
             scores.append(self.score(batch))
             if progress is not None:
@@ -54,10 +60,11 @@ class Scorer:
 
     def score_table(self, table: pa.Table, fitted: FittedFeatures, request: str | None) -> Scores:
         """Scores of a table's rows, which need no labels."""
-        columns = transform(table, fitted, request, labelled=False)
-        every = np.arange(len(columns.starts) - 1)
-        parts = cut(columns.starts, every, REQUESTS_AT_ONCE)
-        return _concatenate([self.score(assemble(columns, part)) for part in parts])
+        chunk = transform(table, fitted, request, labelled=False)
+        lengths = np.diff(chunk.starts)
+        pieces = ((chunk, np.arange(*bounds)) for bounds in AT_ONCE.cut(lengths))
+        batches = (Batch(assemble([piece], AT_ONCE), chunk.layout) for piece in pieces)
+        return _concatenate([self.score(batch) for batch in batches])
 
 
 def _concatenate(parts: list[Scores]) -> Scores:

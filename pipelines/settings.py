@@ -28,3 +28,13 @@ def settings_by_step(experiment: Experiment) -> dict[str, Any]:
 def config_hash(experiment: Experiment) -> str:
     """Hash of all of the configuration that decides an evaluation: all but the export."""
     return fingerprint(experiment.model_dump(mode="json", exclude={"export"}))
+
+
+def resumable_settings(experiment: Experiment) -> Any:
+    """What of the training may not change between a checkpoint and the training that goes on.
+
+    A training may go on for more epochs, or save more often.
+    """
+    free = {"epochs", "patience", "checkpoint_every", "keep_checkpoints"}
+    model, training, tasks = settings_by_step(experiment)["train"]
+    return [model, {key: training[key] for key in training if key not in free}, tasks]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 from rich.console import Console
 from rich.markup import escape
 
 from pipelines import evaluate as evaluation
-from pipelines import train as training
-from pipelines.artifacts import METRICS, hash_files, read_json
+from pipelines import training
+from pipelines.artifacts import CHECKPOINTS, MANIFEST, METRICS, MODEL, hash_files, read_json
 from pipelines.config import Experiment
 from pipelines.data import DataSplit
+from pipelines.engines import LOCAL, Engine
 from pipelines.errors import PipelineError
 from pipelines.export import export
-from pipelines.features import FittedFeatures, fit
+from pipelines.features import FittedFeatures, fit_split
 from pipelines.ingest import ingest
 from pipelines.ingest.checks import require_column
 from pipelines.ingest.source import SPLITS
@@ -26,7 +28,9 @@ from pipelines.progress import Progress
 from pipelines.report import print_metrics, write_report
 from pipelines.run import Run
 from pipelines.score import score
-from pipelines.settings import config_hash, settings_by_step
+from pipelines.settings import config_hash, resumable_settings, settings_by_step
+from pipelines.storage import Where
+from pipelines.trained import load_trained
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
 
@@ -91,17 +95,15 @@ class Steps:
                     "value a row."
                 )
 
-    def fit(self) -> None:
+    def fit(self, engine: Engine = LOCAL) -> None:
         """Feature transforms from the train split."""
         schema = self.experiment.schema_
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
             train = DataSplit(self.run.path("ingest") / "train")
-            columns = [feature.name for feature in schema.features]
             try:
-                advance = progress.start("fitting", train.rows)
-                fitted = fit(schema, train.batches(columns), advance)
+                fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
             fitted.save(folder)
@@ -112,26 +114,46 @@ class Steps:
 
     def train(self) -> None:
         """The model with its best weights."""
+        target = self.run.path("train")
+        checkpoints = self.run.folder / CHECKPOINTS
+        if training.worker_index() > 0:  # the first worker writes what all have made
+            if not self.run.is_current("train", target):
+                self._trained(checkpoints, None)
+            return
+        if self.run.force:
+            shutil.rmtree(checkpoints, ignore_errors=True)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            progress = Progress(self.console)
-            try:
-                model, history = training.train(
-                    self.experiment,
-                    self.run.path("ingest"),
-                    self._request,
-                    FittedFeatures.load(self.run.path("fit")),
-                    folder / training.LOGS,
-                    progress,
-                )
-            finally:
-                progress.stop()
+            model, history = self._trained(checkpoints, folder / training.LOGS)
             model.save(folder / training.MODEL_FILE)
             weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
-            progress.finish(f"{model.name}: {weights:,} weights")
+            Progress(self.console).finish(f"{model.name}: {weights:,} weights")
             return {"model": model.name, "weights": weights, "training": history}
 
-        self.run.execute("train", build)
+        self.run.execute("train", build, sources=self._older_run())
+
+    def _older_run(self) -> dict[str, str]:
+        """What the training begins from, so that another one makes it run again."""
+        older = self.experiment.training.warm_start
+        if older is None:
+            return {}
+        return {"warm_start": read_json(older / MODEL / MANIFEST)["fingerprint"]}
+
+    def _trained(
+        self, checkpoints: Path, logs: Path | None
+    ) -> tuple[RankingModel, list[dict[str, Any]]]:
+        key = self.run.resume_key("train", resumable_settings(self.experiment))
+        fitted = FittedFeatures.load(self.run.path("fit"))
+        progress = Progress(self.console)
+        try:
+            return training.train(
+                self.experiment,
+                training.Data(self.run.path("ingest"), self._request, fitted),
+                training.Place(checkpoints, logs, key),
+                progress,
+            )
+        finally:
+            progress.stop()
 
     def evaluate(self) -> None:
         """Predictions, metrics and the report."""
@@ -203,23 +225,17 @@ class Steps:
 
         self.run.execute("export", build, target=base / str(version))
 
-    def score(self, source: Path, target: Path) -> int:
+    def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Batch scores of any Parquet file with the schema's columns."""
-        fitted, model = self.load()
-        return score(source, target, fitted, model, self._request, Progress(self.console))
+        self.run.manifest("train")
+        load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
+        tasks = [task.name for task in self.experiment.tasks]
+        return score(source, target, tasks, load, self._request, Progress(self.console), engine)
 
     def load(self) -> tuple[FittedFeatures, RankingModel]:
         """The trained model and its transforms."""
         self.run.manifest("train")
-        fitted = FittedFeatures.load(self.run.path("fit")).without(self.experiment.model.exclude)
-        path = self.run.path("train") / training.MODEL_FILE
-        try:
-            model = keras.saving.load_model(path, compile=False)
-        except (OSError, ValueError, KeyError) as error:
-            raise PipelineError(
-                f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
-            ) from None
-        return fitted, model
+        return load_trained(self.run.folder, self.experiment.model.exclude)
 
     @property
     def _request(self) -> str | None:

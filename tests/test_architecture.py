@@ -41,6 +41,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 RUNTIME = _names(PROJECT["dependencies"]).union(
     *(_names(needs) for extra, needs in EXTRAS.items() if extra not in ("dev", "oracles"))
 )
+PEERS = _names((ROOT / "benchmarks/peers/requirements.txt").read_text("utf-8").splitlines())
 DEVELOPMENT = RUNTIME | _names(EXTRAS["dev"]) | _names(EXTRAS["oracles"])
 
 
@@ -56,12 +57,13 @@ def _declared_at_run_time(source: Source) -> list[str]:
 
 
 def _declared_for_development(source: Source) -> list[str]:
-    return rules.declared_dependencies(source, DEVELOPMENT)
+    return rules.declared_dependencies(source, DEVELOPMENT | PEERS)
 
 
 RULES_OF_THE_CODE: tuple[Rule, ...] = (
     rules.package_imports,
     rules.lazy_serving,
+    rules.ray_apart,
     rules.parts_without_models,
     rules.independent_slots,
     rules.argument_counts,
@@ -158,6 +160,8 @@ SCORES = "recsys_attn/attention/scores/dot.py"
         (rules.package_imports, "pipelines/a.py", "__import__('jax')", 1),
         (rules.lazy_serving, "pipelines/cli.py", "from serving.server import serve", 1),
         (rules.lazy_serving, "pipelines/cli.py", "class A:\n    import serving", 2),
+        (rules.ray_apart, "pipelines/engines/choose.py", "def f():\n    import ray.data", 2),
+        (rules.ray_apart, "pipelines/a.py", "from pipelines.engines.ray_engine import Ray", 1),
         (rules.parts_without_models, "recsys_attn/blocks/mlp.py", "import recsys_attn.models", 1),
         (rules.parts_without_models, ATTENTION, "from recsys_attn import models", 1),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.patterns import Local", 1),
@@ -190,6 +194,7 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, path: str, text: str, line: int
         (rules.package_imports, "recsys_attn/backend/a.py", "import tensorflow, jax"),
         (rules.package_imports, "serving/a.py", "import grpc, tensorflow_serving.apis"),
         (rules.lazy_serving, "pipelines/cli.py", "def f():\n    from serving.server import serve"),
+        (rules.ray_apart, "pipelines/engines/ray_engine.py", "import ray"),
         (rules.parts_without_models, "recsys_attn/models/din.py", "import recsys_attn.models.a"),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.scores.base import Score"),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.masks import all_of"),

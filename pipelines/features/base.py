@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from recsys_attn.schema import PADDING_ID
+
 MISSING_INT = np.iinfo("int64").min  # a tensor has no null: what stands for it in int64 inputs
 GraphFunction = Callable[[Any], Any]
 
@@ -40,13 +42,35 @@ class Transform(Protocol):
         """Plain data for JSON, with a pyarrow array under `"values"` where there is one."""
 
 
-def apply_graph(function: GraphFunction, numbers: pa.Array) -> np.ndarray:
-    """The graph's own function outside the graph.
-
-    NumPy's log1p differs from TensorFlow's in the last digit, and standardising enlarges that.
-    """
+def apply_graph(function: GraphFunction, values: pa.Array) -> np.ndarray:
+    """The graph's own function outside the graph, so that both give the same to the last digit."""
     with tf.device("CPU"):
-        return function(tf.constant(numbers.to_numpy(zero_copy_only=False))).numpy()
+        return function(raw_tensor(values)).numpy()
+
+
+def apply_distinct(function: GraphFunction, values: pa.Array) -> np.ndarray:
+    """The ids that the graph's own function gives, computed once for each distinct value."""
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    ids = np.append(apply_graph(function, values.dictionary), np.int32(PADDING_ID))
+    indices = values.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(values.dictionary))
+    return ids.take(indices.to_numpy())
+
+
+def raw_tensor(values: pa.Array) -> tf.Tensor:
+    """Values as a client sends them: a tensor has no null, but values that stand for it."""
+    if pa.types.is_string(values.type):
+        return tf.constant(values.fill_null("").cast(pa.binary()).to_pylist(), tf.string)
+    return tf.constant(raw_values(values))
+
+
+def raw_values(numbers: pa.Array) -> np.ndarray:
+    """Numbers as a client sends them; a view where none is missing."""
+    if pa.types.is_integer(numbers.type) and numbers.null_count:
+        numbers = numbers.fill_null(MISSING_INT)
+    return numbers.to_numpy(zero_copy_only=False)
 
 
 def finite_numbers(values: pa.Array) -> np.ndarray:

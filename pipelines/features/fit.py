@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial, reduce
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from pipelines.data import DataSplit, Reader
+from pipelines.engines.base import Engine, tree
 from pipelines.features.base import Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
@@ -15,6 +18,7 @@ from pipelines.features.lists import flatten_list
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
+from pipelines.footers import Footers
 from recsys_attn.schema import Feature, Hash, Numeric, Quantile, Schema, is_listed
 
 States = dict[str, Any]
@@ -53,22 +57,39 @@ def finish(schema: Schema, states: States) -> FittedFeatures:
     return FittedFeatures(schema.with_sizes(sizes), transforms)
 
 
-def fit(
-    schema: Schema, batches: Iterable[pa.Table], progress: Callable[[int], None] | None = None
+def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
+    """Fits all transforms on tables."""
+    states = (fit_batch(schema, table) for table in batches)
+    return finish(schema, tree(states, partial(merge, schema)))
+
+
+def fit_split(
+    schema: Schema, split: DataSplit, engine: Engine, progress: Callable[[int], None]
 ) -> FittedFeatures:
-    """Fits all transforms; `progress` is told the number of rows of each batch."""
-    parts: list[tuple[int, States]] = []
-    for table in batches:
-        states, level = fit_batch(schema, table), 0
-        # Like the digits of a binary counter: a large vocabulary is not copied for every batch.
-        while parts and parts[-1][0] == level:
-            states, level = merge(schema, parts.pop()[1], states), level + 1
-        parts.append((level, states))
-        if progress is not None:
-            progress(table.num_rows)
-    if not parts:
-        raise ValueError("`batches` must hold at least one batch of rows. Received: none")
-    return finish(schema, reduce(partial(merge, schema), [states for _, states in reversed(parts)]))
+    """Fits all transforms on a split's row groups, whichever engine runs it to the same result.
+
+    Args:
+        schema: Names the features.
+        split: Where their columns are.
+        engine: Fits and merges the row groups.
+        progress: Told the number of rows of each.
+    """
+    footers = split.footers
+
+    def done(number: int) -> None:
+        progress(int(footers.rows[number]))
+
+    work = partial(_fitting, schema, footers)
+    states = engine.map_reduce(work, range(len(footers)), partial(merge, schema), done)
+    return finish(schema, states)
+
+
+@contextmanager
+def _fitting(schema: Schema, footers: Footers) -> Iterator[Callable[[int], States]]:
+    """The states of a row group, by its number."""
+    columns = [feature.name for feature in owners(schema)]
+    with Reader(footers, columns) as reader:
+        yield lambda number: fit_batch(schema, reader.read([number]))
 
 
 def _values(feature: Feature, table: pa.Table) -> pa.Array:

@@ -21,7 +21,7 @@ from pipelines.features.lists import check_aligned, drop_missing, flatten_list, 
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
-from recsys_attn.schema import RawType, Schema, Sequence, Side, is_listed
+from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, is_listed
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,20 @@ class FittedFeatures:
             if feature.side != side or isinstance(feature, Sequence):
                 continue
             transform = self.transforms[feature.name]
+            values = _encoded_column(table, feature)
             if is_listed(feature):
-                values, offsets = flatten_list(raw_column(table, feature.name, feature.dtype, True))
-                (ids,), offsets = drop_missing([transform.apply(values)], offsets)
+                flat, offsets = flatten_list(values)
+                (ids,), offsets = drop_missing([transform.apply(flat)], offsets)
                 inputs[feature.name] = pad_last(ids, offsets, feature.max_length)
             else:
-                inputs[feature.name] = transform.apply(
-                    raw_column(table, feature.name, feature.dtype)
-                )
+                inputs[feature.name] = transform.apply(values)
         if side == "context":
             for sequences in self.schema.histories.values():
                 inputs.update(self._history(table, sequences))
         return inputs
 
     def _history(self, table: pa.Table, sequences: tuple[Sequence, ...]) -> dict[str, np.ndarray]:
-        flat = [flatten_list(raw_column(table, s.name, s.dtype, True)) for s in sequences]
+        flat = [flatten_list(_encoded_column(table, sequence)) for sequence in sequences]
         check_aligned([s.name for s in sequences], [offsets for _, offsets in flat])
         ids = [
             self.transform_of(sequence.name).apply(values)
@@ -109,9 +108,26 @@ def _load(state: dict[str, Any], folder: Path) -> Transform:
 
 def raw_column(table: pa.Table, name: str, dtype: RawType, listed: bool = False) -> pa.Array:
     """One column as a single array of the feature's raw type."""
-    kind = arrow_type(dtype, listed)
-    column = table[name]
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return _cast(name, _single(table[name]), arrow_type(dtype, listed))
+
+
+def _encoded_column(table: pa.Table, feature: Feature) -> pa.Array:
+    """The same for transforms: strings may stay as they were read, as dictionary and indices."""
+    column = _single(table[feature.name])
+    listed = is_listed(feature) and pa.types.is_list(column.type)
+    values = column.type.value_type if listed else column.type
+    if pa.types.is_dictionary(values) and values.value_type == arrow_type(feature.dtype):
+        return column
+    return _cast(feature.name, column, arrow_type(feature.dtype, is_listed(feature)))
+
+
+def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return column if column.type == kind else column.cast(kind)
     except pa.ArrowException as error:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.features.base import GraphFunction, is_missing, is_missing_tensor
+from pipelines.features.base import GraphFunction, apply_distinct, is_missing_tensor
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 
@@ -24,14 +24,7 @@ class HashTransform:
         return RESERVED_IDS + self.buckets
 
     def apply(self, values: pa.Array) -> np.ndarray:
-        # TensorFlow's own hash on the distinct values: the same function as in the graph.
-        encoded = values.dictionary_encode()
-        distinct = tf.constant(encoded.dictionary.to_pylist(), _tensor_type(values.type))
-        hashed = _hash(distinct, self.buckets).numpy() if len(encoded.dictionary) else np.zeros(1)
-        indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        ids = hashed[indices].astype("int32")
-        ids[is_missing(values)] = PADDING_ID
-        return ids
+        return apply_distinct(self.graph(), values)
 
     def graph(self) -> GraphFunction:
         return lambda values: tf.where(
@@ -45,10 +38,6 @@ class HashTransform:
 def _hash(values: tf.Tensor, buckets: int) -> tf.Tensor:
     text = values if values.dtype == tf.string else tf.strings.as_string(values)
     return tf.cast(tf.strings.to_hash_bucket_fast(text, buckets), tf.int32) + RESERVED_IDS
-
-
-def _tensor_type(kind: pa.DataType) -> tf.DType:
-    return tf.string if pa.types.is_string(kind) else tf.int64
 
 
 @dataclass(frozen=True)

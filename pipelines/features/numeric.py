@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class NumericTransform:
     deviation: float = 1.0
 
     def apply(self, values: pa.Array) -> np.ndarray:
-        return apply_graph(self.graph(), values)
+        return apply_graph(self._compiled, values)
 
     def graph(self) -> GraphFunction:
         def function(values: tf.Tensor) -> tf.Tensor:
@@ -66,6 +67,10 @@ class NumericTransform:
             return tf.where(missing, np.float32(np.nan), numbers)
 
         return function
+
+    @cached_property
+    def _compiled(self) -> GraphFunction:
+        return tf.function(self.graph(), input_signature=[tf.TensorSpec([None], tf.float32)])
 
     def state(self) -> dict[str, Any]:
         return {

@@ -51,24 +51,29 @@ class QuantileTransform:
 
 @dataclass(frozen=True)
 class QuantileFitter:
-    """Sketches the distribution with a t-digest, which is mergeable and deterministic."""
+    """Sketches the distribution with a t-digest, which is mergeable and deterministic.
+
+    The state is the sketch as bytes: one that has been written is not merged like one that has
+    not, so states that come from other processes would give other boundaries.
+    """
 
     buckets: int
 
-    def fit_batch(self, values: pa.Array) -> Any:
+    def fit_batch(self, values: pa.Array) -> bytes:
         digest = datasketches.tdigest_double(_COMPRESSION)
         digest.update(finite_numbers(values))
-        return digest
+        return digest.serialize()
 
-    def merge(self, first: Any, second: Any) -> Any:
+    def merge(self, first: bytes, second: bytes) -> bytes:
         digest = datasketches.tdigest_double(_COMPRESSION)
-        digest.merge(first)
-        digest.merge(second)
-        return digest
+        digest.merge(datasketches.tdigest_double.deserialize(first))
+        digest.merge(datasketches.tdigest_double.deserialize(second))
+        return digest.serialize()
 
-    def finish(self, state: Any) -> QuantileTransform:
-        if state.is_empty():
+    def finish(self, state: bytes) -> QuantileTransform:
+        digest = datasketches.tdigest_double.deserialize(state)
+        if digest.is_empty():
             return QuantileTransform(np.empty(0))
         shares = np.arange(1, self.buckets) / self.buckets
-        boundaries = np.array([state.get_quantile(share) for share in shares], "float32")
+        boundaries = np.array([digest.get_quantile(share) for share in shares], "float32")
         return QuantileTransform(np.unique(boundaries))

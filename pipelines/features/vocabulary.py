@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from pipelines.features.base import MISSING_INT, GraphFunction, is_missing
+from pipelines.features.base import (
+    MISSING_INT,
+    GraphFunction,
+    apply_distinct,
+    apply_graph,
+    is_missing,
+    raw_values,
+)
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
+
+_SPARSE = 4  # integers between the smallest and the largest for each one that is known
+_SMALL = 65_536
 
 
 class VocabularyTransform:
@@ -25,16 +36,44 @@ class VocabularyTransform:
         return RESERVED_IDS + len(self.values)
 
     def apply(self, values: pa.Array) -> np.ndarray:
-        found = pc.fill_null(pc.index_in(values, value_set=self.values), UNKNOWN_ID - RESERVED_IDS)
-        ids = found.to_numpy(zero_copy_only=False).astype("int32") + RESERVED_IDS
-        ids[is_missing(values)] = PADDING_ID
-        return ids
+        if not pa.types.is_integer(values.type):
+            return apply_distinct(self._lookup, values)
+        return apply_graph(self._lookup, values) if self._dense is None else self._dense(values)
 
     def graph(self) -> GraphFunction:
+        return self._lookup
+
+    @cached_property
+    def _dense(self) -> _Dense | None:
+        if not pa.types.is_integer(self.values.type) or not len(self.values):
+            return None
+        numbers = self.values.to_numpy()
+        span = int(numbers.max()) - int(numbers.min())
+        return _Dense(numbers) if span < _SPARSE * len(numbers) + _SMALL else None
+
+    @cached_property
+    def _lookup(self) -> _Lookup:
         return _Lookup(self.values)
 
     def state(self) -> dict[str, Any]:
         return {"kind": "vocabulary", "values": self.values}
+
+
+class _Dense:
+    """The ids of integers that lie close together: an array is faster than a hash table."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._before = numbers.min() - 1
+        # What lies outside is read from one of the two ends, also where the difference overflows.
+        self._ids = np.full(numbers.max() - self._before + 2, UNKNOWN_ID, "int32")
+        self._ids[numbers - self._before] = np.arange(len(numbers)) + RESERVED_IDS
+
+    def __call__(self, values: pa.Array) -> np.ndarray:
+        numbers = raw_values(values)
+        ids = self._ids.take(numbers - self._before, mode="clip")
+        if len(numbers) and numbers.min() == MISSING_INT:
+            ids[numbers == MISSING_INT] = PADDING_ID
+        return ids
 
 
 class _Lookup(tf.Module):

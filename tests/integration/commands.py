@@ -19,14 +19,14 @@ def invoke(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def start(*arguments: str | Path, columns: int = 80) -> subprocess.Popen[str]:
+def start(*arguments: str | Path, columns: int = 80, tf_config: str = "") -> subprocess.Popen[str]:
     """Starts a command whose output goes into pipes, as in a script."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**_environment(), "COLUMNS": str(columns)},
+        env={**_environment(), "COLUMNS": str(columns), "TF_CONFIG": tf_config},
     )
 
 

@@ -43,9 +43,9 @@ def test_a_training_that_is_interrupted(
 ) -> None:
     run = Path(shutil.copytree(prepared, tmp_path / "run"))
     experiment = write(tmp_path)
-    logs = run / ".model.new" / "tensorboard" / "validation"
+    checkpoints = run / "checkpoints"
     arguments = ("run", experiment, "--run-dir", run)
-    _interrupt(ending, code, logs.exists, *arguments, *LONG)
+    _interrupt(ending, code, lambda: any(checkpoints.glob("step-*")), *arguments, *LONG)
 
     assert not (run / "model").exists()
     if ending != signal.SIGKILL:

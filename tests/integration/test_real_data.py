@@ -21,7 +21,7 @@ from pipelines.features import FittedFeatures
 from pipelines.parity import sample_requests
 from pipelines.scoring import Scorer
 from pipelines.steps import Steps
-from pipelines.train import build_model
+from pipelines.training import build_model
 from serving.client import Client
 from serving.config import ServerConfig
 from serving.server import create_server

@@ -48,7 +48,13 @@ UNKNOWN_KEYS = [
     ),
     ("task", (CLICK, CLICK + '\nlable = "x"'), "tasks[0].lable", "label", "kind, label, mask"),
     ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "dropout"),
-    ("training", ("epochs = 2", "epoch = 2"), "training.epoch", "epochs", "batch_size, embeddings"),
+    (
+        "training",
+        ("epochs = 2", "epoch = 2"),
+        "training.epoch",
+        "epochs",
+        "batch_size, checkpoint_every",
+    ),
     ("evaluation", ("ceiling =", "celing ="), "evaluation.celing", "ceiling", "baselines, ceiling"),
     ("export", ("[evaluation]", "[exports]\n[evaluation]"), "exports", "export", TOP),
 ]
@@ -180,8 +186,8 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     ),
     (
         ("epochs = 2", 'optimizer = "adamm"'),
-        "`training.optimizer`: expected 'adam', 'adagrad' or 'sgd'. "
-        'Received: "adamm". Did you mean `adam`?',
+        "`training.optimizer`: expected 'lazy_adam', 'lazy_adagrad', 'row_wise_adagrad', 'adam', "
+        "'adagrad' or 'sgd'. Received: \"adamm\". Did you mean `adam`?",
     ),
     (
         ("epochs = 2", 'jit_compile = "yes"'),

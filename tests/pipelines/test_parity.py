@@ -103,10 +103,12 @@ def test_the_transform_of_training_is_compared(fitted, exported, requests, monke
     transform = scoring_module.transform
 
     def of_the_wrong_request(table, fitted, request, labelled=True):
-        columns = transform(table, fitted, request, labelled)
+        chunk = transform(table, fitted, request, labelled)
         if request is None:
-            return columns
-        return columns._replace(context={n: a[::-1] for n, a in columns.context.items()})
+            return chunk
+        context = chunk.layout.blocks_of("context")
+        blocks = {n: a[::-1] if n in context else a for n, a in chunk.blocks.items()}
+        return dataclasses.replace(chunk, blocks=blocks)
 
     monkeypatch.setattr(scoring_module, "transform", of_the_wrong_request)
     with pytest.raises(PipelineError, match="does not score like"):

@@ -18,6 +18,8 @@ from pipelines.score import score
 from pipelines.scoring import Scorer
 from tests.support import shop
 
+TASKS = ["click", "buy"]
+
 
 @pytest.fixture(scope="module")
 def fitted():
@@ -38,7 +40,7 @@ def run(fitted, model, tmp_path):
 
     def run(source, request="request"):
         progress = Progress(Console(file=io.StringIO()))
-        return score(source, target, fitted, model, request, progress)
+        return score(source, target, TASKS, lambda: (fitted, model), request, progress)
 
     run.target = target
     return run
@@ -52,17 +54,18 @@ def parts(table):
 
 
 @pytest.mark.parametrize("request_column", ["request", None, "not in the file"])
-@pytest.mark.parametrize("files", [1, 2])
-def test_scores_are_the_training_paths(run, fitted, model, tmp_path, request_column, files):
+@pytest.mark.parametrize("kind", ["file", "folder", "uri"])
+def test_scores_are_the_training_paths(run, fitted, model, tmp_path, request_column, kind):
     table = shop.table(11, seed=5, unknown=True)
     groups = parts(table)
-    if files == 1:
+    if kind == "file":
         source = shop.write(tmp_path / "rows.parquet", groups)
     else:
         source = tmp_path / "rows"
         shop.write(source / "a.parquet", groups[:1])
         shop.write(source / "b.parquet", groups[1:])
-    assert run(source, request_column) == table.num_rows
+    where = source.as_uri() if kind == "uri" else source
+    assert run(where, request_column) == table.num_rows
     found = pq.ParquetFile(run.target).read()
     assert found.column_names == [*table.column_names, "click_score", "buy_score"]
     assert found.select(table.column_names).equals(table)
@@ -194,11 +197,11 @@ def test_a_full_disk_is_one_error(run, tmp_path, monkeypatch, call):
 
 def test_a_target_that_cannot_be_written(run, fitted, model, tmp_path):
     source = shop.write(tmp_path / "rows.parquet", [shop.table(3, seed=5)])
-    progress = Progress(Console(file=io.StringIO()))
+    progress, load = Progress(Console(file=io.StringIO())), lambda: (fitted, model)
     with pytest.raises(PipelineError, match=r"out is a folder\. Name the Parquet file"):
-        score(source, run.target.parent, fitted, model, None, progress)
+        score(source, run.target.parent, TASKS, load, None, progress)
     with pytest.raises(PipelineError, match=r"b\.parquet cannot be written: .*scores\.parquet"):
-        score(source, run.target / "b.parquet", fitted, model, None, progress)
+        score(source, run.target / "b.parquet", TASKS, load, None, progress)
     assert_untouched(run)
 
 
@@ -215,7 +218,7 @@ def test_progress_is_told(fitted, model, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "start", lambda label, total: totals.append(total) or told.append)
     table = shop.table(11, seed=5)
     source = shop.write(tmp_path / "rows.parquet", parts(table))
-    score(source, tmp_path / "scores.parquet", fitted, model, None, progress)
+    score(source, tmp_path / "scores.parquet", TASKS, lambda: (fitted, model), None, progress)
     assert totals == [sum(told)] == [table.num_rows]
     assert len(told) == 3
 

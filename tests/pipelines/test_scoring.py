@@ -5,7 +5,8 @@ import pytest
 
 from pipelines import scoring
 from pipelines.data import DataSplit
-from pipelines.dataset import RequestDataset
+from pipelines.feed import Feed
+from pipelines.feed.batch import BatchSize
 from pipelines.scoring import Scorer
 from recsys_attn.models import din, mlp
 from recsys_attn.schema import Schema
@@ -33,8 +34,7 @@ def alone(scorer, fitted, table):
 def test_rows_score_alike_in_any_batch(
     fitted, scorer, monkeypatch, at_once, candidates, request_column
 ):
-    monkeypatch.setattr(scoring, "REQUESTS_AT_ONCE", at_once)
-    monkeypatch.setattr(scoring.cut, "__defaults__", (candidates,))
+    monkeypatch.setattr(scoring, "AT_ONCE", BatchSize(at_once, candidates))
     table = shop.table(13, seed=3, unknown=True)
     found = scorer.score_table(table, fitted, request_column)
     expected = alone(scorer, fitted, table)
@@ -49,7 +49,7 @@ def test_rows_score_alike_in_any_batch(
 def test_labelled_scores_come_with_their_labels(fitted, scorer, tmp_path):
     table = shop.table(17, seed=3)
     shop.write(tmp_path / "a.parquet", [table])
-    dataset = RequestDataset(DataSplit(tmp_path), fitted, "request", batch_size=5)
+    dataset = Feed(DataSplit(tmp_path), fitted, "request", batch_size=5)
     told = []
     labels, scores = scorer.score_labelled(dataset, told.append)
     expected = scorer.score_table(table, fitted, "request")

@@ -17,7 +17,7 @@ from tests.support.sources import Source, code_lines, own_arguments
 _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
-pipelines    pydantic click rich jinja2 matplotlib datasketches
+pipelines    pydantic click rich jinja2 matplotlib datasketches ray
 serving      numpy tensorflow tensorflow_serving grpc grpc_health google click rich
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
@@ -25,6 +25,7 @@ for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
     ALLOWED_IMPORTS[_package] = ALLOWED_IMPORTS.get(_package, frozenset()).union(_targets)
 BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
 BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
+RAY = "pipelines.engines.ray_"  # the only modules that import Ray
 # Parts that a model is made of; they know nothing of models.
 PARTS = tuple(
     f"recsys_attn.{part}" for part in ["attention", "interactions", "blocks", "multitask"]
@@ -36,11 +37,14 @@ SLOTS = tuple(
 )
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {
+    "deepctr_torch": "deepctr-torch",
     "google": "protobuf",
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
+    "yaml": "pyyaml",
+    "torch_rechub": "torch-rechub",
 }
 
 MAX_FILE_LINES = 400
@@ -70,6 +74,17 @@ def lazy_serving(source: Source) -> list[str]:
         _finding(source, line, f"imports {target} at the top; import it inside the function")
         for target, line, inside_function in source.imports
         if _top(target) == "serving" and not inside_function
+    ]
+
+
+def ray_apart(source: Source) -> list[str]:
+    """Ray is an extra: what imports it is itself imported by name, when it is asked for."""
+    if source.package != "pipelines" or source.module.startswith(RAY):
+        return []
+    return [
+        _finding(source, line, f"imports {target}; only {RAY}* may")
+        for target, line, _ in source.imports
+        if _top(target) == "ray" or target.startswith(RAY)
     ]
 
 

@@ -142,17 +142,15 @@ def test_hashing_has_nothing_to_fit():
 def test_a_schema_fits_alike_in_any_batches():
     table = shop.table(211, seed=1)
     whole = fit(shop.SCHEMA, [table])
-    told = []
     for parts in partitions(table.num_rows):
         tables = [table.take(pa.array(part, pa.int64())) for part in parts]
-        found = fit(shop.SCHEMA, tables, told.append)
+        found = fit(shop.SCHEMA, tables)
         assert found.schema == whole.schema
         for name, transform in whole.transforms.items():
             expected, actual = transform.state(), found.transforms[name].state()
             for key in {"mean", "deviation"} & expected.keys():
                 np.testing.assert_allclose(actual.pop(key), expected.pop(key), rtol=1e-6)
             assert actual == expected, name
-    assert sum(told) == table.num_rows * 6
 
 
 def test_sizes_and_shared_transforms():

@@ -39,6 +39,25 @@ def test_vocabulary_ids(kind):
     assert transform.size == len(known) + 2
 
 
+LARGEST = np.iinfo("int64").max
+
+
+@pytest.mark.parametrize("first", [0, 5, -3, -(2**62), MISSING_INT + 1, LARGEST - 13])
+@pytest.mark.parametrize("last", [None, 2**40])
+def test_vocabulary_ids_of_integers_that_lie_close_together(first, last):
+    """Close together or not (with `last`), what is not known is unknown at any distance."""
+    known = [first + step for step in (7, 2, 0, 13, 5)] + ([last] if last else [])
+    ids = {number: place + 2 for place, number in enumerate(known)} | {None: 0, MISSING_INT: 0}
+    near = [first + step for step in range(14)]
+    values = [*near, None, MISSING_INT, MISSING_INT + 1, LARGEST, -1, 0, 2**40, 2**62, -(2**62)]
+    values += [first - 1] if first - 1 > MISSING_INT else []
+    values += [first + 14] if first + 14 <= LARGEST else []
+    transform = VocabularyTransform(pa.array(known, pa.int64()))
+    assert_both(transform, "int64", values, [ids.get(value, 1) for value in values])
+    assert_both(transform, "int64", near, [ids.get(value, 1) for value in near])
+    assert_both(transform, "int64", [], [])
+
+
 @pytest.mark.parametrize("kind", TYPES)
 def test_an_empty_vocabulary_knows_nothing(kind):
     transform = VocabularyTransform(pa.array([], TYPES[kind][0]))
@@ -58,6 +77,22 @@ def test_hash_ids_are_farmhash_of_the_text(kind, buckets):
     assert_both(HashTransform(buckets), kind, values, expected)
     assert_both(HashTransform(buckets), kind, [None], [0])
     assert_both(HashTransform(buckets), kind, [], [])
+
+
+@pytest.mark.parametrize(
+    "make", [lambda known: VocabularyTransform(known), lambda _: HashTransform(97)]
+)
+def test_strings_may_come_as_a_dictionary(make):
+    """Of which some values may not occur, or occur twice, or be missing themselves."""
+    dictionary = pa.array(["b", "", "never", "a", "b", None, "c"])
+    indices = pa.array([3, None, 0, 4, 1, 5, 6], pa.int32())
+    encoded = pa.DictionaryArray.from_arrays(indices, dictionary)
+    transform = make(pa.array(["a", "b"]))
+    plain = pa.array(["a", None, "b", "b", "", None, "c"])
+    for values, expected in ((encoded, plain), (encoded[2:5], plain[2:5])):
+        found = transform.apply(values)
+        np.testing.assert_array_equal(found, transform.apply(expected))
+        assert found.dtype == "int32"
 
 
 def test_hash_of_a_sliced_column():

@@ -1,0 +1,120 @@
+"""Who takes part: a process each, with the Python that has what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, product, zip_longest
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+OURS = {"tensorflow": "ours", "jax": "ours_on_jax", "parquet": "ours_from_parquet"}
+PEERS = {"FuxiCTR": "fuxictr", "DeepCTR-Torch": "deepctr_torch", "torch-rechub": "torch_rechub"}
+LOW = "mixed_bfloat16"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contender and the options that are its own.
+
+    Attributes:
+        name: In the tables.
+        module: Of `benchmarks.peers`.
+        python: What runs it.
+        backend: Of Keras.
+        options: Of the settings.
+    """
+
+    name: str
+    module: str
+    python: str = sys.executable
+    backend: str = "tensorflow"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> str:
+        return self.options.get("precision", "float32")
+
+    def run(self, settings: Settings) -> dict[str, Any]:
+        """What it printed, or the last lines of its `error`."""
+        return run(
+            self.module, asdict(replace(settings, **self.options)), self.python, self.backend
+        )
+
+
+def run(module: str, argument: Any, python: str, backend: str = "tensorflow") -> dict[str, Any]:
+    """The last line that a module prints, read as JSON."""
+    argument = argument if isinstance(argument, str) else json.dumps(argument)
+    environment = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [python, "-m", f"benchmarks.peers.{module}", argument],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return {"error": "\n".join(lines[-3:])}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ways_of_ours() -> list[str]:
+    """Those whose packages are installed here."""
+    there = {name: importlib.util.find_spec(name) is not None for name in ("tensorflow", "jax")}
+    return [way for way in OURS if there["tensorflow" if way == "parquet" else way]]
+
+
+def ours(
+    ways: Sequence[str],
+    precisions: Sequence[str],
+    compiled: Sequence[bool],
+    tower_rows: Sequence[int],
+) -> list[Entry]:
+    """Ours in every combination; from Parquet with the first one of each precision alone."""
+    found = []
+    for way, precision in product(ways, precisions):
+        options = {"precision": precision}
+        name = {"tensorflow": "ours", "jax": "ours on JAX", "parquet": "ours from Parquet"}[way]
+        if way == "jax":
+            found.append(Entry(name, OURS[way], backend="jax", options=options))
+            continue
+        forms = list(product(compiled, tower_rows))
+        for xla, rows in forms if way == "tensorflow" else forms[:1]:
+            parts = [name, *(["XLA"] if xla else []), *([f"{rows} rows at a time"] if rows else [])]
+            found.append(
+                Entry(
+                    ", ".join(parts),
+                    OURS[way],
+                    options={**options, "compiled": xla, "tower_rows": rows},
+                )
+            )
+    return found
+
+
+def peers(model: str, python: Path | None, precisions: Sequence[str]) -> list[Entry]:
+    """Those that can express the model; FuxiCTR's layers also in bfloat16, by autocast."""
+    if python is None:
+        return []
+    found = []
+    for name, module in PEERS.items():
+        if model == "autoint" and name != "FuxiCTR":
+            continue  # their heads have the width of the embedding together
+        low = [LOW] if name == "FuxiCTR" and LOW in precisions else []
+        for precision in ["float32", *low]:
+            found.append(Entry(name, module, str(python), options={"precision": precision}))
+    return found
+
+
+def in_turns(first: Sequence[Entry], second: Sequence[Entry]) -> list[Entry]:
+    """One of the first, one of the second, and so on."""
+    return [entry for entry in chain(*zip_longest(first, second)) if entry is not None]

@@ -1,0 +1,26 @@
+"""Python for the peers: a virtual environment of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def python_of(place: Path) -> Path | None:
+    """That of a virtual environment, or the place itself where it is one; None where none is."""
+    for found in (place, place / "bin" / "python", place / "Scripts" / "python.exe"):
+        if found.is_file() and os.access(found, os.X_OK):
+            return found.absolute()
+    return None
+
+
+def install(folder: Path) -> None:
+    """Makes the environment. Where packages come from is pip's to know, from its settings."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [python_of(folder), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-r", FOLDER / "imports.txt"], check=True)
+    subprocess.run([*pip, "--no-deps", "-r", FOLDER / "requirements.txt"], check=True)

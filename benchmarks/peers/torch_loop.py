@@ -1,0 +1,100 @@
+"""The eager loop that all PyTorch peers train in: dense Adam, as in their own trainers.
+
+What each cannot express, and what differs from ours:
+
+- FuxiCTR: heads of any size; no residual weights where a layer keeps the width.
+- DeepCTR-Torch: AutoInt's heads share the width of the embedding; ids travel as float32; DIN's
+  last network has ReLU, for Dice fails there.
+- torch-rechub: AutoInt's heads share the width of the embedding, and a linear part is added;
+  every MLP has batch normalisation, a gate too; Dice compares the units of a row, not the rows
+  of a unit; DIN does not mask padding.
+
+Their tables are one `nn.Embedding` for each field, whose gradient and Adam are as large as the
+table. What their own trainers do besides (regularizers, clipping, metrics of each batch) is left
+out, so that what is timed is the step alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.peers.data import Batch
+from benchmarks.peers.settings import Settings
+
+Inputs = Callable[[dict[str, torch.Tensor]], Any]
+
+
+def pretend(*modules: str) -> None:
+    """Empty modules in place of those that a peer imports and its layers do not use."""
+    sys.modules.update({name: types.ModuleType(name) for name in modules})
+
+
+class EagerLoop:
+    """A peer's model, called with what `inputs` makes of ids by feature name.
+
+    Args:
+        settings: How to train.
+        make: Makes the model, which gives probabilities `(B,)` or `(B, tasks)`.
+        inputs: Makes the model's argument.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        make: Callable[[Settings], torch.nn.Module],
+        inputs: Inputs = lambda ids: ids,
+    ) -> None:
+        torch.manual_seed(0)
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.settings, self.inputs = settings, inputs
+        self.model = make(settings).to(self.device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.learning_rate)
+
+    def step(self, batch: Batch) -> float:
+        self.model.train()
+        self.optimizer.zero_grad()
+        labels = torch.from_numpy(batch.labels[:, 0]).to(self.device)
+        losses = functional.binary_cross_entropy(self._forward(batch), labels, reduction="none")
+        loss = losses.mean(dim=0).sum()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def scores(self, batch: Batch) -> np.ndarray:
+        self.model.eval()
+        with torch.no_grad():
+            return self._forward(batch).cpu().numpy()
+
+    def _forward(self, batch: Batch) -> torch.Tensor:
+        low = self.settings.precision == "mixed_bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=low):
+            probabilities = self.model(self.inputs(self._ids(batch)))
+        return probabilities.float().reshape(len(batch), -1)
+
+    def _ids(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """By feature name, `(B,)`, and the history `(B, S)`."""
+        candidate = torch.from_numpy(batch.candidate[:, 0]).to(self.device)
+        if batch.context is None:
+            return {f"c{i}": candidate[:, i] for i in range(candidate.shape[1])}
+        context = torch.from_numpy(batch.context).to(self.device)
+        return {"user": context[:, 0], "item": candidate[:, 0], "seen": context[:, 1:]}
+
+    def memory(self) -> Mapping[str, float]:
+        slots = (v for state in self.optimizer.state.values() for v in state.values())
+        found = {"weights": _bytes(self.model.parameters()), "slots": _bytes(slots)}
+        if self.device.type == "cuda":
+            found["device"] = float(torch.cuda.max_memory_allocated())
+        return found
+
+
+def _bytes(tensors: Any) -> float:
+    return float(sum(t.numel() * t.element_size() for t in tensors))

@@ -1,0 +1,233 @@
+"""Training beside the peers: rows a second, AUC, memory and the share of the machine's peak.
+
+    python -m benchmarks.training --install        # first: makes the peers' environment
+    python -m benchmarks.training --models autoint,din --vocabulary 10000 --output results.json
+    python -m benchmarks.training --quick          # does it run?
+
+Each model is trained by each contender on the same made data, the same batches in the same order,
+with Adam at the same rate and all processors, each in a process of its own. In every round all
+contenders of a table take turns, ours and a peer's, so that a noisy machine meets them alike; the
+table has medians. A step is timed from the arrays of a batch to its loss on the host; only
+"from Parquet" are rows decoded meanwhile, and its speed is that of all steps together.
+
+- The peers are FuxiCTR's layers in an eager PyTorch loop, DeepCTR-Torch's and torch-rechub's
+  models (`benchmarks/peers/torch_loop.py` says what differs), as they are: float32, dense Adam.
+- The peak is that of the fastest product of two square matrices that TensorFlow, JAX or PyTorch
+  make here, and a row's work its matrix products (`flops` of `benchmarks/peers/settings.py`).
+- The AUC is that of the held-out rows after `--auc-steps` steps.
+- Where there is no TensorFlow, ours are on JAX. A GPU is used where the frameworks find one.
+
+`--peers` is a virtual environment, or the Python of any that has the peers. Without it ours run
+alone. Nothing is asserted about speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.peers import contenders, tables
+from benchmarks.peers.contender import best_auc
+from benchmarks.peers.data import TEST_ROWS, save
+from benchmarks.peers.environment import install, python_of
+from benchmarks.peers.settings import BATCHES, Settings
+
+REQUESTS = 32  # of the batches of the benchmark of requests
+LOG = Console(stderr=True, highlight=False)
+
+
+def options() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    def several(name: str, default: str, kind: Callable[[str], Any], text: str) -> None:
+        parser.add_argument(
+            name,
+            type=lambda value: [kind(part) for part in value.split(",") if part],
+            default=default,
+            help=f"{text} ({default})",
+        )
+
+    several("--models", ",".join(BATCHES), _one_of(BATCHES), "of autoint, autoint8, din, mmoe")
+    several("--vocabulary", "10000,1000000,10000000", int, "rows of all tables together")
+    several("--precision", "float32,mixed_bfloat16", str, "of ours and of FuxiCTR's layers")
+    several("--ours", ",".join(contenders.ways_of_ours()), _one_of(contenders.OURS), "ways of ours")
+    several("--compiled", "no", lambda word: word == "yes", "whether XLA compiles our tower")
+    several("--tower-rows", "0", int, "rows that our tower computes at a time, 0 for all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20, help="timed steps of a round (20)")
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before them (3)")
+    parser.add_argument(
+        "--auc-steps", type=int, default=200, help="steps to the AUC; 0: none (200)"
+    )
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--peers", type=Path, default=Path(".peers"))
+    parser.add_argument("--install", action="store_true", help="make the peers' environment")
+    parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
+    parser.add_argument("--quick", action="store_true", help="tiny: whether it runs")
+    found = parser.parse_args()
+    if found.quick:
+        found.vocabulary, found.rounds, found.warm_up, found.steps = [10_000], 1, 1, 3
+        found.auc_steps = min(found.auc_steps, 6)
+    return found
+
+
+def _one_of(known: Any) -> Callable[[str], str]:
+    def check(word: str) -> str:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+        return word
+
+    return check
+
+
+class Benchmark:
+    """All runs, and the tables as they come to be known."""
+
+    def __init__(self, found: argparse.Namespace) -> None:
+        self._options = found
+        self._console = Console(width=180)
+        self._python = python_of(found.peers)
+        self._peak = {"float32": 0.0, "bfloat16": 0.0}
+        self._runs: list[dict[str, Any]] = []
+        self._requests: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        """Prints the tables, and writes the output as far as it is known."""
+        chosen = self._options
+        for vocabulary in chosen.vocabulary:
+            for has_history in (False, True):
+                models = [m for m in chosen.models if (m == "din") == has_history]
+                if models:
+                    with TemporaryDirectory() as folder:
+                        self._with_data(models, vocabulary, f"{folder}/data")
+        for model in chosen.models if len(chosen.vocabulary) > 1 else ():
+            records = [run for run in self._runs if run["model"] == model]
+            self._console.print(tables.vocabularies(model, records), "")
+
+    def _with_data(self, models: list[str], vocabulary: int, folder: str) -> None:
+        chosen = self._options
+        steps = max(chosen.warm_up + chosen.steps, chosen.auc_steps)
+        sizes = {model: self._settings(model, vocabulary, folder) for model in models}
+        rows = steps * max(settings.batch for settings in sizes.values())
+        self._find_peak()
+        save(sizes[models[0]], rows, 5000 if chosen.quick else TEST_ROWS)
+        for model, settings in sizes.items():
+            self._compare(settings)
+            records = [
+                r for r in self._runs if (r["model"], r["vocabulary"]) == (model, vocabulary)
+            ]
+            table = tables.speeds(model, vocabulary, records, self._peak)
+            table.caption = f"AUC of the model that made the labels: {best_auc(settings):.4f}"
+            self._console.print(table, "")
+            self._write()
+        if "din" in models and vocabulary == chosen.vocabulary[0]:
+            self._in_requests(sizes["din"])
+            self._console.print(tables.requests(self._requests), "")
+            self._write()
+
+    def _settings(self, model: str, vocabulary: int, folder: str) -> Settings:
+        chosen = self._options
+        return Settings(
+            model,
+            vocabulary,
+            256 if chosen.quick else BATCHES[model],
+            folder,
+            chosen.warm_up,
+            chosen.steps,
+            learning_rate=chosen.learning_rate,
+        )
+
+    def _compare(self, settings: Settings) -> None:
+        """All contenders in turns, round after round; the AUC is of the first."""
+        chosen = self._options
+        entries = contenders.in_turns(
+            contenders.ours(chosen.ours, chosen.precision, chosen.compiled, chosen.tower_rows),
+            contenders.peers(settings.model, self._python, chosen.precision),
+        )
+        for round_ in range(chosen.rounds):
+            for entry in entries:
+                steps = chosen.auc_steps if round_ == 0 else 0
+                found = entry.run(replace(settings, auc_steps=steps))
+                self._runs.append(
+                    {
+                        "model": settings.model,
+                        "vocabulary": settings.vocabulary,
+                        "batch": settings.batch,
+                        "contender": entry.name,
+                        "precision": entry.precision,
+                        "round": round_,
+                        **found,
+                    }
+                )
+                _log(settings, entry, found)
+
+    def _in_requests(self, settings: Settings) -> None:
+        """Requests beside the same rows one by one, in ours alone."""
+        chosen = self._options
+        ways = [way for way in chosen.ours if way != "parquet"][:1]
+        for entry in contenders.ours(ways, chosen.precision, [False], [0]) * chosen.rounds:
+            for model in ("din", "din_encoded"):
+                changed = replace(settings, model=model, batch=4 if chosen.quick else REQUESTS)
+                found = replace(entry, module="ours_in_requests").run(changed)
+                self._requests.append({"model": model, "precision": entry.precision, **found})
+                _log(changed, entry, found)
+
+    def _find_peak(self) -> None:
+        """Operations a second of the fastest framework so far, by precision."""
+        pythons = {way: sys.executable for way in self._options.ours if way != "parquet"}
+        if self._python:
+            pythons["torch"] = str(self._python)
+        found = {name: contenders.run("peak", name, python) for name, python in pythons.items()}
+        LOG.print("Operations a second:", json.dumps(found))
+        done = [self._peak, *(peaks for peaks in found.values() if "error" not in peaks)]
+        self._peak = {kind: max(peaks[kind] for peaks in done) for kind in self._peak}
+
+    def _write(self) -> None:
+        """All numbers so far."""
+        if self._options.output is None:
+            return
+        named = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self._options).items()}
+        machine = {"processors": os.cpu_count(), "platform": platform.platform()}
+        results = {
+            "options": named,
+            "machine": machine,
+            "peak": self._peak,
+            "runs": self._runs,
+            "requests": self._requests,
+        }
+        self._options.output.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+def _log(settings: Settings, entry: contenders.Entry, found: dict[str, Any]) -> None:
+    what = found.get("error") or {k: round(v, 4) for k, v in found.items() if v is not None}
+    name = f"{settings.model} {settings.vocabulary:,}: {entry.name} {entry.precision}"
+    LOG.print(name, what, markup=False)
+
+
+def main() -> None:
+    """Prints the tables."""
+    found = options()
+    if found.install:
+        install(found.peers)
+    if python_of(found.peers) is None:
+        LOG.print(f"No peers in {found.peers}: ours run alone. `--install` makes the environment.")
+    Benchmark(found).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""Where the work of a step runs: in this process or on a Ray cluster, with the same results."""
+
+from pipelines.engines.base import Engine, Work, tree
+from pipelines.engines.choose import choose_engine, train_on_ray
+from pipelines.engines.local import LOCAL, Local
+
+__all__ = ["LOCAL", "Engine", "Local", "Work", "choose_engine", "train_on_ray", "tree"]

@@ -1,0 +1,17 @@
+"""The feed of the training engine: Parquet in, batches of requests out."""
+
+from pipelines.feed.batch import LENGTHS, PADDED_CANDIDATES, TRAINING_CANDIDATES, Batch
+from pipelines.feed.feed import Feed
+from pipelines.feed.layout import Arrays, Layout
+from pipelines.feed.order import Position
+
+__all__ = [
+    "LENGTHS",
+    "PADDED_CANDIDATES",
+    "TRAINING_CANDIDATES",
+    "Arrays",
+    "Batch",
+    "Feed",
+    "Layout",
+    "Position",
+]

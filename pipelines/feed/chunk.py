@@ -1,0 +1,132 @@
+"""Transformed rows in memory: what batches are gathered from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data import Portion, request_starts
+from pipelines.features import FittedFeatures
+from pipelines.feed.layout import LABELS, Arrays, Layout
+from recsys_attn.schema import Schema, Task
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some requests and their rows.
+
+    Attributes:
+        layout: Names the columns of the blocks.
+        blocks: Candidates' values and labels by row, contexts' by request.
+        starts: First row of each request, and the number of rows: `(requests + 1,)`.
+    """
+
+    layout: Layout
+    blocks: Arrays
+    starts: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        portions: Iterable[Portion],
+        rows: int,
+        fitted: FittedFeatures,
+        request: str | None,
+        labelled: bool = True,
+    ) -> Self:
+        """Transforms `rows` rows; a request's context is transformed once."""
+        layout = Layout.of(fitted.schema, labelled)
+        # There are at most as many requests as rows; memory that is never written is never used.
+        blocks = layout.empty(rows)
+        names = [f.name for f in fitted.schema.features if f.side == "context"]
+        done = requests = 0
+
+        def add(portion: Portion) -> np.ndarray:
+            nonlocal done, requests
+            table = portion.table
+            begins = group_starts(table, request, portion.rows)
+            _fill(blocks, layout, done, fitted.apply(table, "candidate"))
+            if names:
+                context = table.select(names)
+                first_rows = context if request is None else context.take(pa.array(begins[:-1]))
+                _fill(blocks, layout, requests, fitted.apply(first_rows, "context"))
+            if labelled:
+                blocks[LABELS][done : done + table.num_rows] = _labels(table, fitted.schema.tasks)
+            begins, done = done + begins[1:], done + table.num_rows
+            requests += len(begins)
+            return begins
+
+        # A loop's variable would keep a table while the next one is read; `map` does not.
+        starts = np.concatenate([np.zeros(1, np.int64), *map(add, portions)])
+        for block in layout.blocks_of("context"):
+            blocks[block] = blocks[block][:requests]
+        return cls(layout, blocks, starts)
+
+    @classmethod
+    def padding(cls, layout: Layout) -> Self:
+        """One request of missing values without a candidate."""
+        blocks = layout.empty(1)
+        for block in blocks.values():
+            block[:] = 0 if block.dtype == "int32" else np.nan
+        return cls(layout, blocks, np.zeros(2, np.int64))
+
+    def __len__(self) -> int:
+        """Number of requests."""
+        return len(self.starts) - 1
+
+    def lengths(self, requests: np.ndarray) -> np.ndarray:
+        """Candidates of some requests."""
+        return self.starts[requests + 1] - self.starts[requests]
+
+    def take(self, requests: np.ndarray) -> Chunk:
+        """A copy of some requests in their order, which holds nothing of the others."""
+        first, lengths = self.starts[requests], self.lengths(requests)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
+        context = self.layout.blocks_of("context")
+        blocks = {
+            name: block.take(requests if name in context else rows, axis=0)
+            for name, block in self.blocks.items()
+        }
+        return Chunk(self.layout, blocks, starts)
+
+
+def transform(
+    table: pa.Table, fitted: FittedFeatures, request: str | None, labelled: bool = True
+) -> Chunk:
+    """A table's rows as one chunk."""
+    portion = Portion(table, np.array([table.num_rows]))
+    request = own_request(fitted.schema, request)
+    return Chunk.of([portion], table.num_rows, fitted, request, labelled)
+
+
+def own_request(schema: Schema, request: str | None) -> str | None:
+    """The request column, unless nothing tells a request's rows apart: then each is one."""
+    return request if any(f.side == "candidate" for f in schema.features) else None
+
+
+def group_starts(table: pa.Table, request: str | None, groups: np.ndarray) -> np.ndarray:
+    """Where requests begin, and the number of rows; no request goes on in the next row group."""
+    starts = request_starts(table, request)
+    return starts if request is None else np.union1d(starts, np.cumsum(groups))
+
+
+def _fill(blocks: Arrays, layout: Layout, begin: int, inputs: Arrays) -> None:
+    for name, values in inputs.items():
+        block, place = layout.places[name]
+        blocks[block][begin : begin + len(values), place] = values
+
+
+def _labels(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:
+    labels = np.empty((table.num_rows, len(tasks)), "float32")
+    for column, task in zip(labels.T, tasks, strict=True):
+        values = table[task.label_column].combine_chunks().cast(pa.float32())
+        column[:] = values.to_numpy(zero_copy_only=False)
+        if task.mask is not None:
+            mask = table[task.mask].combine_chunks().cast(pa.bool_()).fill_null(False)
+            column[~mask.to_numpy(zero_copy_only=False)] = np.nan
+    return labels

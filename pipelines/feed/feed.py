@@ -1,0 +1,175 @@
+"""Streams a split as batches of requests, decoded in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data import DataSplit, Reader
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.feed.background import Background
+from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
+from pipelines.feed.chunk import Chunk, own_request
+from pipelines.feed.counts import RequestCounts
+from pipelines.feed.lane import Lane, Part
+from pipelines.feed.layout import Layout
+from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position
+
+_BATCHES_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Batches of a split in an order that seed and epoch decide.
+
+    Row groups are shuffled over the whole split, dealt to `shards` lanes, gathered into chunks and
+    their requests shuffled; batches are cut from a lane's requests over the borders of chunks. A
+    step takes one batch of each lane. A feed runs the lanes `shard_indices`: its batch is theirs
+    behind one another, so that a worker with two lanes sees in each step what two workers with
+    one see together. A lane that has no more gives nothing, and a feed whose lanes have no more
+    gives one request of padding, until all lanes of the split have come to their end.
+
+    In memory are, for each lane, the chunk in use and the one that is decoded meanwhile.
+
+    Args:
+        split: The Parquet files.
+        fitted: Schema and transforms.
+        request: Column of the request's id; None: every row is a request.
+        batch_size: Requests of a lane's batch; fewer where padded to the longest they would hold
+            more than `candidates`.
+        seed: Shuffles with it; None keeps the order of the files.
+        shuffle_rows: Rows whose requests are mixed with one another, at least a row group.
+        candidates: Most candidates of a lane's batch, padding included; a request that has more
+            is a batch of its own.
+        lengths: What T may be, ascending; None: exactly the longest request's.
+        shards: Lanes of the split.
+        shard_indices: Those that this feed runs.
+
+    Example::
+
+        position = Position()
+        while position.epoch < epochs:
+            for batch in feed.batches(position):
+                train(batch.inputs, batch.labels, batch.weights)
+                position = batch.position  # what a checkpoint holds
+    """
+
+    split: DataSplit
+    fitted: FittedFeatures
+    request: str | None
+    batch_size: int
+    seed: int | None = None
+    shuffle_rows: int = SHUFFLE_ROWS
+    candidates: int = PADDED_CANDIDATES
+    lengths: tuple[int, ...] | None = None
+    shards: int = 1
+    shard_indices: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        indices = self.shard_indices
+        if not indices or len({*indices} & {*range(self.shards)}) < len(indices):
+            raise ValueError(
+                f"`shard_indices` must be different numbers below shards={self.shards}. Received: "
+                f"shard_indices={indices}"
+            )
+
+    @property
+    def column_names(self) -> list[str]:
+        """Columns that are read."""
+        schema = self.fitted.schema
+        names = [feature.name for feature in schema.features]
+        for task in schema.tasks:
+            names += [task.label_column] + ([task.mask] if task.mask else [])
+        return list(dict.fromkeys(names + ([self._request] if self._request else [])))
+
+    @property
+    def order(self) -> Order:
+        """Which row groups come when."""
+        return Order(self.split.footers.rows, self.seed, self.shuffle_rows, self.shards)
+
+    @cached_property
+    def counts(self) -> RequestCounts:
+        """Requests of each row group; where rows are grouped, a pass over the request column."""
+        return RequestCounts.read(self.split, self._request)
+
+    def steps(self, epoch: int) -> int:
+        """How many batches the epoch has, in every feed of the split's lanes."""
+        return self._steps(epoch)
+
+    @cached_property
+    def _steps(self) -> Callable[[int], int]:
+        return lru_cache(lambda epoch: self.counts.steps(self.order, epoch, self._size))
+
+    def batches(self, start: Position = START) -> Background[Batch]:
+        """The batches of `start`'s epoch from there on, made by a thread.
+
+        What a batch's `position` starts is what came after that batch; after the last one it is
+        the beginning of the next epoch. Iterate over it to the end, or close it.
+
+        Raises:
+            PipelineError: A file is damaged, has changed or lacks a column; while iterating.
+        """
+        if not len(self.split.footers):
+            raise PipelineError(f"{self.split.footers.storage.name} holds no rows.")
+        return Background(self._stream(start), _BATCHES_AHEAD, "batches")
+
+    def __iter__(self) -> Background[Batch]:
+        return self.batches()
+
+    @property
+    def _request(self) -> str | None:
+        return own_request(self.fitted.schema, self.request)
+
+    @property
+    def _size(self) -> BatchSize:
+        return BatchSize(self.batch_size, self.candidates, self.lengths)
+
+    def _stream(self, start: Position) -> Generator[Batch]:
+        chunks = self.order.chunks(start.epoch)
+        places = start.places or ((0, 0),) * len(self.shard_indices)
+        layout, step = Layout.of(self.fitted.schema), start.step
+        with ExitStack() as stack:
+            lanes = [
+                Lane(self.order, start.epoch, index, len(chunks[index]), self._size).parts(
+                    stack.enter_context(self._decoded(chunks[index][place[0] :])), place
+                )
+                for index, place in zip(self.shard_indices, places, strict=True)
+            ]
+            parts = [next(lane, None) for lane in lanes]
+            while self._goes_on(parts, start.epoch, step):
+                places = tuple(p.place if p else o for p, o in zip(parts, places, strict=True))
+                pieces = [piece for part in parts if part for piece in part.pieces]
+                blocks = assemble(pieces or [(Chunk.padding(layout), np.arange(1))], self._size)
+                # The chunk that a batch has used up goes before the next one comes.
+                parts.clear()
+                pieces.clear()
+                parts, step = [next(lane, None) for lane in lanes], step + 1
+                after = Position(start.epoch, step, places)
+                if not self._goes_on(parts, start.epoch, step):
+                    after = Position(start.epoch + 1)
+                yield Batch(blocks, layout, after)
+
+    def _goes_on(self, parts: list[Part | None], epoch: int, step: int) -> bool:
+        """Whether any lane of the split has a batch left; others' are counted only at the end."""
+        if any(parts) or len(self.shard_indices) == self.shards:
+            return any(parts)
+        return step < self.steps(epoch)
+
+    def _decoded(self, chunks: list[np.ndarray]) -> Background[Chunk]:
+        """A lane's chunks, each decoded while the one before it is in use."""
+        return Background(self._decode(chunks), 1, "chunks")
+
+    def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
+        rows, features = self.split.footers.rows, self.fitted.schema.features
+        encoded = [f.name for f in features if f.dtype == "string"]
+        with Reader(self.split.footers, self.column_names, encoded) as reader:
+            for numbers in chunks:
+                portions = reader.portions(numbers)
+                yield Chunk.of(portions, int(rows[numbers].sum()), self.fitted, self._request)
+        pa.default_memory_pool().release_unused()

@@ -1,0 +1,63 @@
+"""A batch's arrays are few blocks, in which every feature has its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recsys_attn.schema import CANDIDATE_MASK, Numeric, Schema, Side, is_listed
+
+Arrays = dict[str, np.ndarray]
+LABELS = "labels"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of which block are a feature's or a task's values.
+
+    One gather moves a whole block, and one tensor is made of it. The blocks are `context_ids`,
+    `candidate_ids` (int32), `context_numbers`, `candidate_numbers` (float32; NaN is missing) and
+    `labels` (float32; NaN where a label is not known); those without columns are left out.
+    """
+
+    places: Mapping[str, tuple[str, int | slice]]
+    widths: Mapping[str, int]
+    tasks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, labelled: bool = True) -> Layout:
+        """The layout of a schema's features and, where `labelled`, of its tasks."""
+        places: dict[str, tuple[str, int | slice]] = {}
+        widths: dict[str, int] = {}
+        for feature in schema.features:
+            block = f"{feature.side}_{'numbers' if isinstance(feature, Numeric) else 'ids'}"
+            start = widths.get(block, 0)
+            length = feature.max_length if is_listed(feature) else 1
+            place = slice(start, start + length) if is_listed(feature) else start
+            places[feature.name] = block, place
+            widths[block] = start + length
+        tasks = tuple(task.name for task in schema.tasks) if labelled else ()
+        return cls(places, widths | ({LABELS: len(tasks)} if tasks else {}), tasks)
+
+    def empty(self, rows: int) -> Arrays:
+        """Blocks `(rows, columns)` that are still to be filled."""
+        return {
+            block: np.empty((rows, width), "int32" if block.endswith("ids") else "float32")
+            for block, width in self.widths.items()
+        }
+
+    def blocks_of(self, side: Side) -> list[str]:
+        """Blocks with a row per request (context) or per candidate, among them the labels."""
+        return [b for b in self.widths if b.startswith("context") == (side == "context")]
+
+    def inputs(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
+        """A model's inputs by name: views of the blocks' last axis, arrays or tensors alike."""
+        inputs = {name: blocks[block][..., place] for name, (block, place) in self.places.items()}
+        return {**inputs, CANDIDATE_MASK: blocks[CANDIDATE_MASK]}
+
+    def labels(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
+        """Labels by task, NaN where not known."""
+        return {task: blocks[LABELS][..., i] for i, task in enumerate(self.tasks)}

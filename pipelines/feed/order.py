@@ -1,0 +1,111 @@
+"""The order of an epoch: row groups dealt to lanes and gathered into chunks of mixed requests."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+SHUFFLE_ROWS = 262_144  # 41 MB of 39 integers each
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an epoch's stream goes on; plain data, so that a checkpoint can hold it as JSON.
+
+    Attributes:
+        epoch: Which of the seed's orders it is.
+        step: Batches of the epoch that are done.
+        places: For each lane of the feed the chunk and the request in it, in the chunk's order,
+            that comes next; empty at the beginning of an epoch.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    places: tuple[Place, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The position that `to_dict` wrote."""
+        places = tuple((int(chunk), int(request)) for chunk, request in values["places"])
+        return cls(values["epoch"], values["step"], places)
+
+
+START = Position()
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which requests come when, from numbers of rows alone.
+
+    Row groups are shuffled over the whole split and dealt to lanes of nearly equal rows. In each
+    lane they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
+    and the requests of a chunk are shuffled.
+
+    Args:
+        rows: Of each row group.
+        seed: Shuffles; None keeps the order of the files.
+        shuffle_rows: Rows whose requests are mixed with one another; a larger row group is a
+            chunk of its own.
+        lanes: How many streams there are.
+    """
+
+    rows: np.ndarray
+    seed: int | None
+    shuffle_rows: int
+    lanes: int = 1
+
+    def chunks(self, epoch: int) -> list[list[np.ndarray]]:
+        """For each lane its chunks: numbers of row groups, ascending in a chunk."""
+        numbers = np.arange(len(self.rows))
+        if self.seed is not None:
+            numbers = np.random.default_rng([self.seed, epoch, 0]).permutation(numbers)
+        lane = self._deal(numbers)
+        return [self._gather(numbers[lane == index]) for index in range(self.lanes)]
+
+    def requests(self, epoch: int, lane: int, chunk: int, count: int) -> np.ndarray:
+        """The order of a chunk's `count` requests."""
+        if self.seed is None:
+            return np.arange(count)
+        return np.random.default_rng([self.seed, epoch, 1 + lane, chunk]).permutation(count)
+
+    def _deal(self, numbers: np.ndarray) -> np.ndarray:
+        """A lane for each row group, the largest first to the lane with the fewest rows."""
+        lanes = np.zeros(len(numbers), int)
+        if self.lanes > 1:
+            rows = self.rows[numbers]
+            heap = [(0, lane) for lane in range(self.lanes)]
+            for place in np.argsort(-rows, kind="stable"):
+                total, lane = heap[0]
+                lanes[place] = lane
+                heapq.heapreplace(heap, (total + int(rows[place]), lane))
+        return lanes
+
+    def _gather(self, numbers: np.ndarray) -> list[np.ndarray]:
+        chunks, begin, total = [], 0, 0
+        for end, rows in enumerate(self.rows[numbers]):
+            if end > begin and total + rows > self.shuffle_rows:
+                chunks.append(np.sort(numbers[begin:end]))
+                begin, total = end, 0
+            total += rows
+        if begin < len(numbers):
+            chunks.append(np.sort(numbers[begin:]))
+        return chunks
+
+
+def stream_order(order: Order, requests: Sequence[int] | np.ndarray, epoch: int) -> np.ndarray:
+    """Numbers of the requests, counted through the files, in the order of the first lane."""
+    first = np.cumsum(requests) - requests
+    parts = []
+    for chunk, groups in enumerate(order.chunks(epoch)[0]):
+        numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
+        parts.append(numbers[order.requests(epoch, 0, chunk, len(numbers))])
+    return np.concatenate(parts)

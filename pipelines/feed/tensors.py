@@ -1,0 +1,37 @@
+"""A batch's blocks as tensors; inside the graph they become a model's inputs."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from pipelines.feed.layout import Arrays, Layout
+from recsys_attn.schema import CANDIDATE_MASK
+
+Tensors = dict[str, tf.Tensor]
+
+
+def block_specs(layout: Layout) -> dict[str, tf.TensorSpec]:
+    """Types and shapes of a batch's blocks; B and T are free."""
+    specs = {CANDIDATE_MASK: tf.TensorSpec([None, None], tf.bool)}
+    for block, width in layout.widths.items():
+        axes = [None] if block in layout.blocks_of("context") else [None, None]
+        kind = tf.int32 if block.endswith("ids") else tf.float32
+        specs[block] = tf.TensorSpec([*axes, width], kind)
+    return specs
+
+
+def block_tensors(blocks: Arrays) -> Tensors:
+    """The blocks on the default device; one copy each, whatever the number of features."""
+    return {name: tf.convert_to_tensor(block) for name, block in blocks.items()}
+
+
+def unpack(layout: Layout, blocks: Tensors) -> tuple[Tensors, Tensors, Tensors]:
+    """Inputs by feature, labels and weights by task, as `Batch` has them."""
+    labels = layout.labels(blocks)
+    known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
+    filled = {task: tf.where(known[task], label, 0.0) for task, label in labels.items()}
+    return (
+        layout.inputs(blocks),
+        filled,
+        {task: tf.cast(mask, tf.float32) for task, mask in known.items()},
+    )

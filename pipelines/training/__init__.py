@@ -1,0 +1,16 @@
+"""Training: from a data split to a model with its best weights."""
+
+from pipelines.training.model import MODEL_FILE, build_model, check_model
+from pipelines.training.train import LOGS, Data, Place, train
+from pipelines.training.workers import worker_index
+
+__all__ = [
+    "LOGS",
+    "MODEL_FILE",
+    "Data",
+    "Place",
+    "build_model",
+    "check_model",
+    "train",
+    "worker_index",
+]

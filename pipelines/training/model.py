@@ -1,0 +1,35 @@
+"""The model that an experiment names."""
+
+from __future__ import annotations
+
+import keras
+
+from pipelines.config import Experiment
+from pipelines.errors import PipelineError
+from pipelines.training.optimizer import penalises_whole_tables
+from recsys_attn import models
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import RESERVED_IDS, Schema
+
+MODEL_FILE = "model.keras"
+
+
+def check_model(experiment: Experiment) -> None:
+    """Builds the model with the smallest tables: its arguments are wrong before any work."""
+    sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
+    build_model(experiment, experiment.model_schema.with_sizes(sizes))
+
+
+def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
+    """The model that the experiment names, for the fitted schema."""
+    regularizer = None
+    if penalises_whole_tables(experiment.training):
+        regularizer = keras.regularizers.L2(experiment.training.embeddings_l2)
+    build = models.get(experiment.model.name)
+    try:
+        return build(schema, embeddings_regularizer=regularizer, **experiment.model.arguments)
+    except (TypeError, ValueError) as error:
+        reason = str(error).removesuffix(".")
+        raise PipelineError(
+            f"The model {experiment.model.name!r} cannot be built: {reason}."
+        ) from None

@@ -1,0 +1,80 @@
+"""The optimizer that the options name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from pipelines.config import TrainingOptions
+from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
+
+_TABLES = {
+    "lazy_adam": LazyAdam,
+    "lazy_adagrad": LazyAdagrad,
+    "row_wise_adagrad": RowWiseAdagrad,
+}
+_DENSE = {
+    "adam": keras.optimizers.Adam,
+    "adagrad": keras.optimizers.Adagrad,
+    "sgd": keras.optimizers.SGD,
+}
+
+
+def make_optimizer(
+    options: TrainingOptions, variables: Sequence[keras.Variable]
+) -> keras.optimizers.Optimizer:
+    """A row-wise one for the tables and Adam for the rest, or one of Keras' for everything.
+
+    It is built for the variables, the trainable ones of a model.
+    """
+    optimizer = _optimizer(options, variables)
+    optimizer.build(variables)
+    return optimizer
+
+
+def _optimizer(
+    options: TrainingOptions, variables: Sequence[keras.Variable]
+) -> keras.optimizers.Optimizer:
+    decay, clip = options.weight_decay or None, options.clip_norm
+    if options.optimizer in _DENSE:
+        return _DENSE[options.optimizer](
+            options.learning_rate, weight_decay=decay, global_clipnorm=clip
+        )
+    tables = _TABLES[options.optimizer](
+        options.embeddings_learning_rate or options.learning_rate,
+        weight_decay=decay,
+        l2=options.embeddings_l2 or None,
+    )
+    rest = keras.optimizers.Adam(options.learning_rate, weight_decay=decay)
+    if not any(map(tables.is_table, variables)):  # numbers alone
+        rest.global_clipnorm = clip
+        return rest
+    return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
+
+
+def penalises_whole_tables(options: TrainingOptions) -> bool:
+    """Whether `embeddings_l2` is a penalty of the loss; the row-wise optimizers do it by row."""
+    return bool(options.embeddings_l2) and options.optimizer in _DENSE
+
+
+class LearningRate:
+    """Sets the learning rates of all parts of an optimizer to a share of what they were."""
+
+    def __init__(self, optimizer: keras.optimizers.Optimizer, options: TrainingOptions) -> None:
+        self._share: float | None = None
+        self._parts: list[tuple[Any, float]] = [(optimizer, options.learning_rate)]
+        if isinstance(optimizer, Split):
+            tables = options.embeddings_learning_rate or options.learning_rate
+            self._parts = [
+                (optimizer.embeddings, tables),
+                (optimizer.rest, options.learning_rate),
+            ]
+
+    def set(self, share: float) -> None:
+        """Takes effect with the next step."""
+        if share != self._share:
+            for part, rate in self._parts:
+                part.learning_rate = rate * share
+            self._share = share

@@ -1,0 +1,103 @@
+"""How far a training is, and how that is saved and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+
+from pipelines.feed import Position
+from pipelines.training.checkpoint import Checkpoint, Checkpoints
+
+
+@dataclass
+class TrainingProgress:
+    """What a training has done so far; with the variables, all that a checkpoint holds.
+
+    Attributes:
+        step: Steps taken.
+        position: Where the data go on, with a place for each lane.
+        loss, rows, seconds, waited: Of the epoch so far: the sum of the steps' losses times their
+            rows, rows, and seconds in which steps were taken and in which they waited for input.
+        epochs: Metrics of the epochs that are done.
+        best_step: Step at the end of the best of them.
+    """
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    loss: float = 0.0
+    rows: int = 0
+    seconds: float = 0.0
+    waited: float = 0.0
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best_step: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0."""
+        return self.position.epoch
+
+    @property
+    def epoch_is_done(self) -> bool:
+        """Whether only the validation of the epoch is to come."""
+        return self.epoch > len(self.epochs)
+
+    def end_epoch(self, metrics: dict[str, Any], better: bool) -> None:
+        """Keeps the epoch's metrics and begins the next."""
+        self.epochs.append(metrics)
+        self.loss, self.rows, self.seconds, self.waited = 0.0, 0, 0.0, 0.0
+        if better:
+            self.best_step = self.step
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; `from_dict` reads it."""
+        return {**vars(self), "position": self.position.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainingProgress:
+        """The progress that `to_dict` wrote."""
+        return cls(**{**values, "position": Position.from_dict(values["position"])})
+
+
+@dataclass(frozen=True)
+class Saver:
+    """Saves variables and progress, and loads them.
+
+    Args:
+        checkpoints: Where they lie.
+        key: What must be equal for a checkpoint to be one of this training.
+        model: Whose variables are saved, random states included.
+        optimizer: Built for the model.
+    """
+
+    checkpoints: Checkpoints
+    key: str
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+
+    def save(self, progress: TrainingProgress) -> None:
+        """A checkpoint of now."""
+        arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self.variables())
+        state = {"key": self.key, "progress": progress.to_dict()}
+        self.checkpoints.save(progress.step, arrays, state, progress.best_step)
+
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint, if it is one of this training."""
+        newest = self.checkpoints.newest
+        return newest if newest and newest.state["key"] == self.key else None
+
+    def load(self, checkpoint: Checkpoint) -> TrainingProgress:
+        """Sets all variables to those of a checkpoint."""
+        variables = dict(self.variables())
+        for name, array in checkpoint.arrays():
+            variables[name].assign(array)
+        return TrainingProgress.from_dict(checkpoint.state["progress"])
+
+    def variables(self) -> Iterator[tuple[str, keras.Variable]]:
+        """Those of model and optimizer, by their names in a checkpoint."""
+        for index, variable in enumerate(self.model.variables):
+            yield f"model/{index}", variable
+        for index, variable in enumerate(self.optimizer.variables):
+            yield f"optimizer/{index}", variable

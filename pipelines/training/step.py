@@ -1,0 +1,128 @@
+"""One step: the gradient of a batch on every replica, and the optimizer's update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pipelines.feed import Arrays, Layout
+from pipelines.training.tower import Tower
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import CANDIDATE_MASK
+
+Blocks = Mapping[str, tf.Tensor]
+
+
+class Result(NamedTuple):
+    """What a step tells, of all replicas together."""
+
+    loss: float  # before the step
+    rows: int
+    stop: bool  # whether any worker wants to stop after it
+
+
+class Step:
+    """Takes a step on one batch for each replica of this worker.
+
+    The loss of a task is the mean over all known labels of the global batch, whichever replica
+    they are on; so several replicas do what one does with the batches put together.
+
+    Args:
+        model: What is trained.
+        optimizer: Built for the model's trainable variables.
+        layout: Names the columns of a batch's blocks.
+        jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled:
+            their cost is memory, and XLA would make them as large as the tables.
+        tower_rows: Candidates that the tower computes at a time, forwards and backwards; the whole
+            batch where None. See `Tower`.
+    """
+
+    def __init__(
+        self,
+        model: RankingModel,
+        optimizer: keras.optimizers.Optimizer,
+        layout: Layout,
+        jit_compile: bool = False,
+        tower_rows: int | None = None,
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._layout = layout
+        self._strategy = tf.distribute.get_strategy()
+        self._tower = Tower(
+            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, tower_rows
+        )
+        self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
+
+    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> Result:
+        """Takes the step.
+
+        Args:
+            batches: Blocks of one batch for each replica of this worker.
+            stop: Whether this worker does.
+        """
+        # One trace for each T: few come, and layers take shorter ways where they know it.
+        key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
+        if key not in self._functions:
+            self._functions[key] = tf.function(self._on_replicas)
+        with self._strategy.scope():
+            wish = tf.constant(float(stop))
+            result = self._functions[key](wish, *(_tensors(batch) for batch in batches))
+        loss, rows, wishes = result.numpy()
+        return Result(float(loss), round(rows), bool(wishes > 0))
+
+    def _on_replicas(self, stop: tf.Tensor, *batches: Blocks) -> tf.Tensor:
+        blocks: Any = batches[0]
+        if len(batches) > 1:
+            blocks = self._strategy.experimental_distribute_values_from_function(
+                lambda context: batches[context.replica_id_in_sync_group % len(batches)]
+            )
+        results = self._strategy.run(self._replica, args=(blocks, stop))
+        return self._strategy.experimental_local_results(results)[0]
+
+    def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
+        inputs = {**self._layout.inputs(blocks), CANDIDATE_MASK: blocks[CANDIDATE_MASK]}
+        labels = self._layout.labels(blocks)
+        known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
+        totals = self._global_counts(known)
+        embedding, tower = self._model.embedding, self._model.tower
+        with tf.GradientTape() as tape:
+            fields = embedding(inputs)
+            penalties = [self._share(penalty) for penalty in embedding.losses]
+            scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
+        results = self._tower(fields, labels, totals, self._strategy.num_replicas_in_sync)
+        gradients = tape.gradient(
+            [*results.leaves, *scaled],
+            embedding.trainable_variables,
+            output_gradients=[*results.of_leaves, *map(tf.ones_like, scaled)],
+        )
+        self._optimizer.apply(
+            [*gradients, *results.of_variables],
+            [*embedding.trainable_variables, *tower.trainable_variables],
+        )
+        loss = tf.add_n([results.loss, *penalties])
+        rows = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
+        return self._sum(tf.stack([loss, rows, stop]))
+
+    def _global_counts(self, known: Blocks) -> dict[str, tf.Tensor]:
+        """Known labels by task on all replicas, at least one."""
+        counts = tf.stack([tf.reduce_sum(tf.cast(k, "float32")) for k in known.values()])
+        counts = tf.unstack(tf.maximum(self._sum(counts), 1.0))
+        return dict(zip(known, counts, strict=True))
+
+    def _sum(self, x: tf.Tensor) -> tf.Tensor:
+        """The sum over all replicas."""
+        if self._strategy.num_replicas_in_sync == 1:
+            return x
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+    def _share(self, penalty: tf.Tensor) -> tf.Tensor:
+        return tf.cast(penalty, "float32") / self._strategy.num_replicas_in_sync
+
+
+def _tensors(blocks: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.convert_to_tensor(block) for name, block in blocks.items()}

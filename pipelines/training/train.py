@@ -1,0 +1,126 @@
+"""Puts a training together: model, optimizer, feeds, checkpoints and what a person sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from pipelines.config import Experiment
+from pipelines.data import DataSplit
+from pipelines.features import FittedFeatures
+from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.progress import Progress
+from pipelines.training.checkpoint import Checkpoints
+from pipelines.training.model import build_model
+from pipelines.training.optimizer import LearningRate, make_optimizer
+from pipelines.training.progress import Saver
+from pipelines.training.step import Step
+from pipelines.training.tower import tower_rows
+from pipelines.training.trainer import Trainer
+from pipelines.training.validation import Validation
+from pipelines.training.warm_start import OlderRun
+from pipelines.training.watch import Watch
+from pipelines.training.workers import Workers, find_workers
+from recsys_attn.models import RankingModel
+
+LOGS = "tensorboard"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a model is trained on.
+
+    Args:
+        folder: Folder with the splits.
+        request: Column of the request's id; None: every row is a request.
+        fitted: Schema and transforms.
+    """
+
+    folder: Path
+    request: str | None
+    fitted: FittedFeatures
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a training leaves what it writes.
+
+    Args:
+        checkpoints: Folder to save to, and to go on from where there is a checkpoint.
+        logs: Folder of TensorBoard's logs; None for none.
+        key: What must be equal for a checkpoint to be one of this training.
+    """
+
+    checkpoints: Path
+    logs: Path | None
+    key: str
+
+
+def train(
+    experiment: Experiment, data: Data, place: Place, progress: Progress
+) -> tuple[RankingModel, list[dict[str, Any]]]:
+    """Fits the experiment's model; returns it with its best weights, and a dict per epoch.
+
+    Args:
+        experiment: What to train.
+        data: What to train on.
+        place: Where to save.
+        progress: Told the rows done and each epoch's metrics.
+    """
+    options, workers = experiment.training, find_workers()
+    fitted = data.fitted.without(experiment.model.exclude)
+    keras.utils.set_random_seed(experiment.seed)
+    keras.config.set_dtype_policy(options.precision)
+    try:
+        with workers.strategy.scope():
+            model = build_model(experiment, fitted.schema)
+            optimizer = make_optimizer(options, model.trainable_variables)
+            layout = Layout.of(model.schema)
+            step = Step(model, optimizer, layout, options.jit_compile, tower_rows(options))
+        tasks = [task.name for task in model.schema.tasks]
+        feeds = _feeds(experiment, data, fitted, workers)
+        rows = feeds[0].split.rows
+        checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
+        saver = Saver(checkpoints, place.key, model, optimizer)
+        watch = Watch(progress, rows, options.epochs, tasks, place.logs)
+        if options.warm_start is not None and saver.newest() is None:
+            watch.say(OlderRun(options.warm_start).start(model, fitted, dict(saver.variables())))
+        valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
+        history = Trainer(
+            step,
+            LearningRate(optimizer, options),
+            feeds,
+            options,
+            saver,
+            Validation(model, valid, options.monitor),
+            watch,
+            workers,
+        ).run()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    return model, history
+
+
+def _feeds(
+    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers
+) -> list[Feed]:
+    """A feed for each replica of this worker."""
+    options = experiment.training
+    return [
+        Feed(
+            DataSplit(data.folder / "train"),
+            fitted,
+            data.request,
+            options.batch_size,
+            seed=experiment.seed,
+            shuffle_rows=options.shuffle_rows,
+            candidates=TRAINING_CANDIDATES,
+            lengths=LENGTHS,
+            shards=options.lanes or workers.replicas,
+            shard_indices=lanes,
+        )
+        for lanes in workers.lanes(options.lanes)
+    ]

@@ -1,0 +1,147 @@
+"""The training loop: steps, checkpoints, and at the end of each epoch the validation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pipelines.config import TrainingOptions
+from pipelines.errors import PipelineError
+from pipelines.feed import Feed, Position
+from pipelines.training.history import History
+from pipelines.training.optimizer import LearningRate
+from pipelines.training.progress import Saver, TrainingProgress
+from pipelines.training.step import Result, Step
+from pipelines.training.stopping import StopRequest, stop_request
+from pipelines.training.watch import Watch
+from pipelines.training.workers import Workers
+
+Metrics = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains on its feeds, and goes on where a checkpoint ends.
+
+    Args:
+        step: Takes a step.
+        rate: Sets the learning rate.
+        feeds: One for each replica of this worker.
+        options: How to train.
+        saver: Saves the training.
+        validate: Metrics at the end of an epoch, `val_auc` among them.
+        watch: Told of rows, epochs and what else happens.
+        workers: Who trains together.
+    """
+
+    step: Step
+    rate: LearningRate
+    feeds: Sequence[Feed]
+    options: TrainingOptions
+    saver: Saver
+    validate: Callable[[], Metrics]
+    watch: Watch
+    workers: Workers
+
+    def run(self) -> list[Metrics]:
+        """Trains until the end, and returns the metrics of each epoch with the best weights set."""
+        progress = self._resumed()
+        with stop_request() as stop:
+            while not self._history(progress).finished:
+                if not progress.epoch_is_done:
+                    self._epoch(progress, stop)
+                self._end_epoch(progress)
+        if progress.best_step not in (None, progress.step):
+            self.saver.load(self.saver.checkpoints.at(progress.best_step))
+        return progress.epochs
+
+    def _epoch(self, progress: TrainingProgress, stop: StopRequest) -> None:
+        """The steps of the epoch that are left."""
+        for result in self._steps(progress, stop):
+            if not np.isfinite(result.loss):
+                raise PipelineError(
+                    f"Training diverged in epoch {progress.epoch + 1}: loss {result.loss}. Lower "
+                    "`training.learning_rate`."
+                )
+            progress.loss += result.loss * result.rows
+            progress.rows += result.rows
+            if result.stop:
+                self._save(progress)
+                self.watch.say(f"saved after step {progress.step:,}")
+                stop.obey()
+            every = self.options.checkpoint_every
+            if every and progress.step % every == 0 and not progress.epoch_is_done:
+                self._save(progress)
+
+    def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[Result]:
+        history = self._history(progress)
+        self.watch.start(progress.epoch, progress.rows)
+        start = progress.position  # of an epoch that begins, or of all lanes from a checkpoint
+        streams = [feed.batches(_of_feed(feed, start)) for feed in self.feeds]
+        waited, begin = progress.waited, time.perf_counter() - progress.seconds
+        try:
+            for batches in zip(*streams, strict=True):
+                self.rate.set(history.rate(progress.step))
+                with self.workers.together():
+                    result = self.step([batch.blocks for batch in batches], stop.made)
+                progress.step += 1
+                progress.position = _of_worker([batch.position for batch in batches])
+                progress.waited = waited + sum(stream.waited for stream in streams)
+                progress.seconds = time.perf_counter() - begin
+                self.watch.advance(result.rows)
+                yield result
+        finally:
+            for stream in streams:
+                stream.close()
+
+    def _end_epoch(self, progress: TrainingProgress) -> None:
+        metrics: Metrics = {
+            "epoch": len(progress.epochs) + 1,
+            "loss": progress.loss / max(progress.rows, 1),
+            **self.validate(),
+            "rows_per_second": progress.rows / max(progress.seconds, 1e-9),
+            "input_wait": progress.waited / max(progress.seconds, 1e-9),
+        }
+        better = History([*progress.epochs, metrics], self.options).better[-1]
+        progress.end_epoch(metrics, better)
+        self.watch.finish(metrics)
+        self._save(progress)
+
+    def _history(self, progress: TrainingProgress) -> History:
+        return History(progress.epochs, self.options)
+
+    def _resumed(self) -> TrainingProgress:
+        if self.workers.is_chief:
+            self.saver.checkpoints.tidy()
+        newest = self.saver.newest()
+        if newest is None:
+            if self.workers.is_chief and self.saver.checkpoints.newest:
+                self.watch.say("the checkpoints are of another training; starting anew")
+                self.saver.checkpoints.clear()
+            return TrainingProgress()
+        progress = self.saver.load(newest)
+        self.watch.say(f"going on after step {progress.step:,}, in epoch {progress.epoch + 1}")
+        return progress
+
+    def _save(self, progress: TrainingProgress) -> None:
+        """The chief's checkpoint, with the places of all workers' lanes."""
+        places = self.workers.gathered(progress.position.places)
+        if self.workers.is_chief:
+            position = replace(progress.position, places=places)
+            self.saver.save(replace(progress, position=position))
+
+
+def _of_feed(feed: Feed, position: Position) -> Position:
+    """The part of a position of all lanes that is a feed's."""
+    places = position.places and tuple(position.places[lane] for lane in feed.shard_indices)
+    return replace(position, places=places)
+
+
+def _of_worker(positions: Sequence[Position]) -> Position:
+    """The positions of a worker's feeds as one."""
+    places = tuple(place for position in positions for place in position.places)
+    return replace(positions[0], places=places)

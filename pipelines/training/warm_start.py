@@ -1,0 +1,153 @@
+"""A training begins where an older run ended, though its vocabularies have grown."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow.compute as pc
+
+from pipelines.artifacts import CHECKPOINTS, FEATURES, MODEL
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.training.checkpoint import Checkpoint, Checkpoints
+from pipelines.training.model import MODEL_FILE
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import RESERVED_IDS, Schema
+from recsys_attn.tables import Table, plan_tables
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of a new table are which of an old one."""
+
+    new: np.ndarray
+    old: np.ndarray
+
+
+@dataclass(frozen=True)
+class OlderRun:
+    """A run folder to begin from.
+
+    Args:
+        folder: It holds the model, its features and its checkpoints.
+    """
+
+    folder: Path
+
+    def start(
+        self, model: RankingModel, fitted: FittedFeatures, variables: Mapping[str, keras.Variable]
+    ) -> str:
+        """Sets the variables to those of the older run's best epoch, the optimizer's included.
+
+        Rows of tables are found by their keys; new rows stay as they were initialised, and so do
+        learning rates.
+
+        Args:
+            model: The new model, of the same parts.
+            fitted: Its features.
+            variables: Those of model and optimizer, by their names in a checkpoint.
+
+        Returns:
+            A line that says what was carried over.
+
+        Raises:
+            PipelineError: The folder is no run with checkpoints, or its model is another.
+        """
+        schema, width = self._embedding()
+        features = FittedFeatures.load(self.folder / FEATURES)
+        old = {table.width: table for table in plan_tables(schema, width)}
+        new = {t.width: t for t in plan_tables(model.schema, model.embedding.width)}
+        rows = {
+            width: _same_rows(old[width], new[width], features, fitted)
+            for width in old.keys() & new.keys()
+        }
+        for name, array in self._best().arrays():
+            variable = variables.get(name)
+            if variable is None:
+                raise self._another(f"it has more variables than the new one: {name}")
+            if variable.name == "learning_rate":
+                continue
+            found = re.search(r"table_(\d+)", variable.path)
+            if found and int(found[1]) in rows and len(array) == old[int(found[1])].rows:
+                value = keras.ops.convert_to_numpy(variable).copy()
+                value[rows[int(found[1])].new] = array[rows[int(found[1])].old]
+                variable.assign(value)
+            elif array.shape == tuple(variable.shape):
+                variable.assign(array)
+            else:
+                raise self._another(
+                    f"{variable.path} has the shape {array.shape} there and "
+                    f"{tuple(variable.shape)} here"
+                )
+        kept, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
+        return f"beginning from {self.folder}: {kept:,} of {known:,} rows of tables carried over"
+
+    def _embedding(self) -> tuple[Schema, int]:
+        """Schema and default width of the older model."""
+        path = self.folder / MODEL / MODEL_FILE
+        try:
+            with zipfile.ZipFile(path) as file:
+                config: Any = json.loads(file.read("config.json"))["config"]["embedding"]["config"]
+            return Schema.from_dict(config["schema"]), int(config["width"])
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise PipelineError(
+                f"`training.warm_start`: {path} is not the model of a run: {error}."
+            ) from None
+
+    def _best(self) -> Checkpoint:
+        checkpoints = Checkpoints(self.folder / CHECKPOINTS)
+        newest = checkpoints.newest
+        if newest is None:
+            raise PipelineError(
+                f"`training.warm_start`: {checkpoints.folder} holds no checkpoint. Train the older "
+                "run again."
+            )
+        best = newest.state["progress"]["best_step"]
+        return newest if best is None else checkpoints.at(best)
+
+    def _another(self, why: str) -> PipelineError:
+        return PipelineError(
+            f"`training.warm_start`: the model of {self.folder} is another: {why}. Give both runs "
+            "the same model, features and optimizer; vocabularies may differ."
+        )
+
+
+def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> Rows:
+    """Rows of the features that both tables have."""
+    news, olds = [], []
+    for name in new.sizes.keys() & old.sizes.keys():
+        if name not in before.transforms or name not in after.transforms:
+            continue  # it shares the rows of another
+        new_ids, old_ids = _same_ids(before.transforms[name], after.transforms[name])
+        news.append(new.offsets[name] + new_ids)
+        olds.append(old.offsets[name] + old_ids)
+    return Rows(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
+
+
+def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the same values in a feature that was fitted twice."""
+    reserved = np.arange(RESERVED_IDS)
+    if isinstance(before, VocabularyTransform) and isinstance(after, VocabularyTransform):
+        places = pc.index_in(after.values, value_set=before.values.cast(after.values.type))
+        known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        old = places.drop_null().to_numpy(zero_copy_only=False)
+        new_ids, old_ids = (np.append(reserved, RESERVED_IDS + ids) for ids in (known, old))
+        return new_ids, old_ids
+    if type(before) is type(after) and before.size == after.size:  # buckets keep their numbers
+        return np.arange(after.size), np.arange(after.size)
+    return reserved, reserved
+
+
+def _counts(rows: Mapping[int, Rows], new: Mapping[int, Table]) -> list[tuple[int, int]]:
+    return [
+        (len(rows[width].new) if width in rows else 0, table.rows) for width, table in new.items()
+    ]

@@ -1,0 +1,143 @@
+"""The devices and the workers that train together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.errors import PipelineError
+from pipelines.feed.order import Place
+
+_GONE = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.InternalError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This worker among those that train together, each on replicas of its own.
+
+    Args:
+        strategy: TensorFlow's strategy of distribution.
+        index: Number of this worker, from 0.
+        count: How many workers there are.
+    """
+
+    strategy: tf.distribute.Strategy
+    index: int = 0
+    count: int = 1
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker writes what all have made."""
+        return self.index == 0
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all workers."""
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def own_replicas(self) -> range:
+        """Numbers of the replicas of this worker."""
+        count = self.replicas // self.count
+        return range(self.index * count, (self.index + 1) * count)
+
+    def lanes(self, lanes: int | None) -> list[tuple[int, ...]]:
+        """For each replica of this worker, the lanes of the data that it runs.
+
+        Args:
+            lanes: Lanes that the data are dealt to; as many as replicas where None.
+        """
+        lanes = lanes or self.replicas
+        if lanes % self.replicas:
+            raise PipelineError(
+                f"`training.lanes`: expected a multiple of the {self.replicas} replicas that "
+                f"train together. Received: {lanes}."
+            )
+        each = lanes // self.replicas
+        return [tuple(range(r * each, (r + 1) * each)) for r in self.own_replicas]
+
+    def gathered(self, places: tuple[Place, ...]) -> tuple[Place, ...]:
+        """The places of the lanes of all workers, from each worker's own."""
+        if self.count == 1 or not places:
+            return places
+        first, each = self.own_replicas[0], len(places) // len(self.own_replicas)
+        own = np.zeros((self.replicas * each, 2), "int64")
+        own[first * each : first * each + len(places)] = places
+
+        def everything() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            is_first = tf.equal(context.replica_id_in_sync_group, first)
+            mine = tf.constant(own) * tf.cast(is_first, "int64")
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+        with self.together():
+            found = tf.function(lambda: self.strategy.run(everything))()
+            found = self.strategy.experimental_local_results(found)[0].numpy()
+        return tuple((int(chunk), int(request)) for chunk, request in found)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What TensorFlow says when another worker is gone becomes one sentence."""
+        try:
+            yield
+        except _GONE as error:
+            if self.count == 1:
+                raise
+            raise PipelineError(
+                f"Worker {self.index} of {self.count} stopped, since another worker is gone "
+                f"({type(error).__name__}). Start all workers again: training goes on from the "
+                "last checkpoint."
+            ) from None
+
+
+def find_workers() -> Workers:
+    """The workers that `TF_CONFIG` names, else all GPUs of this machine, else one device.
+
+    It must be called before TensorFlow does anything else.
+    """
+    config = _tf_config()
+    workers = config.get("cluster", {}).get("worker", [])
+    if len(workers) > 1:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        return Workers(strategy, int(config["task"]["index"]), len(workers))
+    if len(tf.config.list_physical_devices("GPU")) > 1:
+        return Workers(tf.distribute.MirroredStrategy())
+    return Workers(tf.distribute.get_strategy())
+
+
+def worker_index() -> int:
+    """Number of this worker by `TF_CONFIG`; 0 for the only one."""
+    return int(_tf_config().get("task", {}).get("index", 0))
+
+
+def _tf_config() -> dict[str, Any]:
+    """`TF_CONFIG`, as TensorFlow and Kubernetes' TFJob write it; only workers are known here."""
+    text = os.environ.get("TF_CONFIG") or "{}"
+    try:
+        config = json.loads(text)
+        cluster, task = config.get("cluster", {}), config.get("task", {})
+        workers = cluster.get("worker", [])
+        fits = task.get("type", "worker") == "worker" and set(cluster) <= {"worker"}
+        fits = fits and (not workers or 0 <= int(task["index"]) < len(workers))
+    except (ValueError, AttributeError, KeyError, TypeError):
+        fits = False
+    if not fits:
+        raise PipelineError(
+            'TF_CONFIG: expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
+            f'"worker", "index": 0}}}}, with workers alone. Received: {text}'
+        )
+    return config

@@ -1,0 +1,60 @@
+"""Which engine a command line names, and what is wrong with it in one sentence."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.engines import Local, choose_engine
+from pipelines.errors import PipelineError
+from tests.integration.commands import error_of, invoke
+from tests.support.experiments import write
+
+
+def test_without_a_name_it_is_this_process() -> None:
+    assert isinstance(choose_engine("local", "auto"), Local)
+
+
+@pytest.mark.parametrize("command", ["fit", "train", "score"])
+def test_a_missing_ray_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for name in ("ray_engine", "ray_training", "ray_cluster"):
+        monkeypatch.delitem(sys.modules, f"pipelines.engines.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    arguments = ["--input", "x", "--output", "y"] if command == "score" else []
+    experiment = write(tmp_path)
+    result = invoke(command, experiment, "--run-dir", tmp_path, "--engine", "ray", *arguments)
+    assert error_of(result) == (
+        'Ray is not installed, which --engine ray needs: pip install "recsys-attn[ray]".'
+    )
+
+
+def test_workers_need_ray(tmp_path: Path) -> None:
+    result = invoke("train", write(tmp_path), "--workers", "2")
+    assert result.exit_code == 2
+    assert "--workers needs --engine ray." in result.stderr
+
+
+@pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:x", ""])
+def test_an_address_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    message = f"--ray-address: expected auto, local or host:port, .* Received: {address}$"
+    with pytest.raises(PipelineError, match=message):
+        _ask(monkeypatch, address)
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(PipelineError, match=rf"no Ray cluster can be used at {address}: .*refused"):
+        _ask(monkeypatch, address)
+
+
+def _ask(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # another test may have a cluster
+    list(choose_engine("ray", address).map_ordered(lambda: None, []))

@@ -1,0 +1,93 @@
+"""Workers that Ray starts do what workers started by hand do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import zipfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipelines.errors import PipelineError
+from tests.integration.commands import error_of, invoke, start
+from tests.support.experiments import write
+
+pytestmark = pytest.mark.xdist_group("ray")
+ONCE = ("--set", "training.epochs=1", "--set", "training.batch_size=101")
+
+
+def _by_hand(experiment: Path, run: Path) -> None:
+    with socket.socket() as first, socket.socket() as second:
+        for free in (first, second):
+            free.bind(("127.0.0.1", 0))
+        workers = [f"127.0.0.1:{free.getsockname()[1]}" for free in (first, second)]
+    processes = []
+    for index in range(2):
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        arguments = ("train", experiment, "--run-dir", run, *ONCE)
+        processes.append(start(*arguments, tf_config=json.dumps(config)))
+    for process in processes:
+        output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+
+
+def _weights(run: Path) -> bytes:
+    with zipfile.ZipFile(run / "model" / "model.keras") as file:
+        return file.read("model.weights.h5")
+
+
+def test_two_workers_train_as_two_that_are_started_by_hand(
+    cluster: str, prepared: Path, tmp_path: Path
+) -> None:
+    runs = [Path(shutil.copytree(prepared, tmp_path / name)) for name in ("hand", "ray")]
+    experiment = write(tmp_path)
+    _by_hand(experiment, runs[0])
+    options = ("--engine", "ray", "--workers", "2", "--ray-address", cluster)
+    result = invoke("train", experiment, "--run-dir", runs[1], *ONCE, *options)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("epoch 1/1") == 1  # the first worker's
+    assert _weights(runs[1]) == _weights(runs[0])
+    assert os.listdir(runs[1] / "workers") == ["1"]
+
+
+def test_a_workers_sentence_is_the_commands(cluster: str, tmp_path: Path) -> None:
+    options = ("--engine", "ray", "--workers", "1", "--ray-address", cluster)
+    error = error_of(invoke("train", tmp_path / "absent.toml", *options))
+    assert error == f"The experiment file {tmp_path / 'absent.toml'} does not exist."
+
+
+def test_more_workers_than_there_is_room_for(cluster: str) -> None:
+    from pipelines.engines.ray_training import train
+
+    with pytest.raises(PipelineError, match=r"^--workers: .*, which has 2\. Received: 3$"):
+        train(["--version"], 3, cluster, Console(file=io.StringIO()))
+
+
+def test_lines_of_the_first_worker_are_printed_once(cluster: str) -> None:
+    from pipelines.engines.ray_training import train
+
+    console = Console(file=io.StringIO())
+    train(["--version"], 2, cluster, console)
+    assert console.file.getvalue().count("version") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("notice\nError: [data] is gone.\n", 1, r"^\[data\] is gone\.$"),
+        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training goes on"),
+        ("Traceback:\nKeyError: 3\n", 1, r"^Worker 1 of 2 ended with exit code 1: KeyError: 3\. "),
+    ],
+    ids=["its own", "killed", "a bug"],
+)
+def test_a_worker_that_fails_is_one_sentence(text: str, code: int, message: str) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
+    from pipelines.engines.ray_training import State, sentence
+
+    assert re.search(message, sentence(1, 2, State("", code, text)))

@@ -1,0 +1,26 @@
+"""A fitted shop and a split of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pipelines.data import DataSplit
+from pipelines.features import FittedFeatures
+from tests.support import feeds, shop
+
+
+@pytest.fixture(scope="package")
+def fitted() -> FittedFeatures:
+    return shop.fitted()
+
+
+@pytest.fixture(scope="package")
+def table() -> pa.Table:
+    return feeds.numbered(53)
+
+
+@pytest.fixture(scope="package")
+def split(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> DataSplit:
+    """Row groups of eleven requests in two files."""
+    return feeds.write_split(tmp_path_factory.mktemp("split"), table, [11] * 9)

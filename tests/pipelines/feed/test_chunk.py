@@ -1,0 +1,119 @@
+"""Chunks: transformed rows, their labels, and the borders of requests."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.data import Portion
+from pipelines.feed.chunk import Chunk, group_starts, transform
+from recsys_attn.schema import Schema
+from tests.support import shop
+
+
+def expect_same(one, other):
+    assert one.blocks.keys() == other.blocks.keys()
+    for name, block in one.blocks.items():
+        np.testing.assert_array_equal(block, other.blocks[name], err_msg=name)
+    np.testing.assert_array_equal(one.starts, other.starts)
+
+
+@pytest.mark.parametrize("request_column", ["request", None])
+def test_portions_make_the_chunk_of_the_whole_table(fitted, table, request_column):
+    starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
+    cuts = [0, starts[7], starts[8], starts[23], table.num_rows]
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+    portions = [Portion(part, np.array([part.num_rows])) for part in parts]
+    found = Chunk.of(portions, table.num_rows, fitted, request_column)
+    expect_same(found, transform(table, fitted, request_column))
+    assert len(found) == len(starts if request_column else table)
+
+
+def test_take_copies_requests(fitted, table):
+    chunk = transform(table, fitted, "request")
+    chosen = np.array([5, 0, 31, 5])
+    taken = chunk.take(chosen)
+    np.testing.assert_array_equal(taken.lengths(np.arange(4)), chunk.lengths(chosen))
+    again = np.array([2, 3, 1])
+    expect_same(taken.take(again), chunk.take(chosen[again]))
+    for name, block in taken.blocks.items():
+        assert not np.shares_memory(block, chunk.blocks[name])
+    assert len(chunk.take(chosen[:0])) == 0
+
+
+def test_padding_is_one_request_of_missing_values(fitted, table):
+    chunk = Chunk.padding(transform(table, fitted, "request").layout)
+    assert len(chunk) == 1
+    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
+    for name, block in chunk.blocks.items():
+        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()
+
+
+def test_no_request_goes_on_in_the_next_row_group():
+    table = pa.table({"request": [7, 7, 7, 3, 3, 5, 5]})
+    groups = np.array([2, 3, 1, 1])
+    np.testing.assert_array_equal(group_starts(table, "request", groups), [0, 2, 3, 5, 6, 7])
+    np.testing.assert_array_equal(group_starts(table, None, groups), np.arange(8))
+
+
+def test_rows_that_nothing_tells_apart_are_requests_of_their_own(fitted, table):
+    context = tuple(f for f in fitted.schema.features if f.name in ("user", "age"))
+    fitted = fitted.__class__(Schema(context, fitted.schema.tasks), fitted.transforms)
+    chunk = transform(table, fitted, "request")
+    assert len(chunk) == table.num_rows
+    assert not chunk.layout.blocks_of("candidate")[:-1]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.bool_(), pa.float32(), pa.float64()])
+def test_labels_of_any_kind(fitted, table, kind):
+    expected = transform(table, fitted, "request").blocks["labels"]
+    position = table.column_names.index("click")
+    other = table.set_column(position, "click", table["click"].cast(kind))
+    np.testing.assert_array_equal(transform(other, fitted, "request").blocks["labels"], expected)
+    clicks = [np.nan if v is None else v for v in table["click"].to_pylist()]
+    np.testing.assert_array_equal(expected[:, 0], clicks)
+
+
+def test_a_null_mask_hides_the_label(fitted, table):
+    position = table.column_names.index("clicked")
+    hidden = table.set_column(position, "clicked", pa.nulls(table.num_rows, pa.bool_()))
+    labels = transform(hidden, fitted, "request").blocks["labels"]
+    assert np.isnan(labels[:, 1]).all()
+    assert not np.isnan(labels[:, 0]).all()
+
+
+def test_without_labels_none_are_read(fitted, table):
+    chunk = transform(table.drop_columns(["click", "bought"]), fitted, "request", labelled=False)
+    assert "labels" not in chunk.blocks
+    assert chunk.layout.labels(chunk.blocks) == {}
+
+
+@pytest.mark.parametrize("how", ["whole columns", "inside lists"])
+def test_strings_read_as_dictionaries_give_the_same_ids(fitted, how):
+    table = shop.table(41, seed=9, unknown=True)
+    expected = transform(table, fitted, "request")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = {
+            "whole columns": {pa.string(): pa.dictionary(pa.int32(), pa.string())},
+            "inside lists": {
+                pa.list_(pa.string()): pa.list_(pa.dictionary(pa.int32(), pa.string()))
+            },
+        }[how].get(column.type)
+        if kind is not None:
+            parts = [column.chunk(0)[:29], column.chunk(0)[29:]]
+            encoded = pa.chunked_array([_encode(part) for part in parts])
+            assert encoded.type.equals(kind)
+            table = table.set_column(table.column_names.index(name), name, encoded)
+    expect_same(transform(table, fitted, "request"), expected)
+
+
+def _encode(column: pa.Array) -> pa.Array:
+    if not pa.types.is_list(column.type):
+        return column.dictionary_encode()
+    column = pa.concat_arrays([column])
+    return pa.ListArray.from_arrays(
+        column.offsets, column.values.dictionary_encode(), mask=column.is_null()
+    )

@@ -1,0 +1,218 @@
+"""The feed: every row once, the same order for the same seed, on from any position."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from pipelines.data import DataSplit
+from pipelines.errors import PipelineError
+from pipelines.feed import LENGTHS, Feed, Position
+from pipelines.feed.chunk import Chunk
+from pipelines.scoring import Scorer
+from recsys_attn.schema import CANDIDATE_MASK
+from tests.support import feeds, shop
+
+BATCH = 7
+REQUESTS = pytest.mark.parametrize("request_column", ["request", None])
+
+
+@REQUESTS
+@pytest.mark.parametrize("rows", [1, 40, 70, 9999])
+def test_every_row_comes_once_and_no_request_is_torn(fitted, split, table, rows, request_column):
+    feed = Feed(split, fitted, request_column, BATCH, seed=5, shuffle_rows=rows)
+    batches = list(feed)
+    found = feeds.order_of(batches)
+    assert sorted(found) == feeds.requests_of(table, request_column)
+    assert found != feeds.requests_of(table, request_column)
+    assert {batch.requests for batch in batches[:-1]} == {BATCH}
+    assert feed.steps(0) == len(batches)
+
+
+@REQUESTS
+def test_without_a_seed_the_order_is_that_of_the_files(fitted, split, table, request_column):
+    feed = Feed(split, fitted, request_column, BATCH, shuffle_rows=40)
+    assert feeds.order_of(feed) == feeds.requests_of(table, request_column)
+
+
+def test_the_order_follows_from_seed_and_epoch(fitted, split, table):
+    def shuffled(seed, epoch, rows=9999):
+        feed = Feed(split, fitted, "request", BATCH, seed=seed, shuffle_rows=rows)
+        return feeds.order_of(feed.batches(Position(epoch)))
+
+    assert shuffled(5, 0) == shuffled(5, 0)
+    assert len({str(shuffled(seed, epoch)) for seed in (5, 6) for epoch in (0, 1, 2)}) == 6
+    # One row group at a time, and not always the first one first.
+    first_group = feeds.requests_of(table)[:11]
+    assert {shuffled(5, epoch, 1)[0] in first_group for epoch in range(9)} == {True, False}
+    # An epoch's first batches come from all over the split, not from its first rows.
+    assert len({shuffled(5, epoch)[0] for epoch in range(20)}) > 10
+
+
+@REQUESTS
+@pytest.mark.parametrize("candidates", [13, 9999])
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_it_goes_on_from_any_position(fitted, split, request_column, candidates, lengths):
+    feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates=candidates, lengths=lengths)
+    every = [batch for epoch in (0, 1) for batch in feed.batches(Position(epoch))]
+    assert len({str(batch.position) for batch in every}) == len(every)
+    steps = feed.steps(0)
+    assert every[steps - 1].position == Position(1)
+    assert every[-1].position == Position(2)
+    cut_short = min(batch.requests for batch in every[: steps - 1]) < BATCH
+    assert cut_short == (candidates == 13 and request_column is not None)
+    for number, batch in enumerate(every[:-1]):
+        position = Position.from_dict(json.loads(json.dumps(batch.position.to_dict())))
+        rest = list(feed.batches(position))
+        expected = every[number + 1 : steps if number + 1 < steps else None]
+        for one, other in zip(rest, expected, strict=True):
+            feeds.expect_equal(one, other)
+
+
+@pytest.mark.parametrize("candidates", [1, 5, 13, 29, 10_000])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_batches_hold_no_more_padded_candidates_than_they_may(
+    fitted, split, table, candidates, seed
+):
+    feed = Feed(split, fitted, "request", BATCH, seed, 40, candidates, LENGTHS)
+    batches = list(feed)
+    assert sorted(feeds.order_of(batches)) == feeds.requests_of(table)
+    sizes = [batch.inputs[CANDIDATE_MASK].shape for batch in batches]
+    assert all(b * t <= candidates or b == 1 for b, t in sizes)
+    assert {t for _, t in sizes} <= set(LENGTHS)
+    assert feed.steps(0) == len(batches)
+
+
+def lanes_of(feed, indices, epoch=0):
+    lanes = dataclasses.replace(feed, shard_indices=indices)
+    return list(lanes.batches(Position(epoch)))
+
+
+@REQUESTS
+@pytest.mark.parametrize("candidates", [13, 9999])
+@pytest.mark.parametrize("shards", [2, 3, 7])
+def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
+    """Over several row-group layouts, with more lanes than row groups too."""
+    for number, sizes in enumerate(([11] * 9, [1, 29, 2, 1, 3], [5] * 3)):
+        split = feeds.write_split(tmp_path / str(number), table, sizes)
+        feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates, None, shards)
+        for epoch in (0, 1):
+            apart = [lanes_of(feed, (index,), epoch) for index in range(shards)]
+            found = [rows for lane in apart for rows in feeds.order_of(lane)]
+            assert sorted(found) == feeds.requests_of(table, request_column)
+            assert {len(lane) for lane in apart} == {feed.steps(epoch)}
+            assert {lane[-1].position for lane in apart} == {Position(epoch + 1)}
+            for lane in apart:
+                assert all(batch.requests == 1 for batch in lane if not batch.rows)
+            # One worker with all lanes sees in each step what workers with one each do.
+            together = lanes_of(feed, tuple(range(shards)), epoch)
+            assert len(together) == feed.steps(epoch)
+            for step, batch in enumerate(together):
+                expected = [rows for lane in apart for rows in feeds.rows_of(lane[step]) if rows]
+                assert feeds.rows_of(batch) == expected
+
+
+def test_several_lanes_go_on_from_any_position(fitted, split):
+    feed = Feed(split, fitted, "request", BATCH, 5, 40, 13, LENGTHS, 4, (1, 3))
+    every = list(feed)
+    assert not every[-1].rows or not every[-2].rows or len(every) == feed.steps(0)
+    for number, batch in enumerate(every[:-1], 1):
+        rest = list(feed.batches(Position.from_dict(batch.position.to_dict())))
+        for one, other in zip(rest, every[number:], strict=True):
+            feeds.expect_equal(one, other)
+
+
+def test_a_dry_lane_gives_missing_values_and_no_label(fitted, table, tmp_path):
+    split = feeds.write_split(tmp_path, table, [47])
+    feed = Feed(split, fitted, "request", BATCH, 5, shards=3, lengths=LENGTHS)
+    lanes = [lanes_of(feed, (index,)) for index in range(3)]
+    empty = [lane for lane in lanes if not any(batch.rows for batch in lane)]
+    assert len(empty) == 1
+    for batch in empty[0]:
+        assert batch.inputs[CANDIDATE_MASK].tolist() == [[False]]
+        assert all((weight == 0).all() for weight in batch.weights.values())
+        assert all((label == 0).all() for label in batch.labels.values())
+        assert (batch.inputs["item"] == 0).all()
+        assert np.isnan(batch.inputs["sales"]).all()
+        assert batch.inputs["past_items"].shape == (1, 5)
+
+
+@pytest.mark.parametrize("indices", [(), (2,), (0, 0), (-1,)])
+def test_shard_indices_are_lanes(fitted, split, indices):
+    with pytest.raises(ValueError, match=r"`shard_indices` must be .* Received: shard_indices="):
+        Feed(split, fitted, "request", BATCH, shards=2, shard_indices=indices)
+
+
+def test_two_chunks_are_in_memory_at_most(fitted, split, monkeypatch):
+    alive = []
+    original = Chunk.of
+
+    def counted(*arguments):
+        chunk = original(*arguments)
+        end = time.monotonic() + 5
+        while sum(ref() is not None for ref in alive) > 1 and time.monotonic() < end:
+            time.sleep(0.001)
+        alive.append(weakref.ref(chunk))
+        assert sum(ref() is not None for ref in alive) <= 2
+        return chunk
+
+    monkeypatch.setattr(Chunk, "of", counted)
+    feed = Feed(split, fitted, "request", BATCH, seed=5, shuffle_rows=1)
+    assert sum(batch.requests for batch in feed) == 53
+    assert len(alive) == len(split.footers) == 5
+
+
+def test_only_what_is_needed_is_read(fitted, split):
+    names = [f.name for f in fitted.schema.features]
+    feed = Feed(split, fitted, "request", BATCH)
+    assert feed.column_names == [*names, "click", "bought", "clicked", "request"]
+
+
+def test_threads_end_with_the_stream(fitted, split):
+    def threads():
+        return {t.name for t in threading.enumerate()} & {"batches", "chunks"}
+
+    feed = Feed(split, fitted, "request", BATCH, seed=5, shuffle_rows=1, shards=2)
+    feed = dataclasses.replace(feed, shard_indices=(0, 1))
+    with feed.batches() as stream:
+        next(stream)
+        assert threads() == {"batches", "chunks"}
+    assert threads() == set()
+    list(feed)
+    assert threads() == set()
+    next(iter(feed))
+    assert threads() == set()
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "text", "overwritten"])
+def test_a_file_that_is_damaged_while_training_is_named(fitted, table, tmp_path, how):
+    """All that is read after the damage is refused; what was read before was right."""
+    split = feeds.write_split(tmp_path, table, [5] * 12, files=3)
+    feed = Feed(split, fitted, "request", 2, shuffle_rows=1)
+    stream = feed.batches()
+    next(stream)
+    shop.damage(tmp_path / "part-00001.parquet", how)
+    with pytest.raises(PipelineError, match=r"part-00001\.parquet"):
+        list(stream)
+
+
+def test_no_rows_is_an_error(fitted, table, tmp_path):
+    shop.write(tmp_path / "a.parquet", [table.slice(0, 0)])
+    with pytest.raises(PipelineError, match="holds no rows"):
+        Feed(DataSplit(tmp_path), fitted, "request", BATCH).batches()
+
+
+def test_padding_to_a_longer_length_changes_no_score(fitted, split):
+    scorer = Scorer(shop.model(fitted))
+    exact = Feed(split, fitted, "request", BATCH)
+    wide = dataclasses.replace(exact, lengths=(11, 13))
+    (labels, scores), (same_labels, found) = map(scorer.score_labelled, (exact, wide))
+    for task, expected in scores.items():
+        np.testing.assert_allclose(found[task], expected, rtol=0, atol=2e-6)
+        np.testing.assert_array_equal(same_labels[task], labels[task])

@@ -1,0 +1,70 @@
+"""The order of an epoch: every row group once, dealt evenly, and decided by seed and epoch."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.feed import Position
+from pipelines.feed.order import Order, stream_order
+
+ROWS = np.random.default_rng(5).integers(1, 23, 61)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 7])
+@pytest.mark.parametrize("lanes", [1, 2, 5, 61, 67])
+def test_every_row_group_is_in_one_chunk_of_one_lane(seed, lanes):
+    order = Order(ROWS, seed, shuffle_rows=40, lanes=lanes)
+    dealt = order.chunks(3)
+    assert len(dealt) == lanes
+    groups = [group for chunks in dealt for chunk in chunks for group in chunk]
+    np.testing.assert_array_equal(np.sort(groups), np.arange(61))
+    totals = [sum(ROWS[chunk].sum() for chunk in chunks) for chunks in dealt]
+    assert max(totals) - min(totals) <= ROWS.max()
+    for chunks in dealt:
+        for chunk in chunks:
+            assert ROWS[chunk].sum() <= 40
+            np.testing.assert_array_equal(chunk, np.sort(chunk))
+
+
+def test_a_row_group_larger_than_a_chunk_is_one_of_its_own():
+    order = Order(np.array([3, 101, 2, 2, 97]), None, shuffle_rows=5)
+    assert [chunk.tolist() for chunk in order.chunks(0)[0]] == [[0], [1], [2, 3], [4]]
+
+
+def test_without_a_seed_the_order_is_that_of_the_files():
+    order = Order(ROWS, None, shuffle_rows=40, lanes=3)
+    for chunks in order.chunks(2):
+        assert (np.diff(np.concatenate(chunks)) > 0).all()
+    np.testing.assert_array_equal(order.requests(2, 1, 0, 11), np.arange(11))
+
+
+def test_the_order_follows_from_seed_epoch_lane_and_chunk():
+    def drawn(seed, epoch, lane, chunk):
+        order = Order(ROWS, seed, shuffle_rows=40, lanes=3)
+        groups = [c.tolist() for c in order.chunks(epoch)[lane]]
+        return str(groups), str(order.requests(epoch, lane, chunk, 13))
+
+    assert drawn(1, 2, 0, 1) == drawn(1, 2, 0, 1)
+    base = drawn(1, 2, 0, 1)
+    for other in (drawn(4, 2, 0, 1), drawn(1, 5, 0, 1), drawn(1, 2, 1, 1)):
+        assert other[0] != base[0]
+        assert other[1] != base[1]
+    assert drawn(1, 2, 0, 4)[1] != base[1]
+
+
+def test_stream_order_counts_requests_through_the_files():
+    requests = np.array([3, 5, 2, 7, 11])
+    in_order = stream_order(Order(requests, None, 8), requests, 0)
+    np.testing.assert_array_equal(in_order, np.arange(28))
+    shuffled = stream_order(Order(requests, 3, 8), requests, 1)
+    np.testing.assert_array_equal(np.sort(shuffled), np.arange(28))
+    assert (shuffled != in_order).any()
+
+
+def test_a_position_is_plain_data():
+    position = Position(3, 41, ((2, 17), (5, 0)))
+    assert Position.from_dict(json.loads(json.dumps(position.to_dict()))) == position
+    assert Position.from_dict(Position().to_dict()) == Position()

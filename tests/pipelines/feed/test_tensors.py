@@ -1,0 +1,38 @@
+"""Blocks as tensors become the same inputs, labels and weights as a batch's arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.feed import Feed
+from pipelines.feed.tensors import block_specs, block_tensors, unpack
+
+
+def test_unpacked_tensors_are_the_batchs_arrays(fitted, split):
+    feed = Feed(split, fitted, "request", 7, seed=3)
+    batches = list(feed)
+    layout = batches[0].layout
+
+    @tf.function(input_signature=[block_specs(layout)])
+    def inside(blocks):
+        return unpack(layout, blocks)
+
+    for batch in batches:
+        found = inside(block_tensors(batch.blocks))
+        for tensors, arrays in zip(found, (batch.inputs, batch.labels, batch.weights), strict=True):
+            assert tensors.keys() == arrays.keys()
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(tensors[name].numpy(), array, err_msg=name)
+                assert tensors[name].dtype.name == array.dtype.name
+    assert {name for batch in batches for name in batch.inputs} > {"user", "past_items", "tags"}
+
+
+def test_tensors_do_not_change_with_the_arrays(fitted, split):
+    batch = next(iter(Feed(split, fitted, "request", 7)))
+    tensors = block_tensors(batch.blocks)
+    before = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
+    for block in batch.blocks.values():
+        block[...] = 0
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)

@@ -1,0 +1,45 @@
+"""What the epochs so far decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.config import TrainingOptions
+from pipelines.training.history import History
+
+
+def history(*aucs: float, **options: float) -> History:
+    return History([{"val_auc": auc} for auc in aucs], TrainingOptions(**options))
+
+
+def test_an_epoch_is_better_than_all_before_it_by_more_than_rounding() -> None:
+    assert history(0.6, 0.7, 0.65, 0.7, 0.700001, 0.71).better == [True, True, *[False] * 3, True]
+    assert history(0.6, 0.7, 0.65).best == 1
+    assert history().best is None
+
+
+@pytest.mark.parametrize(
+    ("aucs", "options", "finished"),
+    [
+        ([], {"epochs": 1}, False),
+        ([0.6], {"epochs": 1}, True),
+        ([0.6], {"epochs": 5, "patience": 0}, False),
+        ([0.6, 0.5], {"epochs": 5, "patience": 0}, True),
+        ([0.6, 0.5], {"epochs": 5, "patience": 2}, False),
+        ([0.6, 0.5, 0.5], {"epochs": 5, "patience": 2}, True),
+        ([0.6, 0.5, 0.7], {"epochs": 5, "patience": 2}, False),
+    ],
+    ids=str,
+)
+def test_it_ends_after_the_last_epoch_or_some_without_a_better_one(
+    aucs: list[float], options: dict[str, float], finished: bool
+) -> None:
+    assert history(*aucs, **options).finished is finished
+
+
+def test_the_learning_rate_rises_step_by_step_and_falls_epoch_by_epoch() -> None:
+    options = {"warmup_steps": 3, "learning_rate_decay": 0.5, "reduce_on_plateau": 0.1}
+    assert [history(**options).rate(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert history(0.6, **options).rate(9) == 0.5
+    assert history(0.6, 0.5, **options).rate(9) == pytest.approx(0.25 * 0.1)
+    assert history(0.6, 0.5, 0.7, **options).rate(9) == pytest.approx(0.125 * 0.1)

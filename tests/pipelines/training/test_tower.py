@@ -1,0 +1,78 @@
+"""The tower computed in parts takes the step of the whole batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from pipelines.config import TrainingOptions
+from pipelines.feed import Layout
+from pipelines.training.optimizer import make_optimizer
+from pipelines.training.step import Step
+from recsys_attn.models import RankingModel
+from tests.support import shop
+
+B, T = 11, 3
+
+
+def batch(features: Any, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    layout = Layout.of(features.schema)
+    blocks = {}
+    for name, width in layout.widths.items():
+        shape = (B, width) if name.startswith("context") else (B, T, width)
+        ids = rng.integers(0, 7, shape).astype("int32")
+        blocks[name] = ids if name.endswith("ids") else rng.normal(size=shape).astype("float32")
+    mask = np.arange(T) < rng.integers(1, T + 1, (B, 1))
+    labels = rng.choice([0.0, 1.0, np.nan], blocks["labels"].shape).astype("float32")
+    blocks["labels"] = np.where(mask[..., None], labels, np.nan)
+    return {**blocks, "candidate_mask": mask}
+
+
+def trained(tower_rows: int | None, jit_compile: bool = False) -> tuple[list[float], RankingModel]:
+    keras.utils.set_random_seed(5)
+    features = shop.fitted()
+    model = shop.model(features)
+    optimizer = make_optimizer(TrainingOptions(clip_norm=1.0), model.trainable_variables)
+    step = Step(model, optimizer, Layout.of(features.schema), jit_compile, tower_rows)
+    return [step([batch(features, seed)]).loss for seed in range(4)], model
+
+
+@pytest.mark.parametrize("tower_rows", [1, 7, 12, 500], ids=str)
+def test_parts_take_the_step_of_the_whole(tower_rows: int) -> None:
+    """One request at a time, parts of unequal size, and one part larger than the batch."""
+    (losses, model), (expected, whole) = trained(tower_rows), trained(None)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for variable, wanted in zip(model.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tower_rows", [None, 9], ids=["whole", "in parts"])
+def test_compiled_it_takes_the_same_step(tower_rows: int | None) -> None:
+    (losses, model), (expected, plain) = trained(tower_rows, True), trained(tower_rows)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    for variable, wanted in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_rows_and_loss_are_those_of_known_labels() -> None:
+    features = shop.fitted()
+    model = shop.model(features)
+    optimizer = make_optimizer(TrainingOptions(), model.trainable_variables)
+    blocks = batch(features, 3)
+    layout = Layout.of(features.schema)
+    inputs = {**layout.inputs(blocks), "candidate_mask": blocks["candidate_mask"]}
+    expected = 0.0
+    for task, logits in model(inputs, training=True).items():
+        label = layout.labels(blocks)[task]
+        known = ~np.isnan(label)
+        score = 1 / (1 + np.exp(-logits.numpy()[known].astype("float64")))
+        label = label[known]
+        loss = -np.mean(label * np.log(score) + (1 - label) * np.log1p(-score))
+        expected += next(t.weight for t in model.schema.tasks if t.name == task) * loss
+    result = Step(model, optimizer, layout)([blocks], stop=True)
+    np.testing.assert_allclose(result.loss, expected, rtol=1e-5)
+    assert (result.rows, result.stop) == (blocks["candidate_mask"].sum(), True)

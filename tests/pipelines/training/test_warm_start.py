@@ -1,0 +1,91 @@
+"""A training that begins from an older run has its rows by value, and its optimizer."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from rich.console import Console
+
+from pipelines.errors import PipelineError
+from pipelines.steps import Steps
+from tests.support.experiments import load
+
+MLP = {"name": "mlp", "width": 4, "units": [8]}
+OPTIONS = {"model": MLP, "training__epochs": 1}
+
+
+def run(folder: Path, name: str, *changes: tuple[str, str], **options: object) -> tuple[Steps, str]:
+    output = io.StringIO()
+    experiment = load(folder, *changes, **{**OPTIONS, **options})
+    steps = Steps.of(experiment, folder / name, Console(file=output, width=200), force=False)
+    steps.ingest()
+    steps.fit()
+    steps.train()
+    return steps, output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Steps:
+    return run(tmp_path_factory.mktemp("older"), "run")[0]
+
+
+def test_with_the_same_data_it_begins_at_the_older_weights(older: Steps, tmp_path: Path) -> None:
+    """With steps too small to change anything: also the optimizer's own rate is the new one."""
+    options = {"training__warm_start": str(older.run.folder), "training__learning_rate": 1e-30}
+    newer, output = run(tmp_path, "run", **options)
+    assert "beginning from" in output
+    before, after = older.load()[1].get_weights(), newer.load()[1].get_weights()
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-12)
+
+
+def test_rows_are_found_by_value_in_another_vocabulary(older: Steps, tmp_path: Path) -> None:
+    """The newer vocabulary has fewer users, and so other rows for most."""
+    options = {"training__warm_start": str(older.run.folder), "training__learning_rate": 1e-30}
+    newer, _ = run(tmp_path, "run", ("min_count = 2 }", "min_count = 40 }"), **options)
+    (old_features, old), (new_features, new) = older.load(), newer.load()
+    old_users, new_users = (f.transforms["user_id"].values for f in (old_features, new_features))
+    assert 5 < len(new_users) < len(old_users)
+    old_table, new_table = (m.embedding._table_weights["4"].numpy() for m in (old, new))
+    places = pc.index_in(new_users, value_set=old_users).to_numpy()
+    np.testing.assert_allclose(new_table[2 : 2 + len(new_users)], old_table[2 + places])
+
+
+def test_the_optimizer_goes_on(older: Steps, tmp_path: Path) -> None:
+    newer, _ = run(tmp_path, "run", training__warm_start=str(older.run.folder))
+    checkpoints = newer.run.folder / "checkpoints"
+    (folder,) = checkpoints.iterdir()
+    steps = int(folder.name.removeprefix("step-"))
+    iterations = [a for a in np.load(folder / "variables.npz").values() if a.dtype == "int64"]
+    assert len(iterations) >= 2
+    assert all(count == 2 * steps for count in iterations)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": {**MLP, "units": [9]}}, r"is another: .* has the shape .* there and .* here"),
+        ({"model": {"name": "autoint", "width": 4}}, "is another: "),
+    ],
+    ids=["other units", "another model"],
+)
+def test_another_model_is_refused(
+    older: Steps, tmp_path: Path, options: dict, message: str
+) -> None:
+    with pytest.raises(PipelineError, match=message):
+        run(tmp_path, "run", training__warm_start=str(older.run.folder), **options)
+
+
+def test_a_run_without_checkpoints_is_refused(older: Steps, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(older.run.folder, folder)
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(PipelineError, match="holds no checkpoint"):
+        run(tmp_path, "run", training__warm_start=str(folder))
+    with pytest.raises(PipelineError, match="does not exist"):
+        run(tmp_path, "run", training__warm_start=str(tmp_path / "nowhere"))

@@ -1,0 +1,106 @@
+"""Two workers do what one does with twice the batch, and one that dies stops the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import PipelineError
+from pipelines.training.workers import find_workers
+
+OPTIONS = {"model__dropout": 0.0, "training__epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def grouped(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared data in many row groups, so that there is something to deal."""
+    folder = tmp_path_factory.mktemp("grouped") / "run"
+    shutil.copytree(prepared, folder)
+    path = folder / "data" / "train" / "part-00000.parquet"
+    pq.write_table(pq.read_table(path), path, row_group_size=211)
+    return folder
+
+
+def start(data: Path, folder: Path, index: int, ports: list[int], **options: Any) -> Any:
+    environment = dict(os.environ)
+    if ports:
+        workers = [f"127.0.0.1:{port}" for port in ports]
+        task = {"type": "worker", "index": index}
+        config = {"cluster": {"worker": workers}, "task": task}
+        environment["TF_CONFIG"] = json.dumps(config)
+    module = ["-m", "tests.support.training_process"]
+    return subprocess.Popen(
+        [sys.executable, *module, str(data), str(folder), json.dumps({**OPTIONS, **options})],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        env=environment,
+    )
+
+
+def free_ports() -> list[int]:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return [first.getsockname()[1], second.getsockname()[1]]
+
+
+def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    alone = start(grouped, tmp_path / "one", 0, [], training__lanes=2)
+    ports = free_ports()
+    both = [start(grouped, tmp_path / "two", index, ports) for index in range(2)]
+    for process in (alone, *both):
+        output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    expected = dict(np.load(tmp_path / "one" / "weights-0.npz"))
+    for worker in range(2):
+        weights = dict(np.load(tmp_path / "two" / f"weights-{worker}.npz"))
+        assert weights.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(weights[name], value, rtol=1e-5, atol=1e-5)
+
+
+def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_path: Path) -> None:
+    ports = free_ports()
+    first = start(grouped, tmp_path, 0, ports, training__epochs=50)
+    second = start(grouped, tmp_path, 1, ports, training__epochs=50, kill=2.0)
+    second.communicate(timeout=300)
+    _, errors = first.communicate(timeout=300)
+    assert (first.returncode, second.returncode) == (1, -9)
+    assert "Worker 0 of 2 stopped, since another worker is gone" in errors
+    ports = free_ports()
+    again = [start(grouped, tmp_path, index, ports) for index in range(2)]
+    outputs = [process.communicate(timeout=300) for process in again]
+    assert [process.returncode for process in again] == [0, 0], outputs
+    assert all("going on after step" in output for output, _ in outputs)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{",
+        "[]",
+        '{"cluster": {"worker": ["a:1", "b:1"]}}',
+        '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
+        '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
+    ],
+)
+def test_what_is_no_cluster_of_workers_is_refused(
+    monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(PipelineError, match=r"TF_CONFIG: expected .* Received: "):
+        find_workers()
