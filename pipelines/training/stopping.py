@@ -49,7 +49,8 @@ def stop_request() -> Iterator[StopRequest]:
         yield request
         return
     for caught in (signal.SIGTERM, signal.SIGINT):
-        request.before[caught] = signal.signal(caught, request)
+        if signal.getsignal(caught) != signal.SIG_IGN:  # as Ctrl-C is for a job in the background
+            request.before[caught] = signal.signal(caught, request)
     try:
         yield request
     finally:

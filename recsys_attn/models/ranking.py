@@ -55,8 +55,9 @@ class RankingModel(keras.Model):
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts build themselves on the first call, in the constructor
 
-    def call(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.tower(self.embedding(inputs))
+    def call(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> dict[str, Tensor]:
+        # Keras' `fit` trains in training mode only what has the argument.
+        return self.tower(self.embedding(inputs), training=training)
 
     def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Dict by task name of probabilities `(B, T)`, in float32."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,13 +21,17 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def start(*arguments: str | Path, columns: int = 80, tf_config: str = "") -> subprocess.Popen[str]:
-    """Starts a command whose output goes into pipes, as in a script."""
+    """Starts a command whose output goes into pipes, as in a script.
+
+    It hears Ctrl-C, which a process ignores where the tests run in a shell's background.
+    """
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**_environment(), "COLUMNS": str(columns), "TF_CONFIG": tf_config},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

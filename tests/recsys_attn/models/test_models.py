@@ -265,6 +265,20 @@ def test_din_sees_the_history_only_through_its_similarity_to_the_candidate():
     )
 
 
+def test_fit_trains_in_training_mode():
+    """Dropout draws, and so moves its random state."""
+    model = models.mlp(Schema((Categorical("item", size=7),), (Task("click"),)), dropout=0.5)
+    model.compile("sgd", {"click": CandidateCrossentropy()}, jit_compile=False)
+    states = [v for v in model.non_trainable_variables if "seed" in v.path]
+    before = [keras.ops.convert_to_numpy(state) for state in states]
+    x, y = {"item": np.array([[2, 3, 4]])}, {"click": np.array([[0.0, 1.0, 0.0]])}
+    model.fit(x, y, verbose=0)
+    assert any(
+        np.any(old != keras.ops.convert_to_numpy(new))
+        for old, new in zip(before, states, strict=True)
+    )
+
+
 def test_errors():
     without = Schema(SCHEMA.features[:5], SCHEMA.tasks)
     with pytest.raises(ValueError, match="din needs a history"):
