@@ -134,6 +134,8 @@ def test_a_program_ends_while_the_thread_is_at_work(ending):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background ignores Ctrl-C, and so would the program.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "[0, 1, 2]\n"
