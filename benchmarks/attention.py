@@ -183,7 +183,7 @@ class Report(NamedTuple):
         """Time and memory of a training step, both axes logarithmic."""
         figure = Figure(figsize=(16, 8))
         time_panel, memory_panel = figure.subplots(1, 2)
-        figure.subplots_adjust(left=0.04, right=0.87, bottom=0.07, top=0.94, wspace=0.4)
+        figure.subplots_adjust(left=0.04, right=0.87, bottom=0.07, top=0.94, wspace=0.45)
         self._draw(time_panel, "Training step, seconds", "seconds")
         self._draw(memory_panel, "Peak memory of a training step, MiB", "mebibytes")
         return figure
