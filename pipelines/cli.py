@@ -197,9 +197,11 @@ def opened(
         import_tensorflow()
         from pipelines.artifacts import locked
         from pipelines.config import load_experiment
+        from pipelines.parts import one_thread_each
         from pipelines.steps import Steps
         from pipelines.training import worker_index
 
+        one_thread_each()
         values = dict(_override(text) for text in overrides)
         checked = load_experiment(experiment, values)
         folder = run_dir or Path("runs") / checked.name

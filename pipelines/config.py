@@ -102,8 +102,8 @@ class TrainingOptions(Options):
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the tower with XLA; worth it where requests have one length.
         tower_rows: Candidates that the tower computes at a time, the step being that of the whole
-            batch; some hundred stay in a processor's cache. 0 for the whole batch. Where None,
-            512, and with a GPU the whole batch.
+            batch; so few that they stay in a processor's cache. 0 for the whole batch. Where None,
+            64, or more for a tower of many weights, and with a GPU the whole batch.
         shuffle_rows: Rows whose requests are mixed with one another, at least a row group. Twice
             as many are in memory.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer that of the

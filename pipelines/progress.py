@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from rich import progress
 from rich.console import Console
 from rich.markup import escape
 
+_QUIET = 60.0  # most seconds without a word where there is no terminal
+
 
 class Progress:
-    """One bar at a time; on a terminal it moves, elsewhere only the finished lines are printed."""
+    """One bar at a time; what is no terminal gets a line a minute in its place."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -19,6 +22,8 @@ class Progress:
     def start(self, label: str, total: int | None) -> Callable[[int], None]:
         """Shows a bar and returns what is to be called with the rows done since the last call."""
         self.stop()
+        if not self.console.is_terminal:
+            return self._lines(label, total)
         bar = progress.Progress(
             progress.TextColumn("  {task.description}"),
             progress.BarColumn(),
@@ -27,12 +32,26 @@ class Progress:
             progress.TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,
         )
         task = bar.add_task(label, total=total)
         bar.start()
         self._bar = bar
         return lambda rows: bar.advance(task, rows)
+
+    def _lines(self, label: str, total: int | None) -> Callable[[int], None]:
+        begin = told = time.monotonic()
+        done = 0
+
+        def advance(rows: int) -> None:
+            nonlocal done, told
+            done += rows
+            now = time.monotonic()
+            if now - told >= _QUIET:
+                told = now
+                share = f"{done:,} rows" if total is None else f"{done / max(total, 1):.0%}"
+                self.finish(f"{label}  {share}  {done / (now - begin):,.0f} rows/s")
+
+        return advance
 
     def finish(self, line: str) -> None:
         """Takes the bar away and prints a line in its place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from pipelines.features import FittedFeatures
 from pipelines.feed import Batch, Feed
 from pipelines.feed.batch import BatchSize, assemble
 from pipelines.feed.chunk import transform
-from pipelines.feed.layout import LABELS
+from pipelines.feed.layout import LABELS, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
+from pipelines.parts import PartResult, in_parts, part_rows, part_size
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -36,12 +38,26 @@ class Scorer:
         if self._compiled is None:
             specs = block_specs(layout)
             self._compiled = tf.function(
-                lambda blocks: self._model.probabilities(layout.inputs(blocks)),
+                partial(self._probabilities, layout),
                 input_signature=[{name: specs[name] for name in blocks}],
             )
         scores = self._compiled(block_tensors(blocks))
         mask = blocks[CANDIDATE_MASK]
         return {task: score.numpy()[mask] for task, score in scores.items()}
+
+    def _probabilities(self, layout: Layout, blocks: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        rows = part_rows(None, self._model.tower)
+        if rows is None:
+            return self._model.probabilities(layout.inputs(blocks))
+        tasks = [task.name for task in self._model.schema.tasks]
+
+        def part(_: tf.Tensor, blocks: dict[str, tf.Tensor]) -> PartResult:
+            scores = self._model.probabilities(layout.inputs(blocks))
+            return PartResult([], [], [scores[task] for task in tasks])
+
+        size = part_size(blocks[CANDIDATE_MASK], rows)
+        zero = PartResult([], [], [tf.TensorSpec((None, None), tf.float32) for _ in tasks])
+        return dict(zip(tasks, in_parts(part, blocks, size, zero).pieces, strict=True))
 
     def score_labelled(
         self, dataset: Feed, progress: Callable[[int], None] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 import keras
@@ -166,16 +167,13 @@ class FeatureEmbedding(keras.layers.Layer):
         blocks, presents = [], []
         listed = bags + (table.sequences if side == "context" else ())
         if singles or listed:
-            rows, present, lengths = self._lookup(table, singles, listed, inputs)
-            start = len(singles)
+            found = self._lookup(table, singles, listed, inputs)
             if singles:
-                blocks.append(rows[..., :start, :])
-                presents.append(present[..., :start])
-                vectors.update({name: rows[..., i, :] for i, name in enumerate(singles)})
-            for name, length in zip(listed, lengths, strict=True):
-                values = rows[..., start : start + length, :]
-                mask = present[..., start : start + length]
-                start = start + length
+                values, mask = found.pop(0)
+                blocks.append(values)
+                presents.append(mask)
+                vectors.update({name: values[..., i, :] for i, name in enumerate(singles)})
+            for name, (values, mask) in zip(listed, found, strict=True):
                 if name in bags:
                     values = masked_mean(values, mask)
                     blocks.append(values)
@@ -196,11 +194,11 @@ class FeatureEmbedding(keras.layers.Layer):
         singles: tuple[str, ...],
         listed: tuple[str, ...],
         inputs: Mapping[str, Tensor],
-    ) -> tuple[Tensor, Tensor, list[Any]]:
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Rows and whether they are present, of the singles together and of each list."""
         parts = [ops.cast(inputs[name], "int32") for name in listed]
         offsets: list[Any] = [table.offsets[name] for name in listed]
         sizes: list[Any] = [table.sizes[name] for name in listed]
-        lengths = [ops.shape(ids)[-1] for ids in parts]
         if singles:
             parts.insert(0, ops.stack([ops.cast(inputs[n], "int32") for n in singles], axis=-1))
             offsets.insert(0, np.array([table.offsets[name] for name in singles], "int32"))
@@ -213,7 +211,9 @@ class FeatureEmbedding(keras.layers.Layer):
         ]
         rows = rows_at(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
         rows = ops.cast(rows, self.compute_dtype)
-        return rows * ops.cast(present, rows.dtype)[..., None], present, lengths
+        rows = rows * ops.cast(present, rows.dtype)[..., None]
+        lengths = [ops.shape(part)[-1] for part in parts]
+        return list(zip(_cut(rows, lengths, -2), _cut(present, lengths, -1), strict=True))
 
     def _numbers(
         self, key: str, names: tuple[str, ...], inputs: Mapping[str, Tensor]
@@ -279,6 +279,18 @@ class FeatureEmbedding(keras.layers.Layer):
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
         }
+
+
+def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
+    """`x` in pieces of some lengths along its last or last but one axis."""
+    if len(lengths) == 1:
+        return [x]
+    if all(isinstance(length, int) for length in lengths):
+        # On the way back one copy, where slices would make a tensor of the whole size each.
+        return ops.split(x, list(accumulate(lengths))[:-1], axis=axis)
+    rest = (slice(None),) * (-1 - axis)
+    ends = list(accumulate(lengths))
+    return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]
 
 
 def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[str, np.ndarray]:

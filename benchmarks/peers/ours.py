@@ -14,6 +14,7 @@ from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_s
 from benchmarks.peers.settings import Settings
 from pipelines.config import TrainingOptions
 from pipelines.feed import Layout
+from pipelines.parts import one_thread_each
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step
 from recsys_attn.schema import Schema
@@ -23,6 +24,8 @@ class Ours:
     """Row-wise Adam for the tables and Adam for the rest, one step for each call."""
 
     def __init__(self, settings: Settings, schema: Schema | None = None) -> None:
+        if settings.tower_rows:
+            one_thread_each()
         keras.utils.set_random_seed(0)
         keras.config.set_dtype_policy(settings.precision)
         schema = schema or make_schema(settings)

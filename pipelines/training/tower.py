@@ -8,21 +8,13 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from pipelines.config import TrainingOptions
+from pipelines.parts import PartResult, in_parts, part_size
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.schema import CANDIDATE_MASK, Task
 
 Tensors = Mapping[str, tf.Tensor]
 
-
-_IN_CACHE = 512
-
-
-def tower_rows(options: TrainingOptions) -> int | None:
-    """Candidates that the tower is to compute at a time; None for the whole batch."""
-    if options.tower_rows is None:
-        return None if tf.config.list_physical_devices("GPU") else _IN_CACHE
-    return options.tower_rows or None
+_SEEDS_APART = 7919
 
 
 class TowerResult(NamedTuple):
@@ -30,25 +22,24 @@ class TowerResult(NamedTuple):
 
     loss: tf.Tensor
     leaves: list[tf.Tensor]  # what of the embedding's output can have a gradient
-    of_leaves: list[tf.Tensor]
-    of_variables: list[tf.Tensor]  # of the tower, in the order of its trainable variables
+    of_leaves: Sequence[tf.Tensor]
+    of_variables: Sequence[tf.Tensor]  # of the tower, in the order of its trainable variables
 
 
 class Tower:
     """Computes the loss of embedded requests and its gradients, a part of the batch at a time.
 
-    A batch of thousands of requests makes tensors of a hundred megabytes, which every operation
-    reads from memory and writes back. The same requests some hundred at a time stay in the
-    processor's cache; their losses and gradients are added up, so that the step is that of the
-    whole batch, but for layers that look at a batch as a whole, such as Dice, which then see the
-    part (as in "ghost" batch normalisation, Hoffer et al. 2017, arXiv 1705.08741).
+    Losses and gradients of the parts are added up, so that the step is that of the whole batch,
+    but for layers that look at a batch as a whole, such as Dice, which then see the part (as in
+    "ghost" batch normalisation, Hoffer et al. 2017, arXiv 1705.08741). What a layer keeps, such
+    as running means, is what the first part leaves.
 
     Args:
         tower: What maps the embedding's output to logits by task.
         tasks: With their weights.
         scale_loss: What the optimizer wants the loss to be multiplied by, for its gradients.
         jit_compile: Whether XLA compiles it, forwards and backwards.
-        rows: Candidates at a time; the whole batch where None.
+        rows: Candidates of a part; the whole batch where None.
     """
 
     def __init__(
@@ -64,7 +55,8 @@ class Tower:
         self._scale_loss = scale_loss
         self._rows = rows
         self._loss = CandidateCrossentropy(reduction="none")
-        self._gradients = tf.function(self._part, jit_compile=True) if jit_compile else self._part
+        self._compute = tf.function(self._part, jit_compile=True) if jit_compile else self._part
+        self._changed: set[str] = set()  # variables that a call changes, by path
 
     def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:
         """The loss of a replica's requests and its gradients.
@@ -75,66 +67,83 @@ class Tower:
             totals: How many labels of a task are known, on all replicas.
             replicas: How many share the tower's own penalties.
         """
-        flat = tf.nest.flatten((fields, labels))
-        requests, candidates = tf.unstack(tf.shape(fields[CANDIDATE_MASK])[:2])
+        weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
+        state = [tf.convert_to_tensor(v.value) for v in self._tower.non_trainable_variables]
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         if self._rows is None:
-            loss, of_leaves, of_variables = self._gradients(fields, labels, totals, 1.0 / replicas)
-            return TowerResult(loss, leaves, of_leaves, of_variables)
-        size = tf.maximum(self._rows // candidates, 1)
-        share = 1.0 / (replicas * tf.cast(-(-requests // size), "float32"))
+            share = tf.constant(1.0 / replicas)
+            found = self._compute(fields, labels, totals, share, weights, state)
+        else:
+            mask = fields[CANDIDATE_MASK]
+            size = part_size(mask, self._rows)
+            share = 1.0 / (replicas * tf.cast(-(-tf.shape(mask)[0] // size), "float32"))
 
-        def part(begin: tf.Tensor, sums: Any, found: Any) -> Any:
-            end = tf.minimum(begin + size, requests)
-            own = [None if x is None else x[begin:end] for x in flat]
-            own_fields, own_labels = tf.nest.pack_sequence_as((fields, labels), own)
-            loss, of_leaves, of_variables = self._gradients(own_fields, own_labels, totals, share)
-            new = [total + x for total, x in zip(sums, [loss, *of_variables], strict=True)]
-            place = begin // size
-            found = [f.write(place, x) for f, x in zip(found, of_leaves, strict=True)]
-            return end, new, found
+            def part(place: tf.Tensor, tensors: Any) -> PartResult:
+                seeds = self._other_seeds(state, place)
+                new = self._compute(*tensors, totals, share, weights, seeds)
+                return new._replace(firsts=self._other_seeds(new.firsts, -place))
 
-        zeros = [tf.zeros(()), *(tf.zeros(v.shape, v.dtype) for v in self._variables)]
-        found = [
-            tf.TensorArray(
-                x.dtype, 0, dynamic_size=True, infer_shape=False, element_shape=[None, *x.shape[1:]]
-            )
-            for x in leaves
+            pieces = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in leaves]
+            zero = PartResult([tf.zeros(()), *map(tf.zeros_like, weights)], state, pieces)
+            found = in_parts(part, (fields, labels), size, zero)
+        for variable, value in zip(self._tower.non_trainable_variables, found.firsts, strict=True):
+            if variable.path in self._changed:
+                variable.assign(value)
+        loss, *of_variables = found.sums
+        return TowerResult(loss, leaves, found.pieces, of_variables)
+
+    def _other_seeds(self, state: Sequence[tf.Tensor], place: tf.Tensor) -> list[tf.Tensor]:
+        """The state with seeds of its own for a part, so that parts drop out other units."""
+        return [
+            value + _SEEDS_APART * tf.stack([tf.cast(place, value.dtype), 0])
+            if variable.name == "seed_generator_state"
+            else value
+            for variable, value in zip(self._tower.non_trainable_variables, state, strict=True)
         ]
-        _, sums, found = tf.while_loop(
-            lambda begin, *_: begin < requests, part, (0, zeros, found), parallel_iterations=1
-        )
-        return TowerResult(sums[0], leaves, [f.concat() for f in found], sums[1:])
-
-    @property
-    def _variables(self) -> list[keras.Variable]:
-        return self._tower.trainable_variables
 
     def _part(
-        self, fields: Any, labels: Tensors, totals: Tensors, share: Any
-    ) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor]]:
-        """Loss, gradients of what can have one in `fields`, and of the variables."""
+        self,
+        fields: Any,
+        labels: Tensors,
+        totals: Tensors,
+        share: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+    ) -> PartResult:
+        """Loss and gradients of the variables, the state after it, and gradients of the leaves."""
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
-        with tf.GradientTape() as tape:
-            tape.watch(leaves)
-            logits = self._tower(fields, training=True)
-            losses = [tf.cast(penalty, "float32") * share for penalty in self._tower.losses]
-            for task in self._tasks:
-                label = labels[task.name]
-                known = tf.logical_not(tf.math.is_nan(label))
-                each = self._loss(
-                    tf.where(known, label, 0.0),
-                    tf.cast(logits[task.name], "float32"),
-                    sample_weight=tf.cast(known, "float32"),
-                )
-                losses.append(task.weight * tf.reduce_sum(each) / totals[task.name])
-            loss = tf.add_n(losses)
+        variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
+        given = list(zip(variables, [*weights, *state], strict=True))
+        with (
+            tf.GradientTape() as tape,
+            keras.StatelessScope(given, collect_losses=True) as scope,
+        ):
+            tape.watch([*leaves, *weights])
+            loss = self._loss_of(fields, labels, totals, share)
             scaled = self._scale_loss(loss)
-        variables = [v.value for v in self._variables]
-        of_leaves, of_variables = tape.gradient(
-            scaled, (leaves, variables), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        of_leaves, of_weights = tape.gradient(
+            scaled, (leaves, list(weights)), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        return loss, of_leaves, of_variables
+        after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
+        changed = zip(self._tower.non_trainable_variables, after, state, strict=True)
+        self._changed |= {v.path for v, new, old in changed if new is not old}
+        return PartResult([loss, *of_weights], after, of_leaves)
+
+    def _loss_of(
+        self, fields: Any, labels: Tensors, totals: Tensors, share: tf.Tensor
+    ) -> tf.Tensor:
+        logits = self._tower(fields, training=True)
+        losses = [tf.cast(penalty, "float32") * share for penalty in self._tower.losses]
+        for task in self._tasks:
+            label = labels[task.name]
+            known = tf.logical_not(tf.math.is_nan(label))
+            each = self._loss(
+                tf.where(known, label, 0.0),
+                tf.cast(logits[task.name], "float32"),
+                sample_weight=tf.cast(known, "float32"),
+            )
+            losses.append(task.weight * tf.reduce_sum(each) / totals[task.name])
+        return tf.add_n(losses)
 
 
 def _has_gradient(x: tf.Tensor | None) -> bool:

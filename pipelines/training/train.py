@@ -12,13 +12,13 @@ from pipelines.config import Experiment
 from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.parts import part_rows
 from pipelines.progress import Progress
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.progress import Saver
 from pipelines.training.step import Step
-from pipelines.training.tower import tower_rows
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import OlderRun
@@ -79,13 +79,13 @@ def train(
             model = build_model(experiment, fitted.schema)
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
-            step = Step(model, optimizer, layout, options.jit_compile, tower_rows(options))
+            rows = part_rows(options.tower_rows, model.tower)
+            step = Step(model, optimizer, layout, options.jit_compile, rows)
         tasks = [task.name for task in model.schema.tasks]
         feeds = _feeds(experiment, data, fitted, workers)
-        rows = feeds[0].split.rows
         checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
         saver = Saver(checkpoints, place.key, model, optimizer)
-        watch = Watch(progress, rows, options.epochs, tasks, place.logs)
+        watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
             watch.say(OlderRun(options.warm_start).start(model, fitted, dict(saver.variables())))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)

@@ -78,8 +78,8 @@ class InteractingLayer(keras.layers.Layer):
                 "`inputs` must have shape (..., F, E) with at least one axis before the fields "
                 f"and a known width E. Received: inputs.shape={tuple(input_shape)}"
             )
-        # W_Q, W_K, W_V and W_Res side by side, so that one matrix product applies them all; there
-        # is no W_K where the mechanism looks at one projection from both sides.
+        # W_Q, W_K, W_V and W_Res side by side; there is no W_K where the mechanism looks at one
+        # projection from both sides.
         self.kernel = self.add_weight(
             shape=(input_shape[-1], self._parts * self.num_heads * self.head_dim),
             initializer=blockwise(self._parts, axis=1),
@@ -96,7 +96,8 @@ class InteractingLayer(keras.layers.Layer):
         if field_mask is not None:
             present = ops.reshape(field_mask, (-1, fields))
         flat = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        parts = ops.split(ops.matmul(flat, self.kernel), self._parts, axis=-1)
+        # To split one product costs more than it saves: it copies what the product has written.
+        parts = [ops.matmul(flat, kernel) for kernel in ops.split(self.kernel, self._parts, 1)]
         per_head = (-1, fields, self.num_heads, self.head_dim)
         query, *others = [ops.reshape(part, per_head) for part in parts]
         key, value = (query, others[0]) if self._shared else others[:2]

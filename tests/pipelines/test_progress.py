@@ -26,6 +26,23 @@ def test_a_terminal_shows_a_bar_with_rows_per_second_that_goes_away(total: int |
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
+@pytest.mark.parametrize(
+    ("total", "expected"), [(800, "50%"), (None, "400 rows")], ids=["known total", "unknown total"]
+)
+def test_a_file_gets_a_line_a_minute(
+    total: int | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 30.0, 80.0, 90.0, 150.0])
+    monkeypatch.setattr("pipelines.progress.time.monotonic", lambda: next(times))
+    output = io.StringIO()
+    advance = Progress(Console(file=output, width=80)).start("reading", total)
+    for _ in range(3):
+        advance(200 if output.getvalue() == "" else 0)
+    assert output.getvalue() == f"  reading  {expected}  5 rows/s\n"
+    advance(200)
+    assert output.getvalue().endswith("4 rows/s\n")
+
+
 def test_a_file_gets_the_finished_lines_alone_and_whole() -> None:
     output = io.StringIO()
     progress = Progress(Console(file=output, width=20))

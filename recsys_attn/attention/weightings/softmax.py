@@ -44,7 +44,8 @@ def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
     logits = ops.cast(logits, "float32")
     if allowed is None:
         return _softmax(logits)
-    weights = _softmax(ops.where(allowed, logits, NEVER))
+    # A sum, because `where` would pass over all pairs on the way back too.
+    weights = _softmax(logits + NEVER * ops.cast(ops.logical_not(allowed), "float32"))
     # Next to a logit that is allowed the others are zero already; alone they are all 1/S.
     some = ops.any(allowed, axis=-1, keepdims=True)
     return weights * ops.cast(some, "float32")

@@ -7,12 +7,15 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from pipelines.config import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step
+from pipelines.training.tower import Tower
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Task
 from tests.support import shop
 
 B, T = 11, 3
@@ -76,3 +79,40 @@ def test_rows_and_loss_are_those_of_known_labels() -> None:
     result = Step(model, optimizer, layout)([blocks], stop=True)
     np.testing.assert_allclose(result.loss, expected, rtol=1e-5)
     assert (result.rows, result.stop) == (blocks["candidate_mask"].sum(), True)
+
+
+class Dropping(keras.layers.Layer):
+    """Half of a field's numbers to the logits, and their mean into a moving one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = keras.layers.Dropout(0.5)
+        self.mean = self.add_weight(shape=(), trainable=False, name="mean")
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+        self.built = True
+
+    def call(self, fields: dict[str, Any], training: bool = False) -> dict[str, Any]:
+        x = self.scale * fields["x"]
+        self.mean.assign(keras.ops.mean(fields["x"]))
+        return {"click": keras.ops.sum(self.dropout(x, training=training), axis=-1)}
+
+
+def test_parts_drop_other_units_and_the_first_leaves_its_state() -> None:
+    keras.utils.set_random_seed(3)
+    layer = Dropping()
+    tower = Tower(layer, [Task("click")], lambda loss: loss, rows=2)
+    x = tf.reshape(tf.repeat(tf.range(1.0, 7.0), 64), (6, 1, 64))
+    fields = {"x": x, "candidate_mask": tf.ones((6, 1), tf.bool)}
+    step = tf.function(lambda: tower(fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1))
+    seeds = next(v for v in layer.non_trainable_variables if v is not layer.mean)
+    before = seeds.numpy()
+    kept = step().of_leaves[0].numpy()[:, 0] != 0
+    assert kept.any()
+    assert (kept[0:2] != kept[2:4]).any()
+    assert (kept[2:4] != kept[4:6]).any()
+    np.testing.assert_array_equal(seeds.numpy() - before, [0, 1])  # as after one call
+    np.testing.assert_allclose(layer.mean.numpy(), 1.5)
+    again = step().of_leaves[0].numpy()[:, 0] != 0
+    assert (kept != again).any()
+    seeds.assign(before)
+    np.testing.assert_array_equal(step().of_leaves[0].numpy()[:, 0] != 0, kept)
