@@ -67,7 +67,7 @@ def options() -> argparse.Namespace:
     several("--precision", "float32,mixed_bfloat16", str, "of ours and of FuxiCTR's layers")
     several("--ours", ",".join(contenders.ways_of_ours()), _one_of(contenders.OURS), "ways of ours")
     several("--compiled", "no", lambda word: word == "yes", "whether XLA compiles our tower")
-    several("--tower-rows", "0", int, "rows that our tower computes at a time, 0 for all")
+    several("--tower-rows", "default", _rows, "rows that our tower computes at a time, 0 for all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20, help="timed steps of a round (20)")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before them (3)")
@@ -84,6 +84,10 @@ def options() -> argparse.Namespace:
         found.vocabulary, found.rounds, found.warm_up, found.steps = [10_000], 1, 1, 3
         found.auc_steps = min(found.auc_steps, 6)
     return found
+
+
+def _rows(word: str) -> int | None:
+    return None if word == "default" else int(word)
 
 
 def _one_of(known: Any) -> Callable[[str], str]:
@@ -180,7 +184,7 @@ class Benchmark:
         """Requests beside the same rows one by one, in ours alone."""
         chosen = self._options
         ways = [way for way in chosen.ours if way != "parquet"][:1]
-        for entry in contenders.ours(ways, chosen.precision, [False], [0]) * chosen.rounds:
+        for entry in contenders.ours(ways, chosen.precision, [False], [None]) * chosen.rounds:
             for model in ("din", "din_encoded"):
                 changed = replace(settings, model=model, batch=4 if chosen.quick else REQUESTS)
                 found = replace(entry, module="ours_in_requests").run(changed)

@@ -78,7 +78,7 @@ def ours(
     ways: Sequence[str],
     precisions: Sequence[str],
     compiled: Sequence[bool],
-    tower_rows: Sequence[int],
+    tower_rows: Sequence[int | None],
 ) -> list[Entry]:
     """Ours in every combination; from Parquet with the first one of each precision alone."""
     found = []
@@ -90,7 +90,7 @@ def ours(
             continue
         forms = list(product(compiled, tower_rows))
         for xla, rows in forms if way == "tensorflow" else forms[:1]:
-            parts = [name, *(["XLA"] if xla else []), *([f"{rows} rows at a time"] if rows else [])]
+            parts = [name, *(["XLA"] if xla else []), *([] if rows is None else [_said(rows)])]
             found.append(
                 Entry(
                     ", ".join(parts),
@@ -99,6 +99,10 @@ def ours(
                 )
             )
     return found
+
+
+def _said(rows: int) -> str:
+    return f"{rows} rows at a time" if rows else "whole batch"
 
 
 def peers(model: str, python: Path | None, precisions: Sequence[str]) -> list[Entry]:

@@ -14,7 +14,7 @@ from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_s
 from benchmarks.peers.settings import Settings
 from pipelines.config import TrainingOptions
 from pipelines.feed import Layout
-from pipelines.parts import one_thread_each
+from pipelines.parts import one_thread_each, part_rows
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step
 from recsys_attn.schema import Schema
@@ -24,7 +24,7 @@ class Ours:
     """Row-wise Adam for the tables and Adam for the rest, one step for each call."""
 
     def __init__(self, settings: Settings, schema: Schema | None = None) -> None:
-        if settings.tower_rows:
+        if settings.tower_rows != 0:
             one_thread_each()
         keras.utils.set_random_seed(0)
         keras.config.set_dtype_policy(settings.precision)
@@ -38,7 +38,7 @@ class Ours:
             self.optimizer,
             Layout.of(schema),
             settings.compiled,
-            settings.tower_rows or None,
+            part_rows(settings.tower_rows, self.model.tower),
         )
         self._predict = tf.function(self._probabilities, reduce_retracing=True)
 

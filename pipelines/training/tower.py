@@ -55,7 +55,9 @@ class Tower:
         self._scale_loss = scale_loss
         self._rows = rows
         self._loss = CandidateCrossentropy(reduction="none")
-        self._compute = tf.function(self._part, jit_compile=True) if jit_compile else self._part
+        self._compute: Callable[..., PartResult] = self._part
+        if jit_compile:
+            self._compute = tf.function(self._part, jit_compile=True)
         self._changed: set[str] = set()  # variables that a call changes, by path
 
     def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:
