@@ -82,7 +82,7 @@ def in_parts(
 
     A batch of thousands of requests makes tensors of a hundred megabytes, which every operation
     reads from memory and writes back, and has to be cut for the processors anew by each
-    operation. Some hundred stay in a processor's cache from the first operation to the last.
+    operation. A small part stays in a processor's cache from the first operation to the last.
 
     Args:
         compute: Given the number of the part and its part of `tensors`. It must not change

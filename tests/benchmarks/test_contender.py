@@ -71,7 +71,7 @@ def test_auc_is_that_of_scikit_learn(distinct: int) -> None:
 
 
 def test_contenders_take_turns_and_leave_out_what_they_cannot_express() -> None:
-    ours = contenders.ours(["tensorflow", "parquet"], ["float32"], [False, True], [0, 256])
+    ours = contenders.ours(["tensorflow", "parquet"], ["float32"], [False, True], [None, 0])
     peers = contenders.peers("autoint8", Path("python"), ["float32", contenders.LOW])
 
     names = [(entry.name, entry.precision) for entry in contenders.in_turns(ours, peers)]
@@ -79,11 +79,11 @@ def test_contenders_take_turns_and_leave_out_what_they_cannot_express() -> None:
     assert names == [
         ("ours", "float32"),
         ("FuxiCTR", "float32"),
-        ("ours, 256 rows at a time", "float32"),
+        ("ours, whole batch", "float32"),
         ("FuxiCTR", contenders.LOW),
         ("ours, XLA", "float32"),
         ("DeepCTR-Torch", "float32"),
-        ("ours, XLA, 256 rows at a time", "float32"),
+        ("ours, XLA, whole batch", "float32"),
         ("torch-rechub", "float32"),
         ("ours from Parquet", "float32"),
     ]
