@@ -266,14 +266,12 @@ def test_known_rows_start_different_and_unknown_ones_at_zero(layer):
         assert len(np.unique(rows[2:], axis=0)) == len(rows) - 2
 
 
-def test_rows_start_short_and_vectors_of_numbers_with_length_one():
-    numbers = tuple(Numeric(f"number_{i}") for i in range(100))
-    schema = Schema((Categorical("item", size=1009), *numbers), (Task("click"),))
+def test_vectors_start_with_length_one():
+    schema = Schema((Categorical("item", size=1009),), (Task("click"),))
     layer = FeatureEmbedding(schema, width=31)
     layer.build()
-    table, vectors = map(numpy, layer.weights)
-    np.testing.assert_allclose(table[2:].std(), 0.1, rtol=0.02)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1).mean(), 1, rtol=0.05)
+    lengths = np.linalg.norm(numpy(layer.weights[0])[2:], axis=1)
+    np.testing.assert_allclose(lengths.mean(), 1, rtol=0.02)
 
 
 def test_errors():
