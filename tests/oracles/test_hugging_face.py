@@ -63,11 +63,11 @@ def test_longformer(make: Any, tokens: tuple[int, ...], padding: int) -> None:
     agree("Hugging Face Longformer", ours(events, query_mask=present), expected)
 
 
-SIZE, BLOCKS, RANDOM = 5, 11, 2
+SIZE, BLOCKS, RANDOM = 5, 17, 2
 
 
 def big_bird(training: bool, plan: Any = None) -> tuple[Any, np.ndarray, Any, np.ndarray]:
-    """Their layer, its events, its output and its random blocks (N, 9, 2), or with those given."""
+    """Their layer, its events, its output and its random blocks (N, 15, 2), or with those given."""
     module, torch = oracle(f"{MODELS}.big_bird.modeling_big_bird"), oracle("torch")
     torch.manual_seed(0)
     config = module.BigBirdConfig(
