@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -26,6 +26,17 @@ from recsys_attn.attention.routers.layout import (
 )
 from recsys_attn.checks import require_integer, require_not_negative, require_positive
 from recsys_attn.tensors import Config, Tensor
+
+
+class _Cut(NamedTuple):
+    """What is grouped, with the queries and the positions (1, ...) in blocks."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    key_mask: Tensor | None
+    positions: Tensor
+    there: Tensor  # (B or 1, 1), blocks up to the last event
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Blocks")
@@ -103,12 +114,9 @@ class Blocks(Router):
     ) -> list[Groups]:
         length = ops.shape(key)[1]
         there = ops.reshape(block_count(length_of(key, None, key_mask), self.size), (-1, 1))
-        query = blocks_of(query, self.size)
         positions = blocks_of(ops.arange(length, dtype="int32")[None], self.size)
-        groups = [self._band(query, key, value, key_mask, positions, there)]
-        if self.first or self.last:
-            groups.append(self._edges(query, key, value, key_mask, positions, there))
-        return groups
+        cut = _Cut(blocks_of(query, self.size), key, value, key_mask, positions, there)
+        return [self._band(cut), *([self._edges(cut)] if self.first or self.last else [])]
 
     def look_up(
         self,
@@ -133,16 +141,9 @@ class Blocks(Router):
         index = keys_at(places, key_positions, present)
         return looked_up(query, key, value, index, query_positions, key_positions)
 
-    def _band(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor | None,
-        positions: Tensor,
-        there: Tensor,
-    ) -> Groups:
+    def _band(self, cut: _Cut) -> Groups:
         """The queries of every block against the blocks on its route."""
+        query, key, value, key_mask, positions, there = cut
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
@@ -167,25 +168,17 @@ class Blocks(Router):
             way_back=(batch, count, there, ops.shape(key)[1]),
         )
 
-    def _edges(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor | None,
-        positions: Tensor,
-        there: Tensor,
-    ) -> Groups:
+    def _edges(self, cut: _Cut) -> Groups:
         """The queries of the first and the last blocks against all keys."""
-        edges = self._edge_blocks(there)
-        rows = joined(taken(positions, edges))
+        edges = self._edge_blocks(cut.there)
+        rows = joined(taken(cut.positions, edges))
         return Groups(
-            joined(taken(query, edges)),
-            key,
-            value,
+            joined(taken(cut.query, edges)),
+            cut.key,
+            cut.value,
             query_positions=rows[:, None],
-            key_positions=ops.arange(ops.shape(key)[1], dtype="int32")[None, None],
-            allowed=None if key_mask is None else key_mask[:, None, None],
+            key_positions=ops.arange(ops.shape(cut.key)[1], dtype="int32")[None, None],
+            allowed=None if cut.key_mask is None else cut.key_mask[:, None, None],
         )
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
