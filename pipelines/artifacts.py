@@ -40,16 +40,16 @@ def hash_files(paths: list[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file that this package wrote."""
+def read_json(path: Path, advice: str = "Run its step again.") -> dict[str, Any]:
+    """A JSON file that this package wrote; `advice` says what to do where it is damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise PipelineError(f"{path} does not exist.") from None
     except ValueError as error:
-        raise PipelineError(f"{path} is damaged: {error}. Run its step again.") from None
+        raise PipelineError(f"{path} is damaged: {error}. {advice}") from None
     if not isinstance(value, dict):
-        raise PipelineError(f"{path} is damaged: it holds no table. Run its step again.")
+        raise PipelineError(f"{path} is damaged: it holds no table. {advice}")
     return value
 
 
@@ -135,8 +135,8 @@ def disk_errors(target: Path) -> Iterator[None]:
         if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
             raise
         raise PipelineError(
-            f"No space left on the disk while writing {target}. Nothing was changed; free some "
-            "space or choose another folder."
+            f"No space left on the disk while writing {target}. What was there before is as it "
+            "was; free some space and give the same command again, or choose another folder."
         ) from None
 
 

@@ -77,6 +77,9 @@ else:
     ]
 
 
+ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
+
+
 class TrainingOptions(Options):
     """The `[training]` table.
 
@@ -138,6 +141,15 @@ class TrainingOptions(Options):
     warm_start: Path | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> TrainingOptions:
+        if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
+            raise ValueError(
+                f"`embeddings_learning_rate` is of a row-wise optimizer: {', '.join(ROW_WISE)}. "
+                f"Received: optimizer={self.optimizer!r}"
+            )
+        return self
 
 
 class EvaluationOptions(Options):

@@ -97,9 +97,9 @@ class Run:
         """Hash of what decides a step's own result."""
         return fingerprint([self.settings[step], self.seed])
 
-    def resume_key(self, step: str, settings: Any) -> str:
+    def resume_key(self, step: str, settings: Any, sources: Mapping[str, str]) -> str:
         """Hash of what must be equal for a step that was cut off to go on."""
-        return fingerprint([settings, self.seed, self._inputs(step, None)])
+        return fingerprint([settings, self.seed, self._inputs(step, sources)])
 
     def execute(
         self,

@@ -33,8 +33,9 @@ def config_hash(experiment: Experiment) -> str:
 def resumable_settings(experiment: Experiment) -> Any:
     """What of the training may not change between a checkpoint and the training that goes on.
 
-    A training may go on for more epochs, or save more often.
+    A training may go on for more epochs, or save more often. The number of lanes, which may
+    follow from the workers, is checked apart.
     """
-    free = {"epochs", "patience", "checkpoint_every", "keep_checkpoints"}
+    free = {"lanes", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
     model, training, tasks = settings_by_step(experiment)["train"]
     return [model, {key: training[key] for key in training if key not in free}, tasks]

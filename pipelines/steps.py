@@ -115,34 +115,40 @@ class Steps:
     def train(self) -> None:
         """The model with its best weights."""
         target = self.run.path("train")
-        checkpoints = self.run.folder / CHECKPOINTS
+        checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
         if training.worker_index() > 0:  # the first worker writes what all have made
-            if not self.run.is_current("train", target):
-                self._trained(checkpoints, None)
+            if not self.run.is_current("train", target, older):
+                self._trained(checkpoints, None, older)
             return
         if self.run.force:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            model, history = self._trained(checkpoints, folder / training.LOGS)
+            model, history = self._trained(checkpoints, folder / training.LOGS, older)
             model.save(folder / training.MODEL_FILE)
             weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
             Progress(self.console).finish(f"{model.name}: {weights:,} weights")
             return {"model": model.name, "weights": weights, "training": history}
 
-        self.run.execute("train", build, sources=self._older_run())
+        self.run.execute("train", build, sources=older)
 
     def _older_run(self) -> dict[str, str]:
         """What the training begins from, so that another one makes it run again."""
         older = self.experiment.training.warm_start
         if older is None:
             return {}
-        return {"warm_start": read_json(older / MODEL / MANIFEST)["fingerprint"]}
+        manifest = older / MODEL / MANIFEST
+        if not manifest.is_file():
+            raise PipelineError(
+                f"`training.warm_start`: {older} is not the folder of a run that has trained: "
+                f"{manifest} does not exist."
+            )
+        return {"warm_start": read_json(manifest)["fingerprint"]}
 
     def _trained(
-        self, checkpoints: Path, logs: Path | None
+        self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
     ) -> tuple[RankingModel, list[dict[str, Any]]]:
-        key = self.run.resume_key("train", resumable_settings(self.experiment))
+        key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
         progress = Progress(self.console)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from pipelines.errors import PipelineError
 
 _ARRAYS = "variables.npz"
 _STATE = "state.json"
+_NAME = re.compile(r"step-\d{12}")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Checkpoint:
     @property
     def state(self) -> dict[str, Any]:
         """Position in the data, metrics so far, and what else is no variable."""
-        return read_json(self.folder / _STATE)
+        return read_json(self.folder / _STATE, self._advice)
 
     def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
         """The variables by name, one in memory at a time. Checksums tell a damaged file."""
@@ -43,10 +45,11 @@ class Checkpoint:
                 for name in arrays.files:
                     yield name, arrays[name]
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise PipelineError(
-                f"{path} is damaged: {error}. Remove {self.folder}, and training goes on from the "
-                "checkpoint before it."
-            ) from None
+            raise PipelineError(f"{path} is damaged: {error}. {self._advice}") from None
+
+    @property
+    def _advice(self) -> str:
+        return f"Remove {self.folder}, and training goes on from the checkpoint before it."
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Checkpoints:
 
     def all(self) -> list[Checkpoint]:
         """The oldest first."""
-        found = [Checkpoint(path) for path in self.folder.glob("step-*")]
+        found = [Checkpoint(p) for p in self.folder.glob("step-*") if _NAME.fullmatch(p.name)]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     @property

@@ -52,6 +52,12 @@ class History:
         waited = len(self.epochs) - 1 - (self.best or 0)
         return len(self.epochs) > 1 and waited >= max(self.options.patience, 1)
 
+    @property
+    def overrun(self) -> bool:
+        """Whether it went on though by these options no epoch was to follow."""
+        earlier = (History(self.epochs[:n], self.options) for n in range(len(self.epochs)))
+        return any(history.finished for history in earlier)
+
     def rate(self, step: int) -> float:
         """Share of the learning rate that a step takes.
 

@@ -54,6 +54,14 @@ def _optimizer(
     return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
 
 
+def kind_of(optimizer: keras.optimizers.Optimizer) -> str:
+    """What decides which slots an optimizer keeps."""
+    split = isinstance(optimizer, Split)
+    parts = [optimizer.embeddings, optimizer.rest] if split else [optimizer]
+    with_l2 = [" with `embeddings_l2`" if getattr(part, "l2", None) else "" for part in parts]
+    return " and ".join(type(p).__name__ + l2 for p, l2 in zip(parts, with_l2, strict=True))
+
+
 def penalises_whole_tables(options: TrainingOptions) -> bool:
     """Whether `embeddings_l2` is a penalty of the loss; the row-wise optimizers do it by row."""
     return bool(options.embeddings_l2) and options.optimizer in _DENSE

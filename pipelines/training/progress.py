@@ -8,8 +8,10 @@ from typing import Any
 
 import keras
 
+from pipelines.errors import PipelineError
 from pipelines.feed import Position
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
+from pipelines.training.optimizer import kind_of
 
 
 @dataclass
@@ -70,23 +72,40 @@ class Saver:
         key: What must be equal for a checkpoint to be one of this training.
         model: Whose variables are saved, random states included.
         optimizer: Built for the model.
+        lanes: Streams that the data are dealt to, in each of which a checkpoint has a place.
     """
 
     checkpoints: Checkpoints
     key: str
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
+    lanes: int
 
     def save(self, progress: TrainingProgress) -> None:
         """A checkpoint of now."""
         arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self.variables())
-        state = {"key": self.key, "progress": progress.to_dict()}
+        state = {
+            "key": self.key,
+            "lanes": self.lanes,
+            "optimizer": kind_of(self.optimizer),
+            "progress": progress.to_dict(),
+        }
         self.checkpoints.save(progress.step, arrays, state, progress.best_step)
 
     def newest(self) -> Checkpoint | None:
         """The last checkpoint, if it is one of this training."""
         newest = self.checkpoints.newest
-        return newest if newest and newest.state["key"] == self.key else None
+        state = newest.state if newest else {}
+        if state.get("key") != self.key:
+            return None
+        if state["lanes"] != self.lanes:
+            raise PipelineError(
+                f"`training.lanes`: the training in {self.checkpoints.folder} has "
+                f"{state['lanes']}, and there would be {self.lanes} now: as many as devices and "
+                f"workers unless set. Set `training.lanes = {state['lanes']}` to go on, or give "
+                "the run another folder with --run-dir."
+            )
+        return newest
 
     def load(self, checkpoint: Checkpoint) -> TrainingProgress:
         """Sets all variables to those of a checkpoint."""

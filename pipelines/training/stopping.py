@@ -16,6 +16,11 @@ class Stopped(PipelineError):
     """The training was asked to end, and has saved a checkpoint to go on from."""
 
 
+def diverged(what: str) -> PipelineError:
+    """The error of a training whose numbers are none any more."""
+    return PipelineError(f"Training diverged: {what}. Lower `training.learning_rate`.")
+
+
 class StopRequest:
     """Whether the process was asked to end, and by which signal."""
 

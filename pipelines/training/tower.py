@@ -126,6 +126,8 @@ class Tower:
         of_leaves, of_weights = tape.gradient(
             scaled, (leaves, list(weights)), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
+        # A product of one column loses its shape, which the loop over the parts has to know.
+        of_weights = [tf.ensure_shape(g, w.shape) for g, w in zip(of_weights, weights, strict=True)]
         after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
         changed = zip(self._tower.non_trainable_variables, after, state, strict=True)
         self._changed |= {v.path for v, new, old in changed if new is not old}

@@ -84,10 +84,11 @@ def train(
         tasks = [task.name for task in model.schema.tasks]
         feeds = _feeds(experiment, data, fitted, workers)
         checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
-        saver = Saver(checkpoints, place.key, model, optimizer)
+        lanes = options.lanes or workers.replicas
+        saver = Saver(checkpoints, place.key, model, optimizer, lanes)
         watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
-            watch.say(OlderRun(options.warm_start).start(model, fitted, dict(saver.variables())))
+            watch.say(OlderRun(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         history = Trainer(
             step,

@@ -16,7 +16,7 @@ from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
 from pipelines.training.progress import Saver, TrainingProgress
 from pipelines.training.step import Result, Step
-from pipelines.training.stopping import StopRequest, stop_request
+from pipelines.training.stopping import StopRequest, diverged, stop_request
 from pipelines.training.watch import Watch
 from pipelines.training.workers import Workers
 
@@ -55,6 +55,8 @@ class Trainer:
                 if not progress.epoch_is_done:
                     self._epoch(progress, stop)
                 self._end_epoch(progress)
+                if self.workers.any(stop.made):
+                    self._obey(progress, stop)
         if progress.best_step not in (None, progress.step):
             self.saver.load(self.saver.checkpoints.at(progress.best_step))
         return progress.epochs
@@ -63,16 +65,12 @@ class Trainer:
         """The steps of the epoch that are left."""
         for result in self._steps(progress, stop):
             if not np.isfinite(result.loss):
-                raise PipelineError(
-                    f"Training diverged in epoch {progress.epoch + 1}: loss {result.loss}. Lower "
-                    "`training.learning_rate`."
-                )
+                raise diverged(f"loss {result.loss} in epoch {progress.epoch + 1}")
             progress.loss += result.loss * result.rows
             progress.rows += result.rows
             if result.stop:
                 self._save(progress)
-                self.watch.say(f"saved after step {progress.step:,}")
-                stop.obey()
+                self._obey(progress, stop)
             every = self.options.checkpoint_every
             if every and progress.step % every == 0 and not progress.epoch_is_done:
                 self._save(progress)
@@ -111,6 +109,10 @@ class Trainer:
         self.watch.finish(metrics)
         self._save(progress)
 
+    def _obey(self, progress: TrainingProgress, stop: StopRequest) -> None:
+        self.watch.say(f"saved after step {progress.step:,}")
+        stop.obey()
+
     def _history(self, progress: TrainingProgress) -> History:
         return History(progress.epochs, self.options)
 
@@ -124,6 +126,13 @@ class Trainer:
                 self.saver.checkpoints.clear()
             return TrainingProgress()
         progress = self.saver.load(newest)
+        if self._history(progress).overrun:
+            raise PipelineError(
+                f"The training in {self.saver.checkpoints.folder} has gone on for "
+                f"{len(progress.epochs)} epochs, longer than `training.epochs` and "
+                "`training.patience` now allow. Raise them, or give the run another folder with "
+                "--run-dir, or --force."
+            )
         self.watch.say(f"going on after step {progress.step:,}, in epoch {progress.epoch + 1}")
         return progress
 

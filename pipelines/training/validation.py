@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.feed import Feed
 from pipelines.metrics import auc, logloss
 from pipelines.scoring import Scorer
+from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
 
 
@@ -31,8 +32,9 @@ class Validation:
         metrics: dict[str, Any] = {}
         for task, label in labels.items():
             known = ~np.isnan(label)
-            finite = np.isfinite(scores[task]).all()
-            metrics[f"val_{task}_auc"] = auc(label[known], scores[task][known]) if finite else 0.0
+            if not np.isfinite(scores[task]).all():
+                raise diverged(f"scores of {task!r} are not finite")
+            metrics[f"val_{task}_auc"] = auc(label[known], scores[task][known])
             metrics[f"val_{task}_logloss"] = logloss(label[known], scores[task][known])
         aucs = [metrics[f"val_{task}_auc"] for task in labels]
         decides = metrics[f"val_{self._monitor}_auc"] if self._monitor else float(np.mean(aucs))

@@ -20,7 +20,8 @@ from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
-from recsys_attn.models import RankingModel
+from pipelines.training.optimizer import kind_of
+from pipelines.training.progress import Saver
 from recsys_attn.schema import RESERVED_IDS, Schema
 from recsys_attn.tables import Table, plan_tables
 
@@ -43,18 +44,15 @@ class OlderRun:
 
     folder: Path
 
-    def start(
-        self, model: RankingModel, fitted: FittedFeatures, variables: Mapping[str, keras.Variable]
-    ) -> str:
+    def start(self, saver: Saver, fitted: FittedFeatures) -> str:
         """Sets the variables to those of the older run's best epoch, the optimizer's included.
 
         Rows of tables are found by their keys; new rows stay as they were initialised, and so do
         learning rates.
 
         Args:
-            model: The new model, of the same parts.
+            saver: Of the new training, whose model and optimizer are of the same parts.
             fitted: Its features.
-            variables: Those of model and optimizer, by their names in a checkpoint.
 
         Returns:
             A line that says what was carried over.
@@ -63,6 +61,9 @@ class OlderRun:
             PipelineError: The folder is no run with checkpoints, or its model is another.
         """
         schema, width = self._embedding()
+        model, variables = saver.model, dict(saver.variables())
+        best = self._best()
+        self._check_parts(schema, best, saver)
         features = FittedFeatures.load(self.folder / FEATURES)
         old = {table.width: table for table in plan_tables(schema, width)}
         new = {t.width: t for t in plan_tables(model.schema, model.embedding.width)}
@@ -70,10 +71,10 @@ class OlderRun:
             width: _same_rows(old[width], new[width], features, fitted)
             for width in old.keys() & new.keys()
         }
-        for name, array in self._best().arrays():
-            variable = variables.get(name)
+        for name, array in best.arrays():
+            variable = variables.pop(name, None)
             if variable is None:
-                raise self._another(f"it has more variables than the new one: {name}")
+                raise self._another("it has more variables")
             if variable.name == "learning_rate":
                 continue
             found = re.search(r"table_(\d+)", variable.path)
@@ -88,8 +89,21 @@ class OlderRun:
                     f"{variable.path} has the shape {array.shape} there and "
                     f"{tuple(variable.shape)} here"
                 )
+        if variables:
+            raise self._another("it has fewer variables")
         kept, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
         return f"beginning from {self.folder}: {kept:,} of {known:,} rows of tables carried over"
+
+    def _check_parts(self, schema: Schema, best: Checkpoint, saver: Saver) -> None:
+        """Variables are matched by their order, which says nothing of what they are for."""
+        there, here = (
+            [task.name for task in tasks] for tasks in (schema.tasks, saver.model.schema.tasks)
+        )
+        if there != here:
+            raise self._another(f"it has the tasks {there}, in this order, and this one {here}")
+        before, now = best.state["optimizer"], kind_of(saver.optimizer)
+        if before != now:
+            raise self._another(f"its optimizer is {before}, and this one's {now}")
 
     def _embedding(self) -> tuple[Schema, int]:
         """Schema and default width of the older model."""
@@ -137,7 +151,9 @@ def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
     """Ids of the same values in a feature that was fitted twice."""
     reserved = np.arange(RESERVED_IDS)
     if isinstance(before, VocabularyTransform) and isinstance(after, VocabularyTransform):
-        places = pc.index_in(after.values, value_set=before.values.cast(after.values.type))
+        # As text, since the type of a column may have changed.
+        values, known_before = (x.values.cast("string") for x in (after, before))
+        places = pc.index_in(values, value_set=known_before)
         known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
         old = places.drop_null().to_numpy(zero_copy_only=False)
         new_ids, old_ids = (np.append(reserved, RESERVED_IDS + ids) for ids in (known, old))

@@ -77,17 +77,24 @@ class Workers:
         first, each = self.own_replicas[0], len(places) // len(self.own_replicas)
         own = np.zeros((self.replicas * each, 2), "int64")
         own[first * each : first * each + len(places)] = places
+        return tuple((int(chunk), int(request)) for chunk, request in self._sum(own))
+
+    def any(self, wish: bool) -> bool:
+        """Whether any worker wishes it."""
+        return wish if self.count == 1 else bool(self._sum(np.array([wish], "int64"))[0])
+
+    def _sum(self, own: np.ndarray) -> np.ndarray:
+        """The sum of what each worker gives."""
 
         def everything() -> tf.Tensor:
             context = tf.distribute.get_replica_context()
-            is_first = tf.equal(context.replica_id_in_sync_group, first)
+            is_first = tf.equal(context.replica_id_in_sync_group, self.own_replicas[0])
             mine = tf.constant(own) * tf.cast(is_first, "int64")
             return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
         with self.together():
             found = tf.function(lambda: self.strategy.run(everything))()
-            found = self.strategy.experimental_local_results(found)[0].numpy()
-        return tuple((int(chunk), int(request)) for chunk, request in found)
+            return self.strategy.experimental_local_results(found)[0].numpy()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.optimizers.rows import RowOptimizer, column, other_axes, require_range
+from recsys_attn.checks import require_number
+from recsys_attn.optimizers.rows import RowOptimizer, column, other_axes
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -18,8 +19,8 @@ class _Adagrad(RowOptimizer):
     def __init__(
         self, learning_rate: Any, initial_accumulator_value: float, epsilon: float, **options: Any
     ) -> None:
-        require_range("initial_accumulator_value", initial_accumulator_value, 0.0)
-        require_range("epsilon", epsilon, 0.0)
+        require_number("initial_accumulator_value", initial_accumulator_value, least=0)
+        require_number("epsilon", epsilon, least=0)
         super().__init__(learning_rate, **options)
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.optimizers.rows import RowOptimizer, require_range
+from recsys_attn.checks import require_number
+from recsys_attn.optimizers.rows import RowOptimizer
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -60,9 +61,9 @@ class LazyAdam(RowOptimizer):
         epsilon: float = 1e-7,
         **options: Any,
     ) -> None:
-        require_range("beta_1", beta_1, 0.0, 1.0)
-        require_range("beta_2", beta_2, 0.0, 1.0)
-        require_range("epsilon", epsilon, 0.0)
+        require_number("beta_1", beta_1, least=0, below=1)
+        require_number("beta_2", beta_2, least=0, below=1)
+        require_number("epsilon", epsilon, least=0)
         super().__init__(learning_rate, **options)
         self.beta_1 = beta_1
         self.beta_2 = beta_2

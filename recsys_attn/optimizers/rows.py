@@ -8,8 +8,10 @@ from typing import Any
 
 import keras
 from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
 
 from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
+from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
 from recsys_attn.tensors import Config, Tensor
 
@@ -77,8 +79,19 @@ class RowOptimizer(keras.optimizers.Optimizer):
                     f"{type(self).__name__} has no `{argument}`: it {reason}. "
                     f"Received: {argument}={clipping[argument]!r}"
                 )
-        require_range("weight_decay", weight_decay or 0.0, 0.0)
-        require_range("l2", l2 or 0.0, 0.0)
+        require_number("weight_decay", weight_decay or 0.0, least=0)
+        require_number("l2", l2 or 0.0, least=0)
+        if not isinstance(learning_rate, LearningRateSchedule) and not callable(learning_rate):
+            require_number("learning_rate", learning_rate, least=0)
+        for argument in ("clipnorm", "clipvalue", "global_clipnorm"):
+            if clipping.get(argument) is not None:
+                require_number(argument, clipping[argument], above=0)
+        try:
+            re.compile(tables)
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"`tables` must be a regular expression: {error}. Received: tables={tables!r}"
+            ) from None
         super().__init__(learning_rate, weight_decay=weight_decay, name=name, **clipping)
         self.l2 = l2
         self.tables = tables
@@ -202,15 +215,6 @@ class RowOptimizer(keras.optimizers.Optimizer):
         for argument in (*_REFUSED, "ema_momentum", "ema_overwrite_frequency"):
             del config[argument]
         return {**config, "l2": self.l2, "tables": self.tables}
-
-
-def require_range(name: str, value: float, low: float, below: float = float("inf")) -> None:
-    """Raises unless `low <= value < below`."""
-    if not low <= value < below:
-        upper = "" if below == float("inf") else f" and below {below:g}"
-        raise ValueError(
-            f"`{name}` must be a number of at least {low:g}{upper}. Received: {name}={value!r}"
-        )
 
 
 def path_of(variable: Any) -> str:

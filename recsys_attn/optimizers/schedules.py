@@ -37,9 +37,9 @@ class WarmUp(LearningRateSchedule):
         require_positive("warmup_steps", warmup_steps)
         self.learning_rate = deserialize(learning_rate)
         self.warmup_steps = warmup_steps
-        if not isinstance(self.learning_rate, float | LearningRateSchedule):
+        if not isinstance(self.learning_rate, int | float | LearningRateSchedule):
             raise TypeError(
-                "`learning_rate` must be a float or a LearningRateSchedule. "
+                "`learning_rate` must be a number or a LearningRateSchedule. "
                 f"Received: learning_rate={learning_rate!r}"
             )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm
 from recsys_attn.optimizers.parts import HoldsOptimizers
 from recsys_attn.optimizers.rows import RowOptimizer, path_of
@@ -65,6 +66,8 @@ class Split(HoldsOptimizers, keras.optimizers.Optimizer):
     ) -> None:
         embeddings, rest = keras.optimizers.get(embeddings), keras.optimizers.get(rest)
         _check_parts(embeddings, rest)
+        if global_clipnorm is not None:
+            require_number("global_clipnorm", global_clipnorm, above=0)
         super().__init__(0.0, global_clipnorm=global_clipnorm, name=name)
         self.embeddings = embeddings
         self.rest = rest

@@ -60,7 +60,7 @@ def test_nothing_stays_of_a_block_that_fails(
     ids=["system", "arrow", "tensorflow", "quota"],
 )
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, error: Exception) -> None:
-    message = f"No space left on the disk while writing {tmp_path / 'data'}. Nothing was changed"
+    message = f"No space left on the disk while writing {tmp_path / 'data'}. What was there before"
     with pytest.raises(PipelineError, match=message):
         _write_half(tmp_path / "data", error)
     assert _files(tmp_path) == {}

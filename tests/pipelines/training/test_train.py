@@ -195,7 +195,7 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
 
 
 def test_a_training_that_diverges_says_so(trainer: Trainer) -> None:
-    message = r"Training diverged in epoch 1: loss nan. Lower `training.learning_rate`."
+    message = r"Training diverged: loss nan in epoch 1. Lower `training.learning_rate`."
     with pytest.raises(PipelineError, match=message):
         trainer.fit(training__learning_rate=1e30)
 

@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
 from pipelines.errors import PipelineError
+from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.steps import Steps
+from pipelines.training.warm_start import _same_ids
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
@@ -71,8 +74,11 @@ def test_the_optimizer_goes_on(older: Steps, tmp_path: Path) -> None:
     [
         ({"model": {**MLP, "units": [9]}}, r"is another: .* has the shape .* there and .* here"),
         ({"model": {"name": "autoint", "width": 4}}, "is another: "),
+        ({"training__optimizer": "adam"}, "LazyAdam and Adam, and this one's Adam. Give"),
+        ({"training__optimizer": "row_wise_adagrad"}, "and this one's RowWiseAdagrad and Adam"),
+        ({"training__embeddings_l2": 0.1}, "this one's LazyAdam with `embeddings_l2` and Adam"),
     ],
-    ids=["other units", "another model"],
+    ids=["other units", "another model", "of Keras", "of other slots", "of one more slot"],
 )
 def test_another_model_is_refused(
     older: Steps, tmp_path: Path, options: dict, message: str
@@ -81,11 +87,41 @@ def test_another_model_is_refused(
         run(tmp_path, "run", training__warm_start=str(older.run.folder), **options)
 
 
+def test_tasks_in_another_order_are_refused(older: Steps, tmp_path: Path) -> None:
+    """Their heads have the same shapes."""
+    click, conversion = '[[tasks]]\nname = "click"', '[[tasks]]\nname = "conversion"'
+    changes = [(click, '[[tasks]]\nname = "-"'), (conversion, click), ('"-"', '"conversion"')]
+    with pytest.raises(PipelineError, match=r"tasks \['click', 'conversion'\], in this order"):
+        run(tmp_path, "run", *changes, training__warm_start=str(older.run.folder))
+
+
+def test_ids_that_are_numbers_now_are_found_by_their_text() -> None:
+    before, after = (
+        VocabularyTransform(values=pa.array(values)) for values in (["7", "u", "9"], [9, 3, 7])
+    )
+    new, old = _same_ids(before, after)
+    assert (new.tolist(), old.tolist()) == ([0, 1, 2, 4], [0, 1, 4, 2])
+
+
+def test_an_older_run_that_was_trained_again_is_begun_from_again(
+    older: Steps, tmp_path: Path
+) -> None:
+    folder = tmp_path / "older"
+    shutil.copytree(older.run.folder, folder)
+    newer, output = run(tmp_path, "run", training__warm_start=str(folder))
+    first = newer.load()[1].get_weights()
+    run(tmp_path, "older", training__learning_rate=0.1)
+    newer, output = run(tmp_path, "run", training__warm_start=str(folder))
+    assert "the checkpoints are of another training; starting anew" in output
+    assert "beginning from" in output
+    assert not np.allclose(first[0], newer.load()[1].get_weights()[0])
+
+
 def test_a_run_without_checkpoints_is_refused(older: Steps, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(older.run.folder, folder)
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(PipelineError, match="holds no checkpoint"):
         run(tmp_path, "run", training__warm_start=str(folder))
-    with pytest.raises(PipelineError, match="does not exist"):
+    with pytest.raises(PipelineError, match=r"`training.warm_start`: .*nowhere is not the folder"):
         run(tmp_path, "run", training__warm_start=str(tmp_path / "nowhere"))

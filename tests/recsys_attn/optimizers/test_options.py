@@ -33,8 +33,26 @@ def test_options_of_keras_that_tables_cannot_have(
 @MAKERS
 @pytest.mark.parametrize("argument", ["weight_decay", "l2", "epsilon"])
 def test_negative_numbers_are_refused(make: type[RowOptimizer], argument: str) -> None:
-    with pytest.raises(ValueError, match=rf"`{argument}` must be a number of at least 0.*-0.5"):
+    with pytest.raises(ValueError, match=rf"`{argument}` must be .* of at least 0.*-0.5"):
         make(0.1, **{argument: -0.5})
+
+
+@MAKERS
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("learning_rate", -1.0, "at least 0"),
+        ("clipnorm", -1.0, "above 0"),
+        ("clipvalue", 0.0, "above 0"),
+        ("l2", "a", "a finite number"),
+        ("tables", "(", "a regular expression"),
+    ],
+)
+def test_wrong_values_are_named(
+    make: type[RowOptimizer], argument: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"`{argument}` must be .*{message}.*{argument}="):
+        make(**{"learning_rate": 0.1, argument: value})
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.0])

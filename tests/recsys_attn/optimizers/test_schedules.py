@@ -57,6 +57,7 @@ def test_steps_are_positive_integers(steps: Any) -> None:
         InverseSqrtDecay(0.1, steps)
 
 
-def test_the_rate_is_a_float_or_a_schedule() -> None:
-    with pytest.raises(TypeError, match=r"`learning_rate` must be a float or .*'high'"):
+def test_the_rate_is_a_number_or_a_schedule() -> None:
+    assert float(WarmUp(1, 3)(0)) == 0.25
+    with pytest.raises(TypeError, match=r"`learning_rate` must be a number or .*'high'"):
         WarmUp("high", 5)

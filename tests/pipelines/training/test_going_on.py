@@ -1,0 +1,131 @@
+"""A training goes on only as the one it was, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.progress import Progress
+from pipelines.scoring import Scorer
+from pipelines.training import Data, Place, train
+from pipelines.training.stopping import Stopped
+from pipelines.training.validation import Validation
+from tests.support.experiments import load
+
+MLP = {"name": "mlp", "width": 4, "units": [8]}
+
+
+class Training:
+    """Trains on the prepared data, again and again in one folder."""
+
+    def __init__(self, prepared: Path, folder: Path) -> None:
+        self.prepared = prepared
+        self.folder = folder
+        self.output = io.StringIO()
+
+    def __call__(self, **options: Any) -> list[np.ndarray]:
+        model, self.history = train(
+            load(self.folder, **{"model": MLP, **options}),
+            Data(
+                self.prepared / "data",
+                "request_id",
+                FittedFeatures.load(self.prepared / "features"),
+            ),
+            Place(self.folder / "checkpoints", None, "key"),
+            Progress(Console(file=self.output, width=200)),
+        )
+        return model.get_weights()
+
+
+@pytest.fixture
+def training(prepared: Path, tmp_path: Path) -> Training:
+    return Training(prepared, tmp_path)
+
+
+def test_asked_to_stop_while_it_validates_it_stops(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last epoch too: the process was to end, and not to evaluate and export."""
+    expected = training(training__epochs=1)
+    validate = Validation.__call__
+
+    def signalled(self: Validation) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return validate(self)
+
+    again = Training(training.prepared, training.folder / "again")
+    again.folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(Validation, "__call__", signalled)
+        with pytest.raises(Stopped, match="Run the same command again"):
+            again(training__epochs=1)
+    for weight, wanted in zip(again(training__epochs=1), expected, strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+    assert len(again.history) == 1
+
+
+def test_with_other_lanes_it_does_not_go_on(training: Training) -> None:
+    """The places in the checkpoint are of lanes that there are no more."""
+    training(training__epochs=1, training__lanes=2)
+    with pytest.raises(PipelineError, match=r"has 2, and there would be 1 .*lanes = 2` to go on"):
+        training(training__epochs=2)
+    training(training__epochs=2, training__lanes=2)
+    assert len(training.history) == 2
+
+
+@pytest.mark.parametrize("options", [{"training__epochs": 1}, {"training__epochs": 2}], ids=str)
+def test_with_fewer_epochs_than_it_had_it_does_not_go_on(
+    training: Training, options: dict[str, int]
+) -> None:
+    training(training__epochs=3, training__patience=9)
+    with pytest.raises(PipelineError, match="has gone on for 3 epochs, longer than"):
+        training(training__patience=9, **options)
+
+
+def test_what_is_no_checkpoint_is_left_alone(training: Training) -> None:
+    training(training__epochs=1)
+    (training.folder / "checkpoints" / "step-50.bak").mkdir()
+    training(training__epochs=2)
+    assert "going on after step" in training.output.getvalue()
+    assert (training.folder / "checkpoints" / "step-50.bak").is_dir()
+
+
+def test_a_checkpoint_without_a_state_says_what_to_do(training: Training) -> None:
+    training(training__epochs=1)
+    (folder,) = (training.folder / "checkpoints").iterdir()
+    (folder / "state.json").write_text('{"key": ')
+    with pytest.raises(PipelineError, match=r"state\.json is damaged: .* Remove .*step-0"):
+        training(training__epochs=1)
+
+
+def test_scores_that_are_no_numbers_are_a_training_that_diverged(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step of an epoch can spoil the weights after its own loss was still finite."""
+    score = Scorer.score_labelled
+
+    def spoiled(self: Scorer, feed: Any) -> Any:
+        labels, scores = score(self, feed)
+        scores["click"][3] = np.nan
+        return labels, scores
+
+    monkeypatch.setattr(Scorer, "score_labelled", spoiled)
+    with pytest.raises(PipelineError, match=r"Training diverged: scores of 'click' are not finite"):
+        training(training__epochs=1)
+
+
+def test_one_number_alone_can_be_trained(training: Training) -> None:
+    """The gradient of a single column, in parts."""
+    only = ["user_id", "item_id", "clicked_items"]
+    model = {"name": "logistic_regression", "exclude": only}
+    weights = training(model=model, training__epochs=1)
+    assert all(np.isfinite(weight).all() for weight in weights)
