@@ -8,9 +8,11 @@ from typing import Any
 
 import keras
 
+from pipelines.config import TrainingOptions
 from pipelines.errors import PipelineError
 from pipelines.feed import Position
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
+from pipelines.training.history import History
 from pipelines.training.optimizer import kind_of
 
 
@@ -72,6 +74,7 @@ class Saver:
         key: What must be equal for a checkpoint to be one of this training.
         model: Whose variables are saved, random states included.
         optimizer: Built for the model.
+        options: How to train; a checkpoint of a training that went on for longer is of another.
         lanes: Streams that the data are dealt to, in each of which a checkpoint has a place.
     """
 
@@ -79,6 +82,7 @@ class Saver:
     key: str
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
+    options: TrainingOptions
     lanes: int
 
     def save(self, progress: TrainingProgress) -> None:
@@ -96,7 +100,7 @@ class Saver:
         """The last checkpoint, if it is one of this training."""
         newest = self.checkpoints.newest
         state = newest.state if newest else {}
-        if state.get("key") != self.key:
+        if state.get("key") != self.key or self._is_longer(state):
             return None
         if state["lanes"] != self.lanes:
             raise PipelineError(
@@ -106,6 +110,9 @@ class Saver:
                 "the run another folder with --run-dir."
             )
         return newest
+
+    def _is_longer(self, state: dict[str, Any]) -> bool:
+        return History(state["progress"]["epochs"], self.options).overrun
 
     def load(self, checkpoint: Checkpoint) -> TrainingProgress:
         """Sets all variables to those of a checkpoint."""

@@ -85,7 +85,7 @@ def train(
         feeds = _feeds(experiment, data, fitted, workers)
         checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
         lanes = options.lanes or workers.replicas
-        saver = Saver(checkpoints, place.key, model, optimizer, lanes)
+        saver = Saver(checkpoints, place.key, model, optimizer, options, lanes)
         watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
             watch.say(OlderRun(options.warm_start).start(saver, fitted))

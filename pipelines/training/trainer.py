@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pipelines.config import TrainingOptions
-from pipelines.errors import PipelineError
 from pipelines.feed import Feed, Position
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
@@ -126,13 +125,6 @@ class Trainer:
                 self.saver.checkpoints.clear()
             return TrainingProgress()
         progress = self.saver.load(newest)
-        if self._history(progress).overrun:
-            raise PipelineError(
-                f"The training in {self.saver.checkpoints.folder} has gone on for "
-                f"{len(progress.epochs)} epochs, longer than `training.epochs` and "
-                "`training.patience` now allow. Raise them, or give the run another folder with "
-                "--run-dir, or --force."
-            )
         self.watch.say(f"going on after step {progress.step:,}, in epoch {progress.epoch + 1}")
         return progress
 

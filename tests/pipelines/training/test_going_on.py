@@ -82,13 +82,16 @@ def test_with_other_lanes_it_does_not_go_on(training: Training) -> None:
     assert len(training.history) == 2
 
 
-@pytest.mark.parametrize("options", [{"training__epochs": 1}, {"training__epochs": 2}], ids=str)
-def test_with_fewer_epochs_than_it_had_it_does_not_go_on(
-    training: Training, options: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_with_fewer_epochs_it_begins_anew(training: Training, epochs: int) -> None:
+    """The weights are those of the epochs that are asked for."""
     training(training__epochs=3, training__patience=9)
-    with pytest.raises(PipelineError, match="has gone on for 3 epochs, longer than"):
-        training(training__patience=9, **options)
+    history = training.history
+    training(training__epochs=epochs, training__patience=9)
+    assert "of another training; starting anew" in training.output.getvalue()
+    assert [epoch["loss"] for epoch in training.history] == [
+        epoch["loss"] for epoch in history[:epochs]
+    ]
 
 
 def test_what_is_no_checkpoint_is_left_alone(training: Training) -> None:
