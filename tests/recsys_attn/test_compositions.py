@@ -61,7 +61,8 @@ def test_padding_further_changes_nothing(composition: Composition) -> None:
     expected = outputs_of(layer, {"query": events, "query_mask": present})["0"]
     # A projection sums in float32: an output near zero carries the rounding of its neighbours.
     size = np.maximum(1.0, np.abs(expected).max(axis=-1, keepdims=True))
-    for length in (4, longest - 1):
+    # JAX compiles every operation for every length.
+    for length in (4,) if keras.backend.backend() == "jax" else (4, longest - 1):
         short = {"query": events[:, :length], "query_mask": present[:, :length]}
         output = outputs_of(layer, short)["0"]
         error = np.abs(output - expected[:, :length]) / size[:, :length]
