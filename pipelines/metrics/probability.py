@@ -31,8 +31,9 @@ def logloss(labels: ArrayLike, scores: ArrayLike) -> float:
     labels, scores = check_probabilities(labels, scores)
     if not labels.size:
         return undefined("logloss", "there are no rows")
-    clipped = np.clip(scores, LOGLOSS_CLIP, 1 - LOGLOSS_CLIP)
-    return float(-np.mean(np.where(labels, np.log(clipped), np.log1p(-clipped))))
+    of_label = np.where(labels, scores, 1 - scores)
+    np.clip(of_label, LOGLOSS_CLIP, 1 - LOGLOSS_CLIP, out=of_label)
+    return float(-np.mean(np.log(of_label, out=of_label)))
 
 
 def calibration(labels: ArrayLike, scores: ArrayLike) -> float:

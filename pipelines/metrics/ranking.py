@@ -36,12 +36,21 @@ def auc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) 
         0.75
     """
     labels, scores = check_pairs(labels, scores)
-    positive, negative = _tie_blocks(labels, (scores,), check_weights(weights, labels))[1:]
-    pairs = positive.sum() * negative.sum()
+    weights = check_weights(weights, labels)
+    # The classes apart: what is sorted beside all scores is what memory has to hold.
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    if weights is None:
+        negative.sort()
+        mass, own = np.arange(negative.size + 1), np.ones(positive.size, np.int64)
+    else:
+        order = np.argsort(negative)
+        negative, own = negative[order], weights[labels == 1]
+        mass = np.append(0.0, np.cumsum(weights[labels == 0][order]))
+    pairs = float(own.sum()) * float(mass[-1])
     if not pairs:
         return undefined("AUC", "only one class is present in `labels`")
-    below = np.cumsum(negative) - negative
-    return float(positive @ (below + negative / 2) / pairs)
+    below, upto = (mass[np.searchsorted(negative, positive, side)] for side in ("left", "right"))
+    return float(own @ (below + upto)) / 2 / pairs
 
 
 def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float, int]:
