@@ -6,9 +6,10 @@
 
 Each model is trained by each contender on the same made data, the same batches in the same order,
 with Adam at the same rate and all processors, each in a process of its own. In every round all
-contenders of a table take turns, ours and a peer's, so that a noisy machine meets them alike; the
-table has medians. A step is timed from the arrays of a batch to its loss on the host; only
-"from Parquet" are rows decoded meanwhile, and its speed is that of all steps together.
+contenders of a model take turns, ours and a peer's, each at all vocabularies, so that a noisy
+machine meets them alike; the tables have medians. A step is timed from the arrays of a batch to
+its loss on the host; only "from Parquet" are rows decoded meanwhile, and its speed is that of all
+steps together.
 
 - The peers are FuxiCTR's layers in an eager PyTorch loop, DeepCTR-Torch's and torch-rechub's
   models (`benchmarks/peers/torch_loop.py` says what differs), as they are: float32, dense Adam.
@@ -30,6 +31,7 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -112,37 +114,43 @@ class Benchmark:
 
     def run(self) -> None:
         """Prints the tables, and writes the output as far as it is known."""
-        chosen = self._options
-        for vocabulary in chosen.vocabulary:
-            for has_history in (False, True):
-                models = [m for m in chosen.models if (m == "din") == has_history]
-                if models:
-                    with TemporaryDirectory() as folder:
-                        self._with_data(models, vocabulary, f"{folder}/data")
-        for model in chosen.models if len(chosen.vocabulary) > 1 else ():
-            records = [run for run in self._runs if run["model"] == model]
-            self._console.print(tables.vocabularies(model, records), "")
+        for has_history in (False, True):
+            models = [m for m in self._options.models if (m == "din") == has_history]
+            if models:
+                with TemporaryDirectory() as folder:
+                    self._with_data(models, folder)
 
-    def _with_data(self, models: list[str], vocabulary: int, folder: str) -> None:
+    def _with_data(self, models: list[str], folder: str) -> None:
         chosen = self._options
         steps = max(chosen.warm_up + chosen.steps, chosen.auc_steps)
-        sizes = {model: self._settings(model, vocabulary, folder) for model in models}
-        rows = steps * max(settings.batch for settings in sizes.values())
-        self._find_peak()
-        save(sizes[models[0]], rows, 5000 if chosen.quick else TEST_ROWS)
-        for model, settings in sizes.items():
-            self._compare(settings)
-            records = [
-                r for r in self._runs if (r["model"], r["vocabulary"]) == (model, vocabulary)
-            ]
-            table = tables.speeds(model, vocabulary, records, self._peak)
-            table.caption = f"AUC of the model that made the labels: {best_auc(settings):.4f}"
-            self._console.print(table, "")
+        all_sizes = {
+            model: [self._settings(model, v, f"{folder}/{v}") for v in chosen.vocabulary]
+            for model in models
+        }
+        rows = steps * max(sizes[0].batch for sizes in all_sizes.values())
+        for settings in all_sizes[models[0]]:
+            save(settings, rows, 5000 if chosen.quick else TEST_ROWS)
+        for sizes in all_sizes.values():
+            self._find_peak()
+            self._compare(sizes)
+            self._show(sizes)
             self._write()
-        if "din" in models and vocabulary == chosen.vocabulary[0]:
-            self._in_requests(sizes["din"])
+        if "din" in models:
+            self._in_requests(all_sizes["din"][0])
             self._console.print(tables.requests(self._requests), "")
             self._write()
+
+    def _show(self, sizes: list[Settings]) -> None:
+        """A table for each vocabulary, and one that compares them."""
+        model = sizes[0].model
+        records = [run for run in self._runs if run["model"] == model]
+        for settings in sizes:
+            of_size = [r for r in records if r["vocabulary"] == settings.vocabulary]
+            table = tables.speeds(model, settings.vocabulary, of_size, self._peak)
+            table.caption = f"AUC of the model that made the labels: {best_auc(settings):.4f}"
+            self._console.print(table, "")
+        if len(sizes) > 1:
+            self._console.print(tables.vocabularies(model, records), "")
 
     def _settings(self, model: str, vocabulary: int, folder: str) -> Settings:
         chosen = self._options
@@ -156,29 +164,28 @@ class Benchmark:
             learning_rate=chosen.learning_rate,
         )
 
-    def _compare(self, settings: Settings) -> None:
-        """All contenders in turns, round after round; the AUC is of the first."""
+    def _compare(self, sizes: list[Settings]) -> None:
+        """All contenders and vocabularies in turns, round after round; the AUC is of the first."""
         chosen = self._options
         entries = contenders.in_turns(
             contenders.ours(chosen.ours, chosen.precision, chosen.compiled, chosen.tower_rows),
-            contenders.peers(settings.model, self._python, chosen.precision),
+            contenders.peers(sizes[0].model, self._python, chosen.precision),
         )
-        for round_ in range(chosen.rounds):
-            for entry in entries:
-                steps = chosen.auc_steps if round_ == 0 else 0
-                found = entry.run(replace(settings, auc_steps=steps))
-                self._runs.append(
-                    {
-                        "model": settings.model,
-                        "vocabulary": settings.vocabulary,
-                        "batch": settings.batch,
-                        "contender": entry.name,
-                        "precision": entry.precision,
-                        "round": round_,
-                        **found,
-                    }
-                )
-                _log(settings, entry, found)
+        for round_, entry, settings in product(range(chosen.rounds), entries, sizes):
+            steps = chosen.auc_steps if round_ == 0 else 0
+            found = entry.run(replace(settings, auc_steps=steps))
+            self._runs.append(
+                {
+                    "model": settings.model,
+                    "vocabulary": settings.vocabulary,
+                    "batch": settings.batch,
+                    "contender": entry.name,
+                    "precision": entry.precision,
+                    "round": round_,
+                    **found,
+                }
+            )
+            _log(settings, entry, found)
 
     def _in_requests(self, settings: Settings) -> None:
         """Requests beside the same rows one by one, in ours alone."""

@@ -57,8 +57,10 @@ def make_model(settings: Settings, schema: Schema) -> RankingModel:
             expert_units=EXPERT_UNITS,
             tower_units=TOWER_UNITS,
         )
-    encoder = "transformer" if settings.model == "din_encoded" else None
-    return models.din(schema, width=HISTORY_WIDTH, mlp_units=MLP_UNITS, encoder=encoder)
+    sizes: Any = {"width": HISTORY_WIDTH, "mlp_units": MLP_UNITS}
+    if settings.model == "din_encoded":  # self-attention, and then the target's by dot products
+        return models.din(schema, **sizes, encoder="transformer", target_attention="transformer")
+    return models.din(schema, **sizes)
 
 
 def blocks_of(batch: Batch) -> dict[str, np.ndarray]:

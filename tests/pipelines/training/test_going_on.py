@@ -64,10 +64,12 @@ def test_asked_to_stop_while_it_validates_it_stops(
 
     again = Training(training.prepared, training.folder / "again")
     again.folder.mkdir()
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another test may have set its own
     with monkeypatch.context() as patch:
         patch.setattr(Validation, "__call__", signalled)
         with pytest.raises(Stopped, match="Run the same command again"):
             again(training__epochs=1)
+    signal.signal(signal.SIGTERM, before)
     for weight, wanted in zip(again(training__epochs=1), expected, strict=True):
         np.testing.assert_array_equal(weight, wanted)
     assert len(again.history) == 1

@@ -150,7 +150,7 @@ def test_the_loss_is_the_weighted_sum_of_the_tasks_losses_and_the_penalty(
         "training__learning_rate": 1e-30,
         "training__optimizer": "sgd",
         "training__epochs": 1,
-        "training__embeddings_l2": 0.01,
+        "training__embeddings_l2": 1.0,
     }
     tasks = (Task("click", weight=0.5), Task("conversion", weight=3.0))
     model, history = trainer.fit(tasks, **still)
