@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
-# JAX compiles every shape: what lengths change is left to `make jax`.
+# JAX compiles every shape: the models, and what lengths change, are left to `make jax`.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not the training benchmark, which takes hours: CONTRIBUTING.md has its command.
 BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
@@ -22,7 +22,7 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
-	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/models -k 'not further'
+	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
 

@@ -81,8 +81,10 @@ def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_pa
     _, errors = first.communicate(timeout=300)
     assert (first.returncode, second.returncode) == (1, -9)
     assert "Worker 0 of 2 stopped, since another worker is gone" in errors
+    state = max((tmp_path / "checkpoints").glob("step-*")) / "state.json"
+    epochs = len(json.loads(state.read_text())["progress"]["epochs"]) + 1
     ports = free_ports()
-    again = [start(grouped, tmp_path, index, ports) for index in range(2)]
+    again = [start(grouped, tmp_path, i, ports, training__epochs=epochs) for i in range(2)]
     outputs = [process.communicate(timeout=300) for process in again]
     assert [process.returncode for process in again] == [0, 0], outputs
     assert all("going on after step" in output for output, _ in outputs)
