@@ -141,3 +141,9 @@ def test_a_folder_is_no_experiment(tmp_path: Path) -> None:
 def test_names_that_no_signature_takes_are_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         load(tmp_path, ('name = "price"', f'name = "{name}"'))
+
+
+def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"`embeddings_learning_rate` is of a row-wise"):
+        load(tmp_path, training__embeddings_learning_rate=0.1, training__optimizer="sgd")
+    load(tmp_path, training__embeddings_learning_rate=0.1)
