@@ -160,5 +160,90 @@ def status_not_found(name: str, version: int | None) -> ServingError:
     return NotFound(f"Could not find version {version} of model {name}")
 
 
+def empty_input() -> ServingError:
+    return InvalidArgument("Input is empty.")
+
+
+def no_signature(key: str) -> ServingError:
+    """As Classify, Regress and MultiInference say it; Predict says `signature_not_found`."""
+    return InvalidArgument(f"No signature was found with the name: {key}")
+
+
+def wrong_method(kind: str, expected: str, received: str) -> ServingError:
+    return InvalidArgument(
+        f"Expected {kind} signature method_name to be {expected}. Was: {received}"
+    )
+
+
+def unsupported_method(name: str) -> ServingError:
+    return Unimplemented(f"Unsupported signature method_name: {name}")
+
+
+def empty_model_name() -> ServingError:
+    return InvalidArgument("Found ModelSpec with an empty model name.")
+
+
+def different_models() -> ServingError:
+    return InvalidArgument(
+        "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+    )
+
+
+def duplicate_signature(key: str) -> ServingError:
+    return InvalidArgument(f"Duplicate evaluation of signature: {key}")
+
+
+def no_inputs(kind: str, definition: object) -> ServingError:
+    return FailedPrecondition(f"No {kind} inputs found in SignatureDef: {definition}")
+
+
+def no_classes(definition: object) -> ServingError:
+    return FailedPrecondition(
+        'Expected classification signature outputs to contain at least one of "classes" or '
+        f'"scores". Signature was: {definition}'
+    )
+
+
+def no_regression_outputs(definition: object) -> ServingError:
+    return FailedPrecondition(f"No regression outputs found in SignatureDef: {definition}")
+
+
+def wrong_class_shape(shape: tuple[int, ...]) -> ServingError:
+    return InvalidArgument(
+        f"Expected Tensor shape: [batch_size num_classes] but got {_shape(shape)}"
+    )
+
+
+def wrong_class_count(name: str, expected: int, received: int) -> ServingError:
+    return InvalidArgument(f"Expected {name} output batch size of {expected}. Got: {received}")
+
+
+def different_classes(classes: int, scores: int) -> ServingError:
+    return InvalidArgument(
+        f"Tensors class and score should match in dim_size(1). Got {classes} vs. {scores}"
+    )
+
+
+def wrong_regression_shape(shape: tuple[int, ...]) -> ServingError:
+    return InvalidArgument(
+        "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+        f"{_shape(shape)}"
+    )
+
+
+def wrong_regression_size(expected: int, received: int) -> ServingError:
+    return InvalidArgument(
+        f"Input batch size did not match output batch size: {expected} vs. {received}"
+    )
+
+
+def wrong_output_dtype(name: str, expected: str, received: object) -> ServingError:
+    return InvalidArgument(f"Expected {name} Tensor of {expected}. Got: {received}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "[" + ",".join(str(dim) for dim in shape) + "]"
+
+
 def _names(names: Iterable[str]) -> str:
     return "{" + ",".join(sorted(names)) + "}"

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from serving.call import Call
 from serving.codec import parse
-from serving.errors import DataLoss, FailedPrecondition, NotFound, signature_not_found
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Signature
+from serving.errors import (
+    DataLoss,
+    FailedPrecondition,
+    NotFound,
+    from_code,
+    signature_not_found,
+)
+from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
 
 SAVED_MODEL_FILE = "saved_model.pb"
 _SERVE_TAG = "serve"
@@ -44,7 +54,7 @@ class Model:
         self.definitions = _read_definitions(path)
         self._loaded = tf.saved_model.load(str(path), tags=[_SERVE_TAG])
         self._signatures = {
-            key: Signature(key, self.definitions[key], function)
+            key: Signature(key, self.definitions[key], _compute(function))
             for key, function in self._loaded.signatures.items()
             if key in self.definitions
         }
@@ -62,6 +72,37 @@ class Model:
     @property
     def signatures(self) -> Mapping[str, Signature]:
         return self._signatures
+
+    @property
+    def context_names(self) -> frozenset[str]:
+        """The features that the candidates of a request share; none without `rank`."""
+        rank = self._signatures.get(RANK_SIGNATURE)
+        return frozenset() if rank is None else rank.context_names
+
+
+def _compute(function: Callable[..., Mapping[str, Any]]) -> Compute:
+    def compute(
+        inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
+        call.require_caller()
+        started = time.perf_counter()
+        try:
+            results = function(
+                **{
+                    name: tf.constant(
+                        array, tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+                    )
+                    for name, array in inputs.items()
+                }
+            )
+            return {name: results[name].numpy() for name in outputs}
+        except tf.errors.OpError as error:
+            raise from_code(error.error_code, error.message) from error
+        finally:
+            call.batch_rows = call.candidates
+            call.runtime_seconds += time.perf_counter() - started
+
+    return compute
 
 
 def _read_definitions(path: Path) -> dict[str, meta_graph_pb2.SignatureDef]:

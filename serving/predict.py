@@ -1,4 +1,4 @@
-"""A PredictRequest as work for a signature, and its results as a PredictResponse."""
+"""Predict: a request as work for a signature, and its results as the answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import model_pb2, predict_pb2
 
+from serving.call import Call
 from serving.codec import decode, encode
 from serving.model import Model
 from serving.signature import DEFAULT_SIGNATURE, Signature
@@ -20,8 +21,15 @@ class Task(NamedTuple):
     inputs: dict[str, np.ndarray]
     outputs: tuple[str, ...]
 
-    def run(self) -> dict[str, Any]:
-        return self.signature.run(self.inputs, self.outputs)
+    def run(self, call: Call) -> dict[str, Any]:
+        """Outputs by name; the call learns what was computed."""
+        return self.signature.run(self.inputs, self.outputs, call)
+
+
+def predict(model: Model, request: predict_pb2.PredictRequest, call: Call) -> Any:
+    """The answer of a version to a Predict request."""
+    task = read_request(model, request)
+    return write_response(model, task.signature, task.run(call))
 
 
 def read_request(model: Model, request: predict_pb2.PredictRequest) -> Task:
@@ -38,9 +46,14 @@ def write_response(
 ) -> predict_pb2.PredictResponse:
     """The answer, which names the version that computed it."""
     response = predict_pb2.PredictResponse()
-    response.model_spec.name = model.name
-    response.model_spec.version.value = model.version
-    response.model_spec.signature_name = signature.key
+    write_spec(response.model_spec, model, signature.key)
     for name, value in results.items():
         response.outputs[name].CopyFrom(encode(value))
     return response
+
+
+def write_spec(spec: model_pb2.ModelSpec, model: Model, signature: str = "") -> None:
+    """Names the version, and the signature, that an answer is of."""
+    spec.name = model.name
+    spec.version.value = model.version
+    spec.signature_name = signature

@@ -16,6 +16,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from serving.config import ServerConfig
 from serving.errors import Unavailable
 from serving.health import Health
+from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.manager import ModelManager
 from serving.servicers import ModelService, PredictionService
@@ -70,6 +71,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     manager = ModelManager(
         [ModelVersions(config.model_name, config.model_base_path)], health.report
     )
+    inference = Inference(manager)
     grpc_server = grpc.server(
         futures.ThreadPoolExecutor(config.max_workers, thread_name_prefix="rpc"),
         interceptors=[refusal],
@@ -80,9 +82,9 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         ],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(manager), grpc_server
+        PredictionService(inference), grpc_server
     )
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(manager), grpc_server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), grpc_server)
     health_pb2_grpc.add_HealthServicer_to_server(health, grpc_server)
     try:
         port = grpc_server.add_insecure_port(config.address)

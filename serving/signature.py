@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving import errors
+from serving.call import Call
 from serving.codec import decode, dtype_name, numpy_dtype
 
 DEFAULT_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
+WITH_CONTEXT = "_with_context"  # ends the name of one that takes one context and many Examples
+# Arrays by input name, the names of the outputs, the call -> arrays by output name.
+Compute = Callable[[Mapping[str, np.ndarray], Sequence[str], Call], dict[str, np.ndarray]]
 
 
 class Signature:
@@ -22,30 +25,32 @@ class Signature:
     Args:
         key: Name of the signature.
         definition: Inputs and outputs as the SavedModel's file declares them.
-        function: The loaded function: tensors by input name -> tensors by output name.
+        compute: Computes, or has it computed with others' in one batch.
     """
 
     def __init__(
         self,
         key: str,
         definition: meta_graph_pb2.SignatureDef,
-        function: Callable[..., Mapping[str, Any]],
+        compute: Compute,
     ) -> None:
         self.key = key
         self.definition = definition
-        self._function = function
+        self._compute = compute
         self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
         self._required = set(definition.inputs) - set(self._defaults)
         self._inputs = {name: _declared(info) for name, info in definition.inputs.items()}
         # Where every input and output starts with an open axis, that axis is the batch.
         shapes = [shape for _, shape in self._inputs.values()]
         shapes += [_declared(info)[1] for info in definition.outputs.values()]
-        self._is_batched = all(shape and shape[0] is None for shape in shapes)
-        self._listed: frozenset[str] = frozenset()
+        self.is_batched = not key.endswith(WITH_CONTEXT) and all(
+            shape and shape[0] is None for shape in shapes
+        )
+        self.candidate_names: frozenset[str] = frozenset()
 
     def share_candidates(self, rows: Signature) -> None:
         """Notes the inputs of candidates: they have one axis more here than among the rows."""
-        self._listed = frozenset(
+        self.candidate_names = frozenset(
             name
             for name, (_, shape) in self._inputs.items()
             if shape is not None
@@ -69,12 +74,22 @@ class Signature:
                 raise errors.duplicate_output(alias)
         return tuple(output_filter) or tuple(outputs)
 
-    def run(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, Any]:
+    @property
+    def context_names(self) -> frozenset[str]:
+        """The inputs that candidates share; none where the signature takes rows."""
+        if not self.candidate_names:
+            return frozenset()
+        return frozenset(self._inputs) - self.candidate_names
+
+    def run(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
         """Outputs by name.
 
         Args:
             inputs: One array for each input.
             outputs: Names of the outputs to return.
+            call: Who waits for it; it learns what was computed.
 
         Raises:
             InvalidArgument: A name, dtype or shape is not the signature's.
@@ -84,17 +99,21 @@ class Signature:
         inputs = {**self._defaults, **inputs}
         for name, array in inputs.items():
             self._check(name, array)
-        if self._is_batched:
+        if self.is_batched:
             _check_same(inputs, 0, "batch size (first dimension)")
-        listed = {name: array for name, array in inputs.items() if name in self._listed}
+        listed = {name: array for name, array in inputs.items() if name in self.candidate_names}
         _check_same(listed, 1, "number of candidates (second dimension)")
-        try:
-            results = self._function(
-                **{name: tf.constant(array, _tf_dtype(array)) for name, array in inputs.items()}
-            )
-            return {name: results[name].numpy() for name in outputs}
-        except tf.errors.OpError as error:
-            raise errors.from_code(error.error_code, error.message) from error
+        call.signature = self.key
+        call.rows, call.candidates = self._count(inputs)
+        return self._compute(inputs, outputs, call)
+
+    def _count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
+        """Rows or requests, and the candidates in all of them."""
+        for name in self.candidate_names:
+            rows, candidates = inputs[name].shape[:2]
+            return rows, rows * candidates
+        rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        return rows, rows
 
     def _check(self, name: str, array: np.ndarray) -> None:
         enum, shape = self._inputs[name]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from serving.call import Call
 from serving.codec import parse
 from serving.errors import DataLoss, InvalidArgument, ServingError, Unimplemented
 from serving.model import Model
-from serving.predict import read_request
+from serving.predict import predict
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000
@@ -48,4 +49,5 @@ def _replay(model: Model, record: bytes) -> None:
     kind = log.WhichOneof("log_type")
     if kind != "predict_log":
         raise Unimplemented(f"Unsupported log_type for warmup: {kind}. Expected: predict_log")
-    read_request(model, log.predict_log.request).run()
+    request = log.predict_log.request
+    predict(model, request, Call("Predict", "WARMUP"))

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     inference_pb2,
+    input_pb2,
     model_management_pb2,
     model_service_pb2_grpc,
     predict_pb2,
@@ -44,6 +45,53 @@ def predict(
         request.model_spec.version_label = spec["version_label"]
     for key, value in (ROWS if inputs is None else inputs).items():
         request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def example(**features: Any) -> tf.train.Example:
+    """An Example of one value a feature: text, or a float."""
+    found = tf.train.Example()
+    for name, value in features.items():
+        feature = found.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        else:
+            feature.float_list.value.append(value)
+    return found
+
+
+def examples(*rows: dict[str, Any], context: dict[str, Any] | None = None) -> input_pb2.Input:
+    """Rows as Examples, beside their context where there is one."""
+    found = [example(**row) for row in rows]
+    if context is None:
+        return input_pb2.Input(example_list=input_pb2.ExampleList(examples=found))
+    return input_pb2.Input(
+        example_list_with_context=input_pb2.ExampleListWithContext(
+            examples=found, context=example(**context)
+        )
+    )
+
+
+def classify(sent: input_pb2.Input, **spec: Any) -> classification_pb2.ClassificationRequest:
+    spec = {"signature_name": "classify", **spec}
+    return classification_pb2.ClassificationRequest(
+        model_spec=predict(**spec).model_spec, input=sent
+    )
+
+
+def regress(sent: input_pb2.Input, **spec: Any) -> regression_pb2.RegressionRequest:
+    spec = {"signature_name": "regress", **spec}
+    return regression_pb2.RegressionRequest(model_spec=predict(**spec).model_spec, input=sent)
+
+
+def multi_inference(
+    sent: input_pb2.Input, *tasks: tuple[str, str], name: str = "tiny"
+) -> inference_pb2.MultiInferenceRequest:
+    """Tasks are pairs of a signature and a method, `classify` or `regress`."""
+    request = inference_pb2.MultiInferenceRequest(input=sent)
+    for signature, method in tasks:
+        spec = predict(name, signature_name=signature).model_spec
+        request.tasks.add(model_spec=spec, method_name=f"tensorflow/serving/{method}")
     return request
 
 

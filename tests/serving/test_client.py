@@ -198,7 +198,7 @@ def test_nobody_answers_at_once() -> None:
 def test_metadata_and_status(client: Client) -> None:
     metadata = client.metadata()
     assert (metadata.name, metadata.version) == ("tiny", 5)
-    assert sorted(metadata.signatures) == ["fail", "pair", "rank", "serving_default", "wait"]
+    assert {"rank", "serving_default", "regress"} < set(metadata.signatures)
     rank = metadata.signature("rank")
     assert list(rank.inputs) == ["age", "history", "price", "tags", "user"]
     assert str(rank.inputs["tags"]) == "string (?, ?, ?)"

@@ -9,13 +9,24 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
-    inference_pb2,
+    input_pb2,
     model_management_pb2,
     predict_pb2,
     regression_pb2,
 )
 
-from tests.serving.stubs import ROWS, metadata, predict, send, status, without
+from tests.serving.stubs import (
+    ROWS,
+    classify,
+    examples,
+    metadata,
+    multi_inference,
+    predict,
+    regress,
+    send,
+    status,
+    without,
+)
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
@@ -25,6 +36,7 @@ UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
 
 
+ONE = examples({"user": "ann", "price": 1.5})
 ALL = "age,history,price,tags,user"
 ERRORS = {
     "predict-no-spec": (predict_pb2.PredictRequest(), INVALID, "Missing ModelSpec"),
@@ -129,17 +141,61 @@ ERRORS = {
     "status-unknown-version": (
         status(version=7), NOT_FOUND, "Could not find version 7 of model tiny",
     ),
-    "classify": (
-        classification_pb2.ClassificationRequest(), UNIMPLEMENTED,
-        "Classify is not implemented by this server.",
+    "classify-no-spec": (
+        classification_pb2.ClassificationRequest(), INVALID, "Missing ModelSpec",
     ),
-    "regress": (
-        regression_pb2.RegressionRequest(), UNIMPLEMENTED,
-        "Regress is not implemented by this server.",
+    "classify-unknown-signature": (
+        classify(ONE, signature_name="x"), INVALID, "No signature was found with the name: x",
     ),
-    "multi-inference": (
-        inference_pb2.MultiInferenceRequest(), UNIMPLEMENTED,
-        "MultiInference is not implemented by this server.",
+    "classify-wrong-method": (
+        classify(ONE, signature_name="regress"), INVALID,
+        "Expected classification signature method_name to be tensorflow/serving/classify. "
+        "Was: tensorflow/serving/regress",
+    ),
+    "classify-by-default-signature": (
+        classify(ONE, signature_name=""), INVALID,
+        "Expected classification signature method_name to be tensorflow/serving/classify. "
+        "Was: tensorflow/serving/predict",
+    ),
+    "classify-no-input": (classify(input_pb2.Input()), INVALID, "Input is empty."),
+    "classify-no-examples": (classify(examples()), INVALID, "Input is empty."),
+    "classify-context-alone": (
+        classify(examples(context={"user": "ann"})), INVALID, "Input is empty.",
+    ),
+    "classify-unknown-model": (
+        classify(ONE, name="ctr"), NOT_FOUND, "Servable not found for request: Latest(ctr)",
+    ),
+    "regress-no-spec": (regression_pb2.RegressionRequest(), INVALID, "Missing ModelSpec"),
+    "regress-unknown-signature": (
+        regress(ONE, signature_name="x"), INVALID, "No signature was found with the name: x",
+    ),
+    "regress-wrong-method": (
+        regress(ONE, signature_name="classify"), INVALID,
+        "Expected regression signature method_name to be tensorflow/serving/regress. "
+        "Was: tensorflow/serving/classify",
+    ),
+    "regress-no-input": (regress(input_pb2.Input()), INVALID, "Input is empty."),
+    "multi-inference-no-task": (
+        multi_inference(ONE), INVALID, "ModelSpec has no name specified.",
+    ),
+    "multi-inference-unknown-signature": (
+        multi_inference(ONE, ("x", "regress")), INVALID, "No signature was found with the name: x",
+    ),
+    "multi-inference-unsupported-method": (
+        multi_inference(ONE, ("serving_default", "predict")), UNIMPLEMENTED,
+        "Unsupported signature method_name: tensorflow/serving/predict",
+    ),
+    "multi-inference-wrong-method": (
+        multi_inference(ONE, ("classify", "regress")), INVALID,
+        "Expected regression signature method_name to be tensorflow/serving/regress. "
+        "Was: tensorflow/serving/classify",
+    ),
+    "multi-inference-twice": (
+        multi_inference(ONE, ("regress", "regress"), ("regress", "regress")), INVALID,
+        "Duplicate evaluation of signature: regress",
+    ),
+    "multi-inference-no-input": (
+        multi_inference(input_pb2.Input(), ("regress", "regress")), INVALID, "Input is empty.",
     ),
     "reload": (
         model_management_pb2.ReloadConfigRequest(), UNIMPLEMENTED,

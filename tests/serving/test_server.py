@@ -16,15 +16,12 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
 
 from serving.client import Client
-from serving.codec import encode
 from serving.config import ServerConfig
-from serving.errors import DeadlineExceeded, ResourceExhausted, ServingError, Unavailable
+from serving.errors import ResourceExhausted, ServingError, Unavailable
 from serving.interceptors import Refusal
 from serving.server import create_server
-from serving.servicers import PredictionService
 from tests.serving.conftest import StartServer
 
 ROOT = Path(__file__).parents[2]
@@ -129,26 +126,6 @@ def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:
     refusal.is_on = True
     assert handler_of(predict) != "the method's own"
     assert handler_of(check) == "the method's own"
-
-
-class _LateCall:
-    """A call whose deadline passed while it waited for a worker."""
-
-    def time_remaining(self) -> float:
-        return -0.5
-
-    def abort(self, code: grpc.StatusCode, details: str) -> None:
-        raise DeadlineExceeded(details, code)
-
-
-def test_what_comes_too_late_is_not_computed(base_path: Path) -> None:
-    server, _ = create_server(ServerConfig(str(base_path), port=0))
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = "tiny", "fail"
-    request.inputs["values"].CopyFrom(encode(np.ones(5, np.float32)))
-    with pytest.raises(DeadlineExceeded, match="before the computation began"):
-        PredictionService(server.manager).Predict(request, _LateCall())
-    server.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
-"""A signature checks what it is given before its function is called."""
+"""A signature checks what it is given before anything is computed."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.call import Call
 from serving.codec import encode
-from serving.errors import InvalidArgument, NotFound, ServingError
+from serving.errors import InvalidArgument
 from serving.signature import Signature
 
 
@@ -23,8 +26,13 @@ def _definition(**shapes: tuple[int, ...] | None) -> meta_graph_pb2.SignatureDef
     return definition
 
 
-def _product(x: tf.Tensor, y: tf.Tensor) -> dict[str, tf.Tensor]:
-    return {"out": x * y}
+CALL = Call("Predict")
+
+
+def _product(
+    inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+) -> dict[str, np.ndarray]:
+    return {"out": inputs["x"] * inputs["y"]}
 
 
 def test_an_input_with_a_default_may_be_left_out() -> None:
@@ -32,16 +40,17 @@ def test_an_input_with_a_default_may_be_left_out() -> None:
     definition.defaults["y"].CopyFrom(encode(np.float32(3)))
     signature = Signature("scale", definition, _product)
     x = np.float32([1, 2])
-    np.testing.assert_array_equal(signature.run({"x": x}, ["out"])["out"], [3, 6])
+    np.testing.assert_array_equal(signature.run({"x": x}, ["out"], CALL)["out"], [3, 6])
     both = {"x": x, "y": np.float32(5)}
-    np.testing.assert_array_equal(signature.run(both, ["out"])["out"], [5, 10])
+    np.testing.assert_array_equal(signature.run(both, ["out"], CALL)["out"], [5, 10])
     with pytest.raises(InvalidArgument, match=r"Missing but required: \{x\}"):
-        signature.run({"y": np.float32(5)}, ["out"])
+        signature.run({"y": np.float32(5)}, ["out"], CALL)
 
 
 def test_inputs_without_a_common_batch_axis_may_differ() -> None:
     signature = Signature("outer", _definition(x=(-1, 1), y=(-1,)), _product)
-    out = signature.run({"x": np.ones((2, 1), np.float32), "y": np.float32([1, 2, 3])}, ["out"])
+    inputs = {"x": np.ones((2, 1), np.float32), "y": np.float32([1, 2, 3])}
+    out = signature.run(inputs, ["out"], CALL)
     assert out["out"].shape == (2, 3), "the output's shape is unknown, so nothing is a batch"
 
 
@@ -49,13 +58,13 @@ def test_an_input_of_unknown_rank_takes_any_shape() -> None:
     signature = Signature("any", _definition(x=None, y=None), _product)
     for shape in ((), (2,), (2, 3, 5)):
         ones = np.ones(shape, np.float32)
-        assert signature.run({"x": ones, "y": ones}, ["out"])["out"].shape == shape
+        assert signature.run({"x": ones, "y": ones}, ["out"], CALL)["out"].shape == shape
 
 
-def test_tensorflow_errors_keep_their_code() -> None:
-    def fail(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        raise tf.errors.NotFoundError(None, None, "no such table")
-
-    with pytest.raises(NotFound, match="no such table") as raised:
-        Signature("fail", _definition(), fail).run({}, ["out"])
-    assert isinstance(raised.value, ServingError)
+def test_a_call_learns_what_is_computed_for_it() -> None:
+    call = Call("Predict")
+    x = np.ones((3, 2), np.float32)
+    Signature("scale", _definition(x=(-1, 2), y=(-1, 2)), _product).run(
+        {"x": x, "y": x}, ["out"], call
+    )
+    assert (call.signature, call.rows, call.candidates) == ("scale", 3, 3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tensorflow_serving.apis import predict_pb2
 
+from serving.call import Call
 from serving.client import Client
 from serving.codec import encode
 from serving.errors import NotFound, ServingError
@@ -72,7 +73,8 @@ def test_running_requests_keep_the_old_version(base_path: Path, threefold: Path)
         versions.poll()
         assert _states(versions) == {6: State.AVAILABLE, 5: State.UNLOADING}
         assert model.version == 5
-        np.testing.assert_array_equal(model.signature("pair").run(pair, ["total"])["total"], [3])
+        found = model.signature("pair").run(pair, ["total"], Call("Predict"))
+        np.testing.assert_array_equal(found["total"], [3])
     versions.poll()
     assert _states(versions) == {6: State.AVAILABLE, 5: State.END}
 

@@ -1,0 +1,70 @@
+"""One call of the service: who waits for it, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.errors import Cancelled, DeadlineExceeded, ServingError
+
+
+def _forever() -> float | None:
+    return None
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(eq=False)
+class Call:
+    """What is known of a call; filled in on its way, and shown to the observers at its end.
+
+    Args:
+        api: `Predict`, `Classify`, `Regress`, `MultiInference`, `Rank`, ...
+        entrypoint: `GRPC`, `REST` or `WARMUP`.
+        request_id: What the caller names it, or the server where he does not.
+        remaining: Seconds until the caller gives up; None where he waits for ever.
+        is_active: Whether he still waits.
+
+    Attributes:
+        request, response: The messages; no response where it failed.
+        error: Why it failed.
+        model, version, signature: What answered.
+        rows: Rows or requests, the first dimension of the inputs.
+        candidates: Rows that were scored: those, or the candidates of all requests.
+        batch_rows: Rows of the batch it was computed in.
+        queue_seconds, runtime_seconds, seconds: Waiting, computing, all together.
+    """
+
+    api: str
+    entrypoint: str = "GRPC"
+    request_id: str = ""
+    remaining: Callable[[], float | None] = _forever
+    is_active: Callable[[], bool] = _always
+    request: Any = None
+    response: Any = None
+    error: ServingError | None = None
+    model: str = ""
+    version: int | None = None
+    signature: str = ""
+    rows: int = 0
+    candidates: int = 0
+    batch_rows: int = 0
+    queue_seconds: float = 0.0
+    runtime_seconds: float = 0.0
+    seconds: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+
+    def require_caller(self) -> None:
+        """Raises where nobody waits for the answer any more, so that it is not computed."""
+        remaining = self.remaining()
+        if remaining is not None and remaining <= 0:
+            raise DeadlineExceeded("The deadline had passed before the computation began.")
+        if not self.is_active():
+            raise Cancelled("The caller has gone.")
+
+
+Observer = Callable[[Call], None]

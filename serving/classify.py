@@ -1,0 +1,197 @@
+"""Classify, Regress and MultiInference: Examples in; classes, or one number each, out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tensorflow_serving.apis import (
+    classification_pb2,
+    inference_pb2,
+    input_pb2,
+    model_pb2,
+    regression_pb2,
+)
+
+from serving import errors
+from serving.call import Call
+from serving.examples import serialized, shared_context
+from serving.model import Model
+from serving.predict import Task, write_spec
+from serving.signature import DEFAULT_SIGNATURE, WITH_CONTEXT, Signature
+
+CLASSIFY_METHOD = "tensorflow/serving/classify"
+REGRESS_METHOD = "tensorflow/serving/regress"
+_CLASSES, _SCORES = "classes", "scores"
+
+
+def classify(model: Model, request: classification_pb2.ClassificationRequest, call: Call) -> Any:
+    """The answer of a version to a Classify request."""
+    signature = _signature(model, request.model_spec)
+    response = classification_pb2.ClassificationResponse()
+    _classify(model, signature, request.input, call, response.result)
+    write_spec(response.model_spec, model, signature.key)
+    return response
+
+
+def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call) -> Any:
+    """The answer of a version to a Regress request."""
+    signature = _signature(model, request.model_spec)
+    response = regression_pb2.RegressionResponse()
+    _regress(model, signature, request.input, call, response.result)
+    write_spec(response.model_spec, model, signature.key)
+    return response
+
+
+def multi_inference(model: Model, request: inference_pb2.MultiInferenceRequest, call: Call) -> Any:
+    """The answer of a version to a MultiInference request: one result for each task."""
+    tasks = [(task, _requested(model, task, request)) for task in request.tasks]
+    response = inference_pb2.MultiInferenceResponse()
+    for task, signature in tasks:
+        result = response.results.add()
+        if task.method_name == CLASSIFY_METHOD:
+            _classify(model, signature, request.input, call, result.classification_result)
+        else:
+            _regress(model, signature, request.input, call, result.regression_result)
+        write_spec(result.model_spec, model, signature.key)
+    return response
+
+
+def _signature(model: Model, spec: model_pb2.ModelSpec) -> Signature:
+    key = spec.signature_name or DEFAULT_SIGNATURE
+    signature = model.signatures.get(key)
+    if signature is None:
+        raise errors.no_signature(key)
+    return signature
+
+
+def _requested(
+    model: Model,
+    task: inference_pb2.InferenceTask,
+    request: inference_pb2.MultiInferenceRequest,
+) -> Signature:
+    """The signature of one task, checked before anything is computed."""
+    if not task.model_spec.name:
+        raise errors.empty_model_name()
+    if task.model_spec.name != model.name:
+        raise errors.different_models()
+    key = task.model_spec.signature_name or DEFAULT_SIGNATURE
+    keys = [other.model_spec.signature_name or DEFAULT_SIGNATURE for other in request.tasks]
+    if keys.count(key) > 1:
+        raise errors.duplicate_signature(key)
+    signature = _signature(model, task.model_spec)
+    if task.method_name == CLASSIFY_METHOD:
+        _check_classify(signature)
+    elif task.method_name == REGRESS_METHOD:
+        _check_regress(signature)
+    else:
+        raise errors.unsupported_method(task.method_name)
+    return signature
+
+
+def _classify(
+    model: Model,
+    signature: Signature,
+    examples: input_pb2.Input,
+    call: Call,
+    result: classification_pb2.ClassificationResult,
+) -> None:
+    outputs = _check_classify(signature)
+    found = _run(model, signature, examples, outputs, call)
+    count = call.candidates
+    for name in outputs:
+        _check_table(name, found[name], count)
+    columns = {name: found[name].tolist() for name in outputs}
+    if len({found[name].shape[1] for name in outputs}) > 1:
+        raise errors.different_classes(found[_CLASSES].shape[1], found[_SCORES].shape[1])
+    for i in range(count):
+        classes = result.classifications.add().classes
+        for c in range(found[outputs[0]].shape[1]):
+            one = classes.add()
+            if _CLASSES in columns:
+                one.label = _text(columns[_CLASSES][i][c])
+            if _SCORES in columns:
+                one.score = columns[_SCORES][i][c]
+
+
+def _regress(
+    model: Model,
+    signature: Signature,
+    examples: input_pb2.Input,
+    call: Call,
+    result: regression_pb2.RegressionResult,
+) -> None:
+    (output,) = _check_regress(signature)
+    values = _run(model, signature, examples, (output,), call)[output]
+    count = call.candidates
+    if values.ndim != 1 and values.shape[1:] != (1,):
+        raise errors.wrong_regression_shape(values.shape)
+    if values.shape[0] != count:
+        raise errors.wrong_regression_size(count, values.shape[0])
+    if values.dtype != np.float32:
+        raise errors.wrong_output_dtype("output", "DT_FLOAT", values.dtype)
+    for value in values.ravel().tolist():
+        result.regressions.add(value=value)
+
+
+def _run(
+    model: Model,
+    signature: Signature,
+    examples: input_pb2.Input,
+    outputs: tuple[str, ...],
+    call: Call,
+) -> dict[str, np.ndarray]:
+    apart = model.signatures.get(signature.key + WITH_CONTEXT)
+    if apart is not None:
+        shared = shared_context(examples, model.context_names)
+        if shared is not None:
+            context, candidates = shared
+            return Task(apart, {"context": context, "examples": candidates}, outputs).run(call)
+    return Task(signature, {"inputs": serialized(examples)}, outputs).run(call)
+
+
+def _check_classify(signature: Signature) -> tuple[str, ...]:
+    definition = signature.definition
+    if definition.method_name != CLASSIFY_METHOD:
+        raise errors.wrong_method("classification", CLASSIFY_METHOD, definition.method_name)
+    if len(definition.inputs) != 1:
+        raise errors.InvalidArgument("Expected one input Tensor.")
+    if len(definition.outputs) not in (1, 2):
+        raise errors.InvalidArgument(
+            f"Expected one or two output Tensors, found {len(definition.outputs)}"
+        )
+    if "inputs" not in definition.inputs:
+        raise errors.no_inputs("classification", definition)
+    outputs = tuple(name for name in (_CLASSES, _SCORES) if name in definition.outputs)
+    if not outputs:
+        raise errors.no_classes(definition)
+    return outputs
+
+
+def _check_regress(signature: Signature) -> tuple[str]:
+    definition = signature.definition
+    if definition.method_name != REGRESS_METHOD:
+        raise errors.wrong_method("regression", REGRESS_METHOD, definition.method_name)
+    if len(definition.inputs) != 1:
+        raise errors.InvalidArgument("Expected one input Tensor.")
+    if len(definition.outputs) != 1:
+        raise errors.InvalidArgument("Expected one output Tensor.")
+    if "inputs" not in definition.inputs:
+        raise errors.no_inputs("regression", definition)
+    if "outputs" not in definition.outputs:
+        raise errors.no_regression_outputs(definition)
+    return ("outputs",)
+
+
+def _check_table(name: str, values: np.ndarray, count: int) -> None:
+    if values.ndim != 2:
+        raise errors.wrong_class_shape(values.shape)
+    dtype, enum = (np.object_, "DT_STRING") if name == _CLASSES else (np.float32, "DT_FLOAT")
+    if values.dtype != dtype:
+        raise errors.wrong_output_dtype(name, enum, values.dtype)
+    if values.shape[0] != count:
+        raise errors.wrong_class_count(name, count, values.shape[0])
+
+
+def _text(label: bytes) -> str:
+    return label.decode(errors="replace")  # a label is text to protobuf; bytes that are none, not

@@ -1,0 +1,155 @@
+"""What the service answers: each request by the version it asks for, watched by observers.
+
+gRPC and REST translate; this is what both of them call.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving import errors
+from serving.call import Call, Observer
+from serving.classify import classify, multi_inference, regress
+from serving.manager import ModelManager
+from serving.model import Model
+from serving.predict import predict
+
+_LOGGER = logging.getLogger(__name__)
+_SIGNATURE_DEF = "signature_def"
+
+Answer = Callable[[Model, Any, Call], Any]
+
+# The API's name, and what answers, by the kind of the request.
+APIS: Mapping[type, tuple[str, Answer]] = {
+    predict_pb2.PredictRequest: ("Predict", predict),
+    classification_pb2.ClassificationRequest: ("Classify", classify),
+    regression_pb2.RegressionRequest: ("Regress", regress),
+    inference_pb2.MultiInferenceRequest: ("MultiInference", multi_inference),
+}
+
+
+def replay(model: Model, request: Any) -> Any:
+    """The answer of a version that nobody is served by yet: how it is warmed."""
+    api, answer = APIS[type(request)]
+    return answer(model, request, Call(api, entrypoint="WARMUP"))
+
+
+class Inference:
+    """Answers requests.
+
+    Args:
+        manager: Hands out the versions.
+        observers: Told of every call at its end. They run in the thread that answers, before the
+            answer leaves; what they raise is logged.
+    """
+
+    def __init__(self, manager: ModelManager, observers: Sequence[Observer] = ()) -> None:
+        self._manager = manager
+        self._observers = tuple(observers)
+
+    def answer(self, request: Any, call: Call) -> Any:
+        """The answer to a request of one of the kinds of `APIS`.
+
+        Raises:
+            ServingError: There is none; anything unforeseen is `Internal`.
+        """
+        _, answer = APIS[type(request)]
+        call.request = request
+        try:
+            spec = _spec(request)
+            call.model = spec.name
+            with self._lease(spec) as model:
+                call.version = model.version
+                call.require_caller()
+                call.response = answer(model, request, call)
+        except errors.ServingError as error:
+            call.error = error
+        except Exception as error:  # a fault of ours is answered too
+            _LOGGER.exception("%s failed", call.api)
+            call.error = errors.Internal(f"{type(error).__name__}: {error}")
+        call.seconds = time.perf_counter() - call.started
+        self._observe(call)
+        if call.error is not None:
+            raise call.error
+        return call.response
+
+    def metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """The signatures of a version."""
+        if not request.HasField("model_spec"):
+            raise errors.missing_model_spec()
+        if not request.metadata_field:
+            raise errors.missing_metadata_field()
+        for field in request.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise errors.unsupported_metadata_field(field)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        with self._lease(_spec(request)) as model:
+            response.model_spec.name = model.name
+            response.model_spec.version.value = model.version
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
+        response.metadata[_SIGNATURE_DEF].Pack(signatures)
+        return response
+
+    def status(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """Where the versions of a model stand."""
+        if not request.HasField("model_spec"):
+            raise errors.missing_model_spec()
+        name, version = request.model_spec.name, _version(request.model_spec)
+        versions = self._manager.models.get(name)
+        statuses = [
+            status
+            for status in (versions.statuses() if versions is not None else [])
+            if version is None or status.version == version
+        ]
+        if not statuses:
+            raise errors.status_not_found(name, version)
+        return get_model_status_pb2.GetModelStatusResponse(
+            model_version_status=[status.to_proto() for status in statuses]
+        )
+
+    def _lease(self, spec: model_pb2.ModelSpec) -> Any:
+        return self._manager.lease(spec.name, _version(spec))
+
+    def _observe(self, call: Call) -> None:
+        for observer in self._observers:
+            try:
+                observer(call)
+            except Exception:  # who looks on must not spoil the answer
+                _LOGGER.exception("An observer failed")
+
+
+def _spec(request: Any) -> model_pb2.ModelSpec:
+    """The model that a request asks for; of several tasks, the first one's."""
+    if isinstance(request, inference_pb2.MultiInferenceRequest):
+        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+    elif request.HasField("model_spec"):
+        spec = request.model_spec
+    else:
+        raise errors.missing_model_spec()
+    if not spec.name:
+        raise errors.unnamed_model()
+    return spec
+
+
+def _version(spec: model_pb2.ModelSpec) -> int | None:
+    choice = spec.WhichOneof("version_choice")
+    if choice == "version_label":
+        raise errors.unrecognized_label(spec.version_label)
+    return spec.version.value if choice == "version" else None

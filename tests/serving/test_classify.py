@@ -1,0 +1,59 @@
+"""Classify, Regress and MultiInference, through TensorFlow Serving's own stubs."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+
+from tests.serving.stubs import classify, examples, multi_inference, regress, send
+
+ROWS = ({"user": "ann", "price": 1.5}, {"user": "bo"}, {"price": 7.0})
+VALUES = [6.0, 2.0, 14.0]  # twice the price, and the letters of the name
+
+
+def test_each_example_gets_its_classes(shared_channel: grpc.Channel) -> None:
+    response = send(shared_channel, classify(examples(*ROWS)))
+    found = [
+        [(one.label, one.score) for one in row.classes] for row in response.result.classifications
+    ]
+    assert found == [[("no", -value), ("yes", value)] for value in VALUES]
+    spec = response.model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "classify")
+
+
+def test_each_example_gets_its_number(shared_channel: grpc.Channel) -> None:
+    response = send(shared_channel, regress(examples(*ROWS)))
+    assert [one.value for one in response.result.regressions] == VALUES
+    spec = response.model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "regress")
+
+
+def test_every_task_gets_its_result(shared_channel: grpc.Channel) -> None:
+    request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
+    regressed, classified = send(shared_channel, request).results
+    assert [one.value for one in regressed.regression_result.regressions] == VALUES
+    scores = [row.classes[1].score for row in classified.classification_result.classifications]
+    np.testing.assert_array_equal(scores, VALUES)
+    assert [r.model_spec.signature_name for r in (regressed, classified)] == ["regress", "classify"]
+
+
+def test_the_context_is_part_of_each_example(shared_channel: grpc.Channel) -> None:
+    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
+    response = send(shared_channel, classify(sent))
+    scores = [row.classes[1].score for row in response.result.classifications]
+    assert scores == [5.0, 7.0]
+
+
+def test_the_context_is_computed_once_where_the_model_can(shared_channel: grpc.Channel) -> None:
+    """The sibling `regress_with_context` answers half a point more than `regress`."""
+    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
+    response = send(shared_channel, regress(sent))
+    assert [one.value for one in response.result.regressions] == [5.5, 7.5]
+
+
+def test_an_example_with_a_feature_of_the_context_is_scored_with_its_own(
+    shared_channel: grpc.Channel,
+) -> None:
+    sent = examples({"price": 1.0, "user": "b"}, {"price": 2.0}, context={"user": "ann"})
+    response = send(shared_channel, regress(sent))
+    assert [one.value for one in response.result.regressions] == [3.0, 7.0]
