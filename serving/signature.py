@@ -58,6 +58,10 @@ class Signature:
             and len(shape) == len(of_row) + 1
         )
 
+    def compute_by(self, compute: Compute) -> None:
+        """Takes another way to compute, such as with other requests in one batch."""
+        self._compute = compute
+
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""
         received = set(names)

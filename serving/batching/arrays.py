@@ -1,0 +1,72 @@
+"""Arrays of several requests in one, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def bucket(size: int) -> int:
+    """The next power of two: what is padded to a common length does not differ by more."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def merge(requests: Sequence[Arrays], fill: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """The rows of all requests after each other, by input.
+
+    Args:
+        requests: Arrays by input name.
+        fill: By input name, what fills up the axes after the first to a common length.
+    """
+    if len(requests) == 1:
+        return dict(requests[0])
+    return {
+        name: np.concatenate(_aligned([request[name] for request in requests], fill.get(name)))
+        for name in requests[0]
+    }
+
+
+def _aligned(arrays: Sequence[np.ndarray], fill: object) -> Sequence[np.ndarray]:
+    shape = arrays[0].shape[1:]
+    if all(array.shape[1:] == shape for array in arrays):
+        return arrays
+    shape = tuple(max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True))
+    return [_padded(array, (len(array), *shape), fill) for array in arrays]
+
+
+def _padded(array: np.ndarray, shape: tuple[int, ...], fill: object) -> np.ndarray:
+    if array.shape == shape:
+        return array
+    padded = np.full(shape, fill, array.dtype)
+    padded[tuple(slice(size) for size in array.shape)] = array
+    return padded
+
+
+def grown(arrays: Arrays, rows: int) -> dict[str, np.ndarray]:
+    """The arrays with their last row repeated, up to a number of rows."""
+    return {
+        name: np.concatenate([array, np.repeat(array[-1:], rows - len(array), axis=0)])
+        for name, array in arrays.items()
+    }
+
+
+def parts(
+    arrays: Arrays, names: Sequence[str], axis: int, size: int
+) -> list[dict[str, np.ndarray]]:
+    """The arrays in parts along an axis: `names` are cut, the others are in each part whole."""
+    total = arrays[names[0]].shape[axis]
+    found = []
+    for start in range(0, total, size):
+        cut = (slice(None),) * axis + (slice(start, start + size),)
+        found.append({n: a[cut] if n in names else a for n, a in arrays.items()})
+    return found
+
+
+def joined(results: Sequence[Arrays], axis: int) -> dict[str, np.ndarray]:
+    """What `parts` gave, as one again."""
+    if len(results) == 1:
+        return dict(results[0])
+    return {name: np.concatenate([r[name] for r in results], axis) for name in results[0]}

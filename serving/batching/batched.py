@@ -1,0 +1,133 @@
+"""A signature's requests as jobs: which may share a batch, and how a batch is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from serving.batching.arrays import bucket, grown, joined, merge, parts
+from serving.batching.parameters import BatchingParameters
+from serving.batching.scheduler import Job, Scheduler
+from serving.call import Call
+from serving.errors import InvalidArgument
+from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
+
+
+class Batched:
+    """Computes a signature's requests together; stands where its own `Compute` stood.
+
+    Args:
+        signature: The signature: its axes say what may be joined.
+        compute: Computes one batch.
+        scheduler: Shared by all signatures.
+        parameters: Sizes and times.
+        fill: What lists are filled up with to a common length, by numpy kind, where that changes
+            no score. Empty: they are filled up only where `pad_variable_length_inputs` says so,
+            with the first value of the array, as TensorFlow Serving does it.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        compute: Compute,
+        scheduler: Scheduler,
+        parameters: BatchingParameters,
+        fill: Mapping[str, Any],
+    ) -> None:
+        self._signature = signature
+        self._compute = compute
+        self._scheduler = scheduler
+        self._parameters = parameters
+        self._fill = fill
+        # The outputs of other signatures may have an axis of what is filled up.
+        known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE)
+        self._pads = (bool(fill) and known) or parameters.pad_variable_length_inputs
+
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
+        signature = self._signature
+        if not signature.is_batched:
+            return self._submit(inputs, outputs, call, 1, lane=object())
+        names, axis = list(inputs), 0
+        if signature.candidate_names:
+            names, axis = sorted(signature.candidate_names), 1
+        if call.candidates <= self._parameters.execution_size:
+            return self._submit(inputs, outputs, call, call.candidates, self._lane(inputs, outputs))
+        if not axis and not self._parameters.enable_large_batch_splitting:
+            raise InvalidArgument(
+                f"Task size {call.candidates} is larger than maximum input batch size "
+                f"{self._parameters.max_batch_size}"
+            )
+        rows = 1 if not axis else call.rows
+        size = max(1, self._parameters.execution_size // rows)
+        return joined(
+            [
+                self._submit(part, outputs, call, part[names[0]].shape[axis] * rows, object())
+                for part in parts(inputs, names, axis, size)
+            ],
+            axis,
+        )
+
+    def _submit(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        call: Call,
+        size: int,
+        lane: Hashable,
+    ) -> dict[str, np.ndarray]:
+        job = Job(lane, self, self._parameters, size, call, self._run, (inputs, tuple(outputs)))
+        return self._scheduler.compute(job)
+
+    def _lane(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> Hashable:
+        """Of one lane are requests whose arrays can be joined."""
+        shapes = tuple(
+            tuple(map(bucket, array.shape[1:])) if self._pads else array.shape[1:]
+            for _, array in sorted(inputs.items())
+            if array.ndim > 1
+        )
+        return (self, tuple(outputs), shapes)
+
+    def _run(self, batch: Sequence[Job]) -> None:
+        requests = [job.payload[0] for job in batch]
+        outputs = batch[0].payload[1]
+        merged = merge(requests, {n: self._filler(n, a) for n, a in requests[0].items()})
+        rows = [_rows(request) for request in requests]
+        allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
+        if allowed and self._signature.is_batched and not self._signature.candidate_names:
+            merged = grown(merged, allowed[0])
+        results = self._compute(merged, outputs, _together(batch))
+        start = 0
+        for job, request, count in zip(batch, requests, rows, strict=True):
+            stop = start + count
+            job.results = self._own(results, request, slice(start, stop))
+            start = stop
+
+    def _own(
+        self, results: Mapping[str, np.ndarray], request: Mapping[str, np.ndarray], rows: slice
+    ) -> dict[str, np.ndarray]:
+        """What one request gets of its batch's results."""
+        if not self._signature.is_batched:
+            return dict(results)
+        for name in self._signature.candidate_names:
+            candidates = request[name].shape[1]
+            return {name: array[rows, :candidates] for name, array in results.items()}
+        return {name: array[rows] for name, array in results.items()}
+
+    def _filler(self, name: str, array: np.ndarray) -> Any:
+        return self._fill.get(array.dtype.kind, array.flat[0] if array.size else 0)
+
+
+def _rows(request: Mapping[str, np.ndarray]) -> int:
+    return max((len(array) for array in request.values() if array.ndim), default=1)
+
+
+def _together(batch: Sequence[Job]) -> Call:
+    """The call of all: it waits as long as the most patient of them."""
+    remaining = [job.call.remaining() for job in batch]
+    known = [seconds for seconds in remaining if seconds is not None]
+    patience = max(known) if len(known) == len(remaining) else None
+    return Call(batch[0].call.api, remaining=lambda: patience)

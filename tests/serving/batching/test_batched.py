@@ -1,0 +1,157 @@
+"""What a request gets in a batch is what it gets alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.batching.batched import Batched
+from serving.batching.parameters import BatchingParameters
+from serving.batching.scheduler import Scheduler
+from serving.call import Call
+from serving.errors import InvalidArgument
+from serving.signature import Signature
+
+FILL = {"O": b"", "f": np.nan}
+ROWS = {"user": (tf.string, (-1,)), "history": (tf.string, (-1, -1)), "price": (tf.float32, (-1,))}
+RANK = {**ROWS, "price": (tf.float32, (-1, -1))}
+
+
+def _definition(inputs: Mapping[str, Any], axes: int) -> meta_graph_pb2.SignatureDef:
+    definition = meta_graph_pb2.SignatureDef()
+    for name, (dtype, shape) in inputs.items():
+        definition.inputs[name].dtype = dtype.as_datatype_enum
+        for size in shape:
+            definition.inputs[name].tensor_shape.dim.add(size=size)
+    definition.outputs["score"].dtype = tf.float32.as_datatype_enum
+    for _ in range(axes):
+        definition.outputs["score"].tensor_shape.dim.add(size=-1)
+    return definition
+
+
+class _Model:
+    """score = letters of the user + 10 * events + price, of rows or of candidates."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
+        self.rows.append(len(inputs["user"]))
+        letters = np.array([len(user) for user in inputs["user"]], np.float32)
+        events = (inputs["history"] != b"").sum(1)
+        shared = letters + 10 * events
+        price = inputs["price"]
+        return {"score": (shared if price.ndim == 1 else shared[:, None]) + price}
+
+
+def _batched(
+    model: _Model, rank: bool = False, fill: Mapping[str, Any] = FILL, **parameters: Any
+) -> Signature:
+    """A signature whose requests are batched, one batch at a time."""
+    key, inputs = ("rank", RANK) if rank else ("serving_default", ROWS)
+    settings = BatchingParameters(**parameters)
+    signature = Signature(key, _definition(inputs, 1 + rank), model)
+    if rank:
+        signature.share_candidates(Signature("serving_default", _definition(ROWS, 1), model))
+    batched = Batched(signature, model, Scheduler(1), settings, fill)
+    signature.compute_by(batched)
+    return signature
+
+
+def _request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows, events, candidates = 1 + seed % 3, seed % 5, 1 + seed % 7
+    shape = (rows, candidates) if rank else (rows,)
+    return {
+        "user": np.array([b"u" * n for n in rng.integers(0, 5, rows)], object),
+        "history": np.array([[b"i"] * events] * rows, object).reshape(rows, events),
+        "price": rng.random(shape, np.float32),
+    }
+
+
+@pytest.mark.parametrize("rank", [False, True])
+@pytest.mark.parametrize("fill", [FILL, {}])
+def test_requests_of_all_sizes_at_once_get_their_own_scores(
+    rank: bool, fill: Mapping[str, Any]
+) -> None:
+    model = _Model()
+    signature = _batched(
+        model, rank, fill, max_batch_size=50, max_enqueued_batches=999, batch_timeout_micros=500
+    )
+    requests = [_request(seed, rank) for seed in range(200)]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(
+            pool.map(lambda r: signature.run(r, ["score"], Call("Predict"))["score"], requests)
+        )
+    for request, scores in zip(requests, found, strict=True):
+        np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
+    if fill:  # without it, requests of unlike shapes are kept apart
+        assert len(model.rows) < len(requests), "some were computed together"
+
+
+def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
+    model = _Model()
+    signature = _batched(model, max_batch_size=8, allowed_batch_sizes=(2, 5, 8))
+    for seed in range(3):
+        request = _request(seed)
+        scores = signature.run(request, ["score"], Call("Predict"))["score"]
+        np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
+    assert model.rows == [2, 2, 5]
+
+
+def test_too_large_a_request_is_refused() -> None:
+    request = {name: np.repeat(array, 4, 0) for name, array in _request(2).items()}
+    with pytest.raises(
+        InvalidArgument, match="Task size 12 is larger than maximum input batch size 10"
+    ):
+        _batched(_Model(), max_batch_size=10).run(request, ["score"], Call("Predict"))
+
+
+def test_too_large_a_request_is_split_where_that_is_allowed() -> None:
+    model = _Model()
+    signature = _batched(
+        model, max_batch_size=10, enable_large_batch_splitting=True, max_execution_batch_size=5
+    )
+    request = {name: np.repeat(array, 4, 0) for name, array in _request(2).items()}
+    call = Call("Predict")
+    scores = signature.run(request, ["score"], call)["score"]
+    np.testing.assert_array_equal(scores, _Model()(request, ["score"], call)["score"])
+    assert model.rows == [5, 5, 2]
+
+
+def test_many_candidates_of_a_context_are_split() -> None:
+    model = _Model()
+    signature = _batched(model, rank=True, max_batch_size=9)
+    request = _request(6, rank=True) | {"price": np.arange(23, dtype=np.float32)[None]}
+    request = {name: array[:1] for name, array in request.items()}
+    scores = signature.run(request, ["score"], Call("Predict"))["score"]
+    np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
+    assert model.rows == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"max_batch_size": 0}, "`max_batch_size` must be a positive number. Received: 0"),
+        ({"num_batch_threads": 0}, "`num_batch_threads` must be a positive number"),
+        ({"batch_timeout_micros": -1}, "`batch_timeout_micros` must not be negative"),
+        ({"allowed_batch_sizes": (4, 2), "max_batch_size": 2}, "must be positive and increasing"),
+        ({"allowed_batch_sizes": (2, 4), "max_batch_size": 8}, "must be the largest batch, 8"),
+        ({"max_execution_batch_size": 8}, "set `enable_large_batch_splitting` too"),
+        (
+            {"max_execution_batch_size": 2000, "enable_large_batch_splitting": True},
+            "must not be larger than",
+        ),
+    ],
+)
+def test_parameters_that_cannot_be(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        BatchingParameters(**parameters)

@@ -1,0 +1,238 @@
+"""The scheduler with jobs that note what they were computed with; no model is loaded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from serving.batching.parameters import BatchingParameters
+from serving.batching.scheduler import Job, Scheduler
+from serving.call import Call
+from serving.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    Unavailable,
+)
+from tests.serving.conftest import wait_until
+
+
+class _Work:
+    """Computes double of each payload; the first batch waits until it is let go."""
+
+    def __init__(self, holds: bool = False) -> None:
+        self.batches: list[list[Any]] = []
+        self.threads: list[str] = []
+        self.go = threading.Event()
+        self._lock = threading.Lock()
+        self.running = self.most = 0
+        if not holds:
+            self.go.set()
+
+    def __call__(self, batch: Sequence[Job]) -> None:
+        with self._lock:
+            self.batches.append([job.payload for job in batch])
+            self.threads.append(threading.current_thread().name)
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.go.wait(10)
+        for job in batch:
+            job.results = 2 * job.payload
+        with self._lock:
+            self.running -= 1
+
+    def job(self, payload: Any, *, lane: str = "a", size: int = 1, **options: Any) -> Job:
+        call = options.pop("call", None) or Call("Predict")
+        parameters = BatchingParameters(**options)
+        return Job(lane, "queue", parameters, size, call, self, payload)
+
+
+def test_a_job_alone_is_computed_at_once_in_its_own_thread() -> None:
+    work = _Work()
+    assert Scheduler(1).compute(work.job(3)) == 6
+    assert work.threads == [threading.current_thread().name]
+
+
+def test_what_comes_while_all_slots_are_taken_makes_the_next_batch() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(6) as pool:
+        first = pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        jobs = [work.job(i) for i in range(1, 6)]
+        others = [pool.submit(scheduler.compute, job) for job in jobs]
+        wait_until(lambda: scheduler._waiting["queue"] == 5)
+        work.go.set()
+        assert [f.result() for f in (first, *others)] == [0, 2, 4, 6, 8, 10]
+    assert [sorted(batch) for batch in work.batches] == [[0], [1, 2, 3, 4, 5]]
+    assert {job.call.batch_rows for job in jobs} == {5}
+    assert all(job.call.queue_seconds > 0 for job in jobs)
+
+
+def test_lanes_are_kept_apart_and_the_oldest_goes_first() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(6) as pool:
+        pool.submit(scheduler.compute, work.job("first"))
+        wait_until(lambda: len(work.batches) == 1)
+        for number, lane in enumerate("bcbc"):
+            pool.submit(scheduler.compute, work.job(f"{lane}{number}", lane=lane))
+            wait_until(lambda n=number: scheduler._waiting["queue"] == n + 1)
+        work.go.set()
+    assert work.batches == [["first"], ["b0", "b2"], ["c1", "c3"]]
+
+
+def test_a_batch_is_not_larger_than_allowed() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(6) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        for number in range(1, 6):
+            pool.submit(scheduler.compute, work.job(number, size=3, max_batch_size=7))
+        wait_until(lambda: scheduler._waiting["queue"] == 15)
+        work.go.set()
+    assert [len(batch) for batch in work.batches] == [1, 2, 2, 1]
+
+
+def test_no_more_batches_than_slots_run_at_once() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(2)
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(scheduler.compute, work.job(i, lane=str(i))) for i in range(8)]
+        wait_until(lambda: len(work.batches) == 2)
+        work.go.set()
+        assert [f.result() for f in found] == [2 * i for i in range(8)]
+    assert (work.most, len(work.batches)) == (2, 8)
+
+
+def test_a_leader_waits_for_others_no_longer_than_told() -> None:
+    work, scheduler = _Work(), Scheduler(4)
+    options = {"batch_timeout_micros": 20_000_000, "max_batch_size": 3}
+    with ThreadPoolExecutor(3) as pool:
+        begin = time.monotonic()
+        found = [pool.submit(scheduler.compute, work.job(i, **options)) for i in range(3)]
+        assert [f.result() for f in found] == [0, 2, 4]
+    assert time.monotonic() - begin < 10, "a full batch waits no more"
+    assert [sorted(batch) for batch in work.batches] == [[0, 1, 2]]
+    assert scheduler.compute(work.job(7, batch_timeout_micros=1000)) == 14
+
+
+def test_what_came_beyond_a_full_batch_uses_a_free_slot() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(2)
+    options = {"batch_timeout_micros": 20_000_000, "max_batch_size": 2}
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(scheduler.compute, work.job(0, size=1, **options))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        pool.submit(
+            scheduler.compute, work.job(1, size=2, **{**options, "batch_timeout_micros": 0})
+        )
+        wait_until(lambda: work.running == 2)
+        work.go.set()
+    assert sorted(work.batches) == [[0], [1]]
+
+
+def test_a_full_queue_refuses_at_once() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    options = {"max_batch_size": 2, "max_enqueued_batches": 2}
+    with ThreadPoolExecutor(5) as pool:
+        pool.submit(scheduler.compute, work.job(0, **options))
+        wait_until(lambda: len(work.batches) == 1)
+        found = [pool.submit(scheduler.compute, work.job(i, **options)) for i in range(1, 5)]
+        wait_until(lambda: scheduler._waiting["queue"] == 4)
+        with pytest.raises(Unavailable, match="to which this task was submitted is full"):
+            scheduler.compute(work.job(5, **options))
+        work.go.set()
+        assert [f.result() for f in found] == [2, 4, 6, 8]
+    assert scheduler.compute(work.job(5, **options)) == 10, "there is room again"
+
+
+def test_a_deadline_that_passes_in_the_queue_is_not_computed() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        late = work.job(1, call=Call("Predict", remaining=lambda: 0.02))
+        with pytest.raises(DeadlineExceeded):
+            scheduler.compute(late)
+        work.go.set()
+    assert work.batches == [[0]]
+    assert not scheduler._waiting
+    assert not scheduler._lanes
+
+
+def test_callers_that_have_gone_are_left_out_of_the_batch() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        gone = pool.submit(
+            scheduler.compute, work.job(1, call=Call("Predict", is_active=lambda: False))
+        )
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        stays = pool.submit(scheduler.compute, work.job(2))
+        wait_until(lambda: scheduler._waiting["queue"] == 2)
+        work.go.set()
+        with pytest.raises(Cancelled):
+            gone.result()
+        assert stays.result() == 4
+    assert work.batches == [[0], [2]]
+
+
+def test_one_that_fails_does_not_spoil_the_others() -> None:
+    class Poisoned(_Work):
+        def __call__(self, batch: Sequence[Job]) -> None:
+            super().__call__(batch)
+            if any(job.payload == 13 for job in batch):
+                raise InvalidArgument("13")
+
+    work, scheduler = Poisoned(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(4) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        found = [pool.submit(scheduler.compute, work.job(i)) for i in (12, 13, 14)]
+        wait_until(lambda: scheduler._waiting["queue"] == 3)
+        work.go.set()
+        assert [found[0].result(), found[2].result()] == [24, 28]
+        with pytest.raises(InvalidArgument, match="13"):
+            found[1].result()
+
+
+def test_a_fault_is_an_answer_and_frees_the_slot() -> None:
+    def fail(batch: Sequence[Job]) -> None:
+        raise KeyError("x")
+
+    scheduler, work = Scheduler(1), _Work()
+    with pytest.raises(Internal, match="KeyError"):
+        scheduler.compute(Job("a", "queue", BatchingParameters(), 1, Call("Predict"), fail, 1))
+    assert scheduler.compute(work.job(3)) == 6
+
+
+@pytest.mark.parametrize("timeout", [0, 200])
+def test_every_job_of_many_threads_gets_its_own_result(timeout: int) -> None:
+    """Some give up early; nothing is lost, nothing mixed up, and all slots are free in the end."""
+    work, scheduler = _Work(), Scheduler(3)
+
+    def ask(number: int) -> tuple[int, Any]:
+        patience = 1e-4 if number % 11 == 0 else None
+        job = work.job(
+            number,
+            lane="ab"[number % 2],
+            size=1 + number % 3,
+            max_batch_size=8,
+            max_enqueued_batches=1000,
+            batch_timeout_micros=timeout,
+            call=Call("Predict", remaining=lambda: patience),
+        )
+        try:
+            return number, scheduler.compute(job)
+        except DeadlineExceeded:
+            return number, None
+
+    with ThreadPoolExecutor(16) as pool:
+        for number, found in pool.map(ask, range(3000)):
+            assert found == 2 * number or (found is None and number % 11 == 0)
+    assert (scheduler._free, len(scheduler._lanes), len(scheduler._waiting)) == (3, 0, 0)
+    assert work.most <= 3
