@@ -117,9 +117,9 @@ def crossing(mechanism: keras.layers.Layer) -> keras.layers.Layer:
     return mechanism.crossing() if hasattr(mechanism, "crossing") else mechanism
 
 
-def returns_weights(mechanism: keras.layers.Layer) -> bool:
-    """Whether the mechanism makes one weight for each pair of a query and a key."""
-    return getattr(mechanism, "returns_weights", False)
+def returns_weights(layer: keras.layers.Layer) -> bool:
+    """Whether a mechanism, or a layer around one, makes a weight for each query and key."""
+    return getattr(layer, "returns_weights", False)
 
 
 def uses(mechanism: keras.layers.Layer, side: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.attend import returns_weights
 from recsys_attn.attention.choice import attention_layer
 from recsys_attn.attention.masks.checks import require_fit
 from recsys_attn.attention.masks.requests import recency
@@ -76,6 +77,10 @@ class TargetAttention(keras.layers.Layer):
     @property
     def mechanism(self) -> keras.layers.Layer:
         return self.attention.mechanism
+
+    @property
+    def returns_weights(self) -> bool:
+        return returns_weights(self.mechanism)
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)

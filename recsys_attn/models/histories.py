@@ -66,9 +66,10 @@ class InterestHistory(keras.layers.Layer):
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
+        return_weights: Whether to return the weights too.
 
     Returns:
-        `(B, T, K + width)`.
+        `(B, T, K + width)`, and with `return_weights` also `(B, T, S)`.
 
     Example:
 
@@ -81,6 +82,8 @@ class InterestHistory(keras.layers.Layer):
     >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
     (2, 3, 12)
     """
+
+    returns_weights = True
 
     def __init__(self, attention: TargetAttention, width: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -100,8 +103,13 @@ class InterestHistory(keras.layers.Layer):
         self.built = True
 
     def call(
-        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
-    ) -> Tensor:
+        self,
+        query: Tensor,
+        events: Tensor,
+        event_mask: Tensor,
+        query_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Any:
         interest, weights = self.attention(
             query,
             events,
@@ -110,7 +118,8 @@ class InterestHistory(keras.layers.Layer):
             return_weights=True,
         )
         intensity = ops.sum(weights, axis=-1, keepdims=True) * ops.cast(self.vector, weights.dtype)
-        return ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
+        output = ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
+        return (output, weights) if return_weights else output
 
     def get_config(self) -> Config:
         return {
@@ -136,6 +145,7 @@ class EncodedHistory(keras.layers.Layer):
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
+        return_weights: Whether to return the weights of `history` too, where it makes any.
 
     Returns:
         What `history` returns.
@@ -159,14 +169,24 @@ class EncodedHistory(keras.layers.Layer):
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
         self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
 
+    @property
+    def returns_weights(self) -> bool:
+        return returns_weights(self.history)
+
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts build themselves on their first call
 
     def call(
-        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
-    ) -> Tensor:
+        self,
+        query: Tensor,
+        events: Tensor,
+        event_mask: Tensor,
+        query_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Any:
         encoded = self.encoder(events, present=event_mask)
-        return self.history(query, encoded, event_mask, query_mask=query_mask)
+        wanted = {"return_weights": True} if return_weights else {}
+        return self.history(query, encoded, event_mask, query_mask=query_mask, **wanted)
 
     def get_config(self) -> Config:
         return {

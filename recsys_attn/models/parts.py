@@ -100,9 +100,14 @@ class TaskHeads(keras.layers.Layer):
     Call arguments:
         vector: `(B, T, D)`.
         row_mask: `(B, T)`, False at padded candidates.
+        return_gates: Whether to return the gates of the experts too.
 
     Returns:
-        Dict by task of logits `(B, T)`, in float32.
+        Dict by task of logits `(B, T)`, in float32, and with `return_gates` also a dict by task
+        of gates `(B, T, experts)`.
+
+    Raises:
+        ValueError: Gates are wanted, and there are no experts or they make none.
 
     Example:
 
@@ -139,18 +144,33 @@ class TaskHeads(keras.layers.Layer):
         # Sigmoid and cross-entropy need more digits than bfloat16 has.
         self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
 
+    @property
+    def returns_gates(self) -> bool:
+        return getattr(self.experts, "returns_gates", False)
+
     def build(self, *shapes: Shape) -> None:
         self.built = True
 
-    def call(self, vector: Tensor, row_mask: Tensor | None = None) -> dict[str, Tensor]:
-        mixed = None if self.experts is None else self.experts(vector)
+    def call(
+        self, vector: Tensor, row_mask: Tensor | None = None, return_gates: bool = False
+    ) -> Any:
+        if self.experts is None:
+            if return_gates:
+                raise ValueError("`return_gates` needs `experts`. Received: experts=None")
+            mixed = gates = None
+        elif return_gates:
+            mixed, gates = self.experts(vector, return_gates=True)
+        else:
+            mixed, gates = self.experts(vector), None
         logits = {}
         for index, task in enumerate(self.tasks):
             hidden = vector if mixed is None else mixed[..., index, :]
             if self.units:
                 hidden = self._towers[task](hidden, where=row_mask)
             logits[task] = self._logits[task](hidden)[..., 0]
-        return logits
+        if gates is None:
+            return logits
+        return logits, {task: gates[..., index, :] for index, task in enumerate(self.tasks)}
 
     def get_config(self) -> Config:
         return {

@@ -28,7 +28,8 @@ class RankingModel(keras.Model):
         inputs: Dict of ids and numbers by feature name; see `FeatureEmbedding`.
 
     Returns:
-        Dict by task name of logits `(B, T)`. `probabilities(inputs)` gives their sigmoid.
+        Dict by task name of logits `(B, T)`. `probabilities(inputs)` gives their sigmoid,
+        `explain(inputs)` also what the candidates looked at.
 
     Example:
 
@@ -61,10 +62,46 @@ class RankingModel(keras.Model):
 
     def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Dict by task name of probabilities `(B, T)`, in float32."""
-        return {
-            task: ops.sigmoid(ops.cast(logits, "float32"))
-            for task, logits in self(inputs, training=False).items()
-        }
+        return _probabilities(self(inputs, training=False))
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """Names of what `explain` returns beside the probabilities; none for some models."""
+        return getattr(self.tower, "explanations", ())
+
+    def explain(self, inputs: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Probabilities, and what they come from, of one pass through the model.
+
+        - `attention/<history>` `(B, T, S)`: the weight that target attention gave each event for
+          each candidate, in the order of the model's input; with heads their mean. Padding has
+          weight 0. Weights of a softmax sum to 1 (to 0 where the history is empty); DIN's are
+          not normalised, may be negative, and compare only with each other. Where an encoder
+          runs before, an event stands for what the encoder made of it and its neighbours.
+          A history has none where it is averaged, or its mechanism makes no weights.
+        - `gate/<task>` `(B, T, experts)`: the share of each expert in what the task reads.
+
+        Args:
+            inputs: As for a call.
+
+        Returns:
+            What `probabilities` returns, and a dict by the names of `explanations`, in float32.
+
+        Example:
+
+        >>> import numpy as np
+        >>> from recsys_attn.models import din
+        >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+        >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+        >>> model = din(Schema((item, seen), (Task("click"),)), width=4, mlp_units=(8,))
+        >>> inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6, 0, 0, 0]])}
+        >>> probabilities, explanation = model.explain(inputs)
+        >>> {name: tuple(weights.shape) for name, weights in explanation.items()}
+        {'attention/history': (1, 3, 5)}
+        """
+        if not self.explanations:
+            return self.probabilities(inputs), {}
+        logits, explanation = self.tower(self.embedding(inputs), training=False, explain=True)
+        return _probabilities(logits), explanation
 
     def get_config(self) -> Config:
         return {
@@ -77,3 +114,7 @@ class RankingModel(keras.Model):
     def from_config(cls, config: Config, custom_objects: Any = None) -> RankingModel:
         parts: dict[str, Any] = {key: deserialize(config[key]) for key in ("embedding", "tower")}
         return cls(**{**config, **parts})
+
+
+def _probabilities(logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {task: ops.sigmoid(ops.cast(logit, "float32")) for task, logit in logits.items()}

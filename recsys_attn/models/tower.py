@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.attend import returns_weights
 from recsys_attn.schema import CANDIDATE_MASK
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -29,9 +30,14 @@ class Tower(keras.layers.Layer):
 
     Call arguments:
         embedded: What `FeatureEmbedding` returns.
+        explain: Whether to return too how events and experts were weighed: by the histories
+            that have `returns_weights` and take `return_weights`, and by a head that has
+            `returns_gates` and takes `return_gates`.
 
     Returns:
-        Dict of logits `(B, T)` by task.
+        Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
+        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads where there are
+        some, and `gate/<task>` `(B, T, experts)`, in float32.
 
     Example:
 
@@ -72,23 +78,47 @@ class Tower(keras.layers.Layer):
         )
         self.head: Any = layer_of("head", head, "row_mask", such_as="TaskHeads")
 
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """What `explain` returns, by name."""
+        attention = [f"attention/{name}" for name in self.histories if self._weighs(name)]
+        gates = [f"gate/{task}" for task in self.head.tasks] if self._has_gates else []
+        return (*attention, *gates)
+
+    def _weighs(self, history: str) -> bool:
+        return returns_weights(self.histories[history])
+
+    @property
+    def _has_gates(self) -> bool:
+        return getattr(self.head, "returns_gates", False)
+
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts build themselves on their first call
 
-    def call(self, embedded: Mapping[str, Any]) -> dict[str, Tensor]:
+    def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
-        interests = {
-            name: self.histories[name](
+        interests, attention = {}, {}
+        for name, history in embedded["histories"].items():
+            wanted = {"return_weights": True} if explain and self._weighs(name) else {}
+            interests[name] = self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
+                **wanted,
             )
-            for name, history in embedded["histories"].items()
-        }
+            if wanted:
+                interests[name], attention[name] = interests[name]
         blocks, present = _fields(embedded, interests)
         vector = self.interaction(blocks, present, row_mask=row_mask)
-        return self.head(vector, row_mask=row_mask)
+        if not explain:
+            return self.head(vector, row_mask=row_mask)
+        gates: dict[str, Tensor] = {}
+        if self._has_gates:
+            logits, gates = self.head(vector, row_mask=row_mask, return_gates=True)
+        else:
+            logits = self.head(vector, row_mask=row_mask)
+        return logits, _explanation(attention, gates, ops.shape(vector)[:2])
 
     def get_config(self) -> Config:
         return {
@@ -97,6 +127,19 @@ class Tower(keras.layers.Layer):
             "interaction": serialize(self.interaction),
             "head": serialize(self.head),
         }
+
+
+def _explanation(
+    attention: Mapping[str, Tensor], gates: Mapping[str, Tensor], leading: tuple[Any, ...]
+) -> dict[str, Tensor]:
+    found = {}
+    for name, weights in attention.items():
+        weights = ops.cast(weights, "float32")
+        if len(weights.shape) == 4:  # (B, N, T, S)
+            weights = ops.mean(weights, axis=1)
+        # One query is all candidates' query where the history has to do with none of them.
+        found[f"attention/{name}"] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
+    return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
 
 
 def _fields(

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import require_taken, require_weights
+from recsys_attn.attention.attend import require_taken, require_weights, returns_weights
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.multitask.experts import Experts
@@ -90,6 +90,11 @@ class MMoE(keras.layers.Layer):
         if gate == "both":
             require_taken(self.attention_gate.mechanism, "attention_bias")
         self.weighting = Softmax(dtype=policy)
+
+    @property
+    def returns_gates(self) -> bool:
+        """Whether the gates are weights of experts, which not every mechanism makes."""
+        return self.gate == "softmax" or returns_weights(self.attention_gate.mechanism)
 
     def build(self, input_shape: Shape) -> None:
         rows_shape = (None, input_shape[-1])

@@ -1,0 +1,1 @@
+"""The messages of our own service; `scoring.proto` says what they mean."""

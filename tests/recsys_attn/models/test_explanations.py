@@ -1,0 +1,191 @@
+"""What a model says its candidates looked at, and how its gates weighed."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn import models
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.histories import InterestHistory, MeanHistory
+from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.schema import Categorical, Schema, Sequence, Task
+
+B, T, S, R = 3, 5, 7, 2
+LENGTHS = {"items_seen": S, "how": S, "words": R}
+SCHEMA = Schema(
+    (
+        Categorical("item", size=13),
+        Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
+        Sequence("how", history="seen", max_length=S, size=5),
+        Sequence("words", history="searched", max_length=R, size=11),  # shares no table
+    ),
+    (Task("click"), Task("buy")),
+)
+SEEN, SEARCHED = "attention/seen", "attention/searched"
+GATES = {"gate/click": (B, T, 4), "gate/buy": (B, T, 4)}
+ATTENTION = {SEEN: (B, T, S), SEARCHED: (B, T, R)}
+UNIT = {"class_name": "din", "config": {"units": [5]}}
+SMALL_DIN = {"width": 4, "target_attention": UNIT, "mlp_units": (7,)}
+SMALL_RANKER = {"width": 4, "num_layers": 1, "head_dim": 3, "expert_units": (7,)}
+SMALL_MMOE = {"width": 4, "num_experts": 4, "expert_units": (7,)}
+CASES = [
+    ("din", SMALL_DIN, ATTENTION),
+    ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
+    ("din", {**SMALL_DIN, "target_attention": "linear_transformer"}, {}),
+    ("attention_ranker", SMALL_RANKER, ATTENTION | GATES),
+    ("attention_ranker", {**SMALL_RANKER, "target_attention": "linear_transformer"}, GATES),
+    ("attention_ranker", {**SMALL_RANKER, "gate_attention": "linear_transformer"}, ATTENTION),
+    ("mmoe", SMALL_MMOE, GATES),
+    ("mmoe", {**SMALL_MMOE, "gate": "both"}, GATES),
+    ("mlp", {"width": 4, "units": (7,)}, {}),
+    ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, {}),
+    ("logistic_regression", {}, {}),
+]
+
+
+def inputs():
+    rng = np.random.default_rng(0)
+    values = {
+        feature.name: rng.integers(2, feature.size, (B, LENGTHS.get(feature.name, T)))
+        for feature in SCHEMA.features
+    }
+    values["items_seen"][0, 4:] = values["how"][0, 4:] = 0  # padding
+    values["how"][1, 2] = 0  # an event of which one value is missing
+    values["items_seen"][2] = values["how"][2] = 0  # no event
+    return {name: array.astype("int32") for name, array in values.items()}
+
+
+def randomised(model):
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_variables:
+        weight.assign(rng.normal(0, 0.5, weight.shape))
+    return model
+
+
+def arrays(tensors):
+    return {name: keras.ops.convert_to_numpy(tensor) for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), CASES)
+def test_a_model_explains_what_has_weights(name, options, expected):
+    """Beside the probabilities of a plain call, and with zeros where nothing happened."""
+    model = randomised(models.get(name)(SCHEMA, **options))
+    probabilities, explanation = model.explain(inputs())
+    for task, scores in arrays(model.probabilities(inputs())).items():
+        np.testing.assert_allclose(probabilities[task], scores, rtol=0, atol=1e-6)
+    found = arrays(explanation)
+    assert model.explanations == tuple(found)
+    assert {name: weights.shape for name, weights in found.items()} == expected
+    for name, weights in found.items():
+        assert weights.dtype == "float32"
+        if name.startswith("gate/"):
+            np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=1e-6)
+            assert np.ptp(weights) > 0
+    if SEEN in found:
+        happened = np.broadcast_to((inputs()["items_seen"] != 0)[:, None], (B, T, S))
+        np.testing.assert_array_equal(found[SEEN] != 0, happened)
+        assert np.ptp(found[SEEN][0], axis=0)[:4].min() > 0  # candidates look at other things
+        np.testing.assert_array_equal(np.ptp(found[SEARCHED], axis=1), 0)  # as one
+
+
+def tower(attention, experts=None):
+    histories = {"seen": attention, "searched": MeanHistory()}
+    head = TaskHeads(["click", "buy"], experts=experts)
+    model = RankingModel(FeatureEmbedding(SCHEMA, 4), Tower(histories, FieldInteraction(), head))
+    return randomised(model)
+
+
+@pytest.mark.parametrize("weighting", ["identity", "softmax", "sparsemax"])
+def test_the_weights_are_those_of_the_events(weighting):
+    """The candidate's view of the history is the sum of the events, each with its weight."""
+    unit = {"class_name": "din", "config": {"units": [5], "weighting": weighting}}
+    attention = TargetAttention(unit)
+    model = tower(attention)
+    weights = arrays(model.explain(inputs())[1])[SEEN]
+    history = model.embedding(inputs())["histories"]["seen"]
+    seen = attention(history["query"], history["events"], history_mask=history["event_mask"])
+    expected = np.zeros((B, T, 8))
+    events = keras.ops.convert_to_numpy(history["events"])
+    for b, t, s in np.ndindex(B, T, S):
+        expected[b, t] += weights[b, t, s] * events[b, s]
+    np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
+    if weighting == "identity":
+        assert np.ptp(weights.sum(-1)) > 0.1
+    else:
+        np.testing.assert_allclose(weights[:2].sum(-1), 1, rtol=0, atol=1e-6)
+
+
+def test_heads_are_averaged():
+    """Of attention with heads there is one weight for an event: their mean."""
+    attention = TargetAttention("transformer", num_heads=2, head_dim=3)
+    model = tower(attention)
+    weights = arrays(model.explain(inputs())[1])[SEEN]
+    history = model.embedding(inputs())["histories"]["seen"]
+    mask = history["event_mask"]
+    args = (history["query"], history["events"])
+    _, of_heads = attention(*args, history_mask=mask, return_weights=True)
+    assert of_heads.shape == (B, 2, T, S)
+    np.testing.assert_allclose(weights, np.mean(of_heads, axis=1), rtol=0, atol=1e-6)
+
+
+def test_the_gates_are_those_of_the_experts():
+    """A task reads the sum of the experts, each with the share that its gate gives it."""
+    experts = MMoE(2, num_experts=4, expert_units=(3,), gate="attention")
+    model = tower(MeanHistory(), experts)
+    seen = []
+    call = experts.call
+    experts.call = lambda x, **given: seen.append(x) or call(x, **given)
+    gates = arrays(model.explain(inputs())[1])
+    assert len(seen) == 1, "one pass"
+    rows = keras.ops.reshape(seen[0], (B * T, -1))
+    of_experts = keras.ops.convert_to_numpy(experts.experts(rows))  # experts, rows, units
+    mixed = keras.ops.convert_to_numpy(experts(seen[0]))
+    for index, task in enumerate(("click", "buy")):
+        share = gates[f"gate/{task}"].reshape(B * T, 4)
+        expected = np.einsum("me,emu->mu", share, of_experts).reshape(B, T, 3)
+        np.testing.assert_allclose(mixed[:, :, index], expected, rtol=0, atol=1e-5)
+
+
+def test_a_padded_candidate_looks_at_nothing():
+    model = tower(InterestHistory(TargetAttention(), 4))
+    mask = np.ones((B, T), bool)
+    mask[:, 3:] = False
+    weights = arrays(model.explain(inputs() | {"candidate_mask": mask})[1])[SEEN]
+    assert (weights[:, 3:] == 0).all()
+    assert (weights[0, :3, :4] != 0).all()
+
+
+def test_a_plain_call_asks_for_no_weights():
+    """What is not explained costs nothing: no layer is asked."""
+
+    class Plain(MeanHistory):
+        returns_weights = True
+
+        def call(self, query, events, event_mask, query_mask=None):
+            return super().call(query, events, event_mask)
+
+    model = tower(Plain())
+    model.probabilities(inputs())
+    with pytest.raises((TypeError, ValueError), match="return_weights"):
+        model.explain(inputs())
+
+
+def test_another_tower_explains_nothing():
+    class Zeros(keras.layers.Layer):
+        def call(self, embedded):
+            return {"click": embedded["candidate"][0][..., 0, 0]}
+
+    model = RankingModel(FeatureEmbedding(SCHEMA, 4), Zeros())
+    assert model.explanations == ()
+    assert model.explain(inputs())[1] == {}
+
+
+def test_heads_without_experts_have_no_gates():
+    with pytest.raises(ValueError, match="`return_gates` needs `experts`"):
+        TaskHeads(["click"])(np.zeros((B, T, 3), "float32"), return_gates=True)
