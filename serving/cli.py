@@ -13,9 +13,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from serving.config import INT32_MAX, MAX_PORT, ServerConfig
-
-_DEFAULTS = ServerConfig(model_base_path=".")
+from serving.config import ServerConfig
+from serving.options import either_spelling, options_of
 
 
 class StartError(click.ClickException):
@@ -24,54 +23,14 @@ class StartError(click.ClickException):
     exit_code = 2
 
 
-@click.command()
-@click.option(
-    "--model-base-path",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder that holds one numbered folder a version, such as DIR/1/saved_model.pb.",
-)
-@click.option("--model-name", help="Name that requests ask for.  [default: the folder's name]")
-@click.option("--host", default=_DEFAULTS.host, show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    default=_DEFAULTS.port,
-    type=click.IntRange(0, MAX_PORT),
-    show_default=True,
-    help="Port to listen on; 0 takes a free one.",
-)
-@click.option(
-    "--file-system-poll-wait-seconds",
-    default=_DEFAULTS.file_system_poll_wait_seconds,
-    type=click.FloatRange(min=0),
-    show_default=True,
-    help="Time between two looks for a new version; 0 looks once.",
-)
-@click.option(
-    "--grace-seconds",
-    default=_DEFAULTS.grace_seconds,
-    type=click.FloatRange(min=0),
-    show_default=True,
-    help="Time that running requests have to finish after SIGTERM.",
-)
-@click.option(
-    "--max-workers",
-    default=_DEFAULTS.max_workers,
-    type=click.IntRange(min=1),
-    help="Requests answered at the same time.  [default: 4 x CPUs]",
-)
-@click.option(
-    "--max-message-bytes",
-    default=_DEFAULTS.max_message_bytes,
-    type=click.IntRange(1, INT32_MAX),
-    show_default=True,
-    help="Largest request and answer.",
-)
+@click.command(context_settings={"token_normalize_func": either_spelling})
+@options_of(ServerConfig)
 def serve(**options: Any) -> None:
-    """Serve a model over gRPC, in TensorFlow Serving's protocol.
+    """Serve models over gRPC and REST, in TensorFlow Serving's protocol.
 
     The newest version in the folder is served, and a new one is picked up. SIGTERM and
-    Ctrl-C let the running requests finish.
+    Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving
+    spells its own, such as --model_base_path.
     """
     _import_tensorflow_quietly()
     from serving import display
@@ -81,8 +40,6 @@ def serve(**options: Any) -> None:
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("serving").setLevel(logging.INFO)
-    options["model_name"] = options["model_name"] or ""
-    options["model_base_path"] = str(options["model_base_path"])
     # What was imported lives as long as the process: collections after a change of versions
     # then look at the models alone, and hold up requests less.
     gc.freeze()

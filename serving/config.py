@@ -1,61 +1,163 @@
-"""How one server is set up; names and defaults are TensorFlow Serving's where it has them."""
+"""How one server is set up: the options of `recsys-attn serve`, with their defaults.
+
+Names and defaults are TensorFlow Serving's where it has them.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
+RUNTIMES = ("tensorflow", "onnx", "auto")
+_CPUS = os.cpu_count() or 1
+_BATCHING_THREADS = 128  # they wait for their batch; few of them compute
+
+
+def _option(
+    default: Any, text: str, low: float | None = None, high: float | None = None, **more: Any
+) -> Any:
+    """A field, with what the command line says of it."""
+    return field(default=default, metadata={"help": text, "low": low, "high": high, **more})
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """One model's folder of versions and the address it is served at.
+    """The options of a server. `recsys-attn serve --help` says what each is; so does `help`.
 
-    Args:
-        model_base_path: Folder that holds one folder a version, such as `1/saved_model.pb`.
-        model_name: Name that requests ask for; the base folder's own name where empty.
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
-        file_system_poll_wait_seconds: Time between two looks for a new version;
-            0 looks once, at the start.
-        grace_seconds: Time that running requests have to finish when the server stops.
-        max_workers: Requests answered at the same time.
-        max_message_bytes: Largest request and answer.
+    Raises:
+        ValueError: A value is out of range, or two of them do not go together.
+
+    Example:
+        ServerConfig("/models/ctr", port=8500, enable_batching=True)
     """
 
-    model_base_path: str
-    model_name: str = ""
-    host: str = "127.0.0.1"
-    port: int = 8500
-    file_system_poll_wait_seconds: float = 1.0
-    grace_seconds: float = 30.0
-    max_workers: int = 4 * (os.cpu_count() or 1)
-    max_message_bytes: int = INT32_MAX
+    model_base_path: str = _option(
+        "", "Folder that holds one numbered folder a version, such as DIR/1/saved_model.pb."
+    )
+    model_name: str = _option("", "Name that requests ask for; where not given, the folder's name.")
+    model_config_file: str = _option(
+        "", "Text proto ModelServerConfig: several models, their versions and labels."
+    )
+    model_config_file_poll_wait_seconds: float = _option(
+        0.0, "Time between two looks at the model config file; 0 looks once.", 0
+    )
+    file_system_poll_wait_seconds: float = _option(
+        1.0, "Time between two looks for a new version; 0 looks once.", 0
+    )
+    max_num_load_retries: int = _option(5, "How often a version that fails is tried again.", 0)
+    load_retry_interval_micros: int = _option(60_000_000, "Time between two such tries.", 0)
+    allow_version_labels_for_unavailable_models: bool = _option(
+        False, "Whether a new label may name a version that is not loaded yet."
+    )
+    shadow: str = _option(
+        "",
+        "MODEL:VERSION:SHARE, or MODEL:LABEL:SHARE: that version scores a share of the model's "
+        "requests too, and the differences are reported.",
+    )
+    runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
+    backend: str = _option(
+        "", "grpc://HOST:PORT[,HOST:PORT]: a fleet of TensorFlow Serving computes."
+    )
+    host: str = _option("127.0.0.1", "Address to listen on.")
+    port: int = _option(8500, "Port for gRPC; 0 takes a free one.", 0, MAX_PORT)
+    grpc_socket_path: str = _option("", "Unix socket for gRPC, beside the port.")
+    grpc_channel_arguments: str = _option("", "KEY=VALUE,...: arguments of gRPC's own.")
+    grpc_max_threads: int = _option(
+        0, f"Requests answered at once; 0: 4 x CPUs, or {_BATCHING_THREADS} with batching.", 0
+    )
+    rest_api_port: int = _option(
+        0, "Port for REST and metrics, 8501 in TensorFlow Serving's images; 0: none.", 0, MAX_PORT
+    )
+    rest_api_timeout_in_ms: int = _option(30_000, "Time that a REST request may take.", 1)
+    enable_batching: bool = _option(False, "Whether requests are computed together.")
+    batching_parameters_file: str = _option("", "Text proto BatchingParameters.")
+    enable_per_model_batching_parameters: bool = _option(
+        False, "Whether a version's own batching_params.pbtxt is read."
+    )
+    enable_model_warmup: bool = _option(True, "Whether a version's warm-up file is replayed.")
+    num_request_iterations_for_warmup: int = _option(1, "How often.", 1)
+    ssl_config_file: str = _option("", "Text proto SSLConfig: TLS, and TLS of the clients.")
+    auth_token_file: str = _option("", "File with the tokens, one a line, one of which is needed.")
+    allow_insecure: bool = _option(False, "Whether to listen beyond this machine without TLS.")
+    monitoring_config_file: str = _option("", "Text proto MonitoringConfig: Prometheus metrics.")
+    prediction_log_dir: str = _option("", "Folder for a sampled log of requests and scores.")
+    prediction_log_sampling_rate: float = _option(0.01, "Share of the requests in it.", 0, 1)
+    prediction_log_max_bytes: int = _option(2**30, "Most bytes in it; the oldest files go.", 1)
+    access_log: bool = _option(False, "Whether every request is a line of JSON on standard error.")
+    grace_seconds: float = _option(
+        30.0, "Time that running requests have to finish after SIGTERM.", 0
+    )
+    max_message_bytes: int = _option(INT32_MAX, "Largest request and answer.", 1, INT32_MAX)
+    max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
+    max_concurrent_requests: int = _option(
+        0, "Requests beyond these are refused with RESOURCE_EXHAUSTED; 0: none.", 0
+    )
+    max_connections: int = _option(0, "Connections beyond these are closed; 0: none.", 0)
+    processes: int = _option(1, "Processes that share the port.", 1)
 
     def __post_init__(self) -> None:
-        if not self.model_name:
+        for one in fields(self):
+            _check(one.name, getattr(self, one.name), **one.metadata)
+        if bool(self.model_base_path) == bool(self.model_config_file):
+            raise ValueError(
+                "One of `model_base_path` and `model_config_file` names what is served. Received: "
+                + ("both" if self.model_base_path else "none")
+            )
+        if self.model_base_path and not self.model_name:
             object.__setattr__(self, "model_name", Path(self.model_base_path).resolve().name)
-        _check("port", self.port, 0 <= self.port <= MAX_PORT, f"a number from 0 to {MAX_PORT}")
-        for name in ("file_system_poll_wait_seconds", "grace_seconds"):
-            value = getattr(self, name)
-            _check(name, value, value >= 0, "a number of seconds, 0 or more")
-        _check("max_workers", self.max_workers, self.max_workers > 0, "a positive number")
-        _check(
-            "max_message_bytes",
-            self.max_message_bytes,
-            0 < self.max_message_bytes <= INT32_MAX,
-            f"a number from 1 to {INT32_MAX}",
+        if self.batching_parameters_file and not self.enable_batching:
+            raise ValueError("`batching_parameters_file` needs `enable_batching`.")
+        self._check_security()
+
+    def _check_security(self) -> None:
+        if self.ssl_config_file or self.allow_insecure or _is_loopback(self.host):
+            return
+        raise ValueError(
+            f"`host` {self.host} can be reached from other machines, and nothing protects what is "
+            "sent. Name certificates with `ssl_config_file`, listen on 127.0.0.1, or, where the "
+            "network itself is safe, set `allow_insecure`."
         )
 
     @property
     def address(self) -> str:
+        return self.address_of(self.port)
+
+    def address_of(self, port: int) -> str:
+        """`host:port`, as gRPC takes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{host}:{port}"
+
+    @property
+    def workers(self) -> int:
+        """Threads that answer."""
+        most = max(4 * _CPUS, _BATCHING_THREADS) if self.enable_batching else 4 * _CPUS
+        return self.grpc_max_threads or most
 
 
-def _check(name: str, value: float, valid: bool, expected: str) -> None:
-    if not valid:
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check(
+    name: str,
+    value: Any,
+    low: float | None = None,
+    high: float | None = None,
+    choice: tuple[str, ...] = (),
+    **_: Any,
+) -> None:
+    if choice and value not in choice:
+        raise ValueError(f"`{name}` must be one of {', '.join(choice)}. Received: {name}={value}")
+    if (low is not None and value < low) or (high is not None and value > high):
+        expected = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"`{name}` must be {expected}. Received: {name}={value}")

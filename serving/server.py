@@ -73,7 +73,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     )
     inference = Inference(manager)
     grpc_server = grpc.server(
-        futures.ThreadPoolExecutor(config.max_workers, thread_name_prefix="rpc"),
+        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rpc"),
         interceptors=[refusal],
         options=[
             ("grpc.max_receive_message_length", config.max_message_bytes),

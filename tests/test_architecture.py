@@ -22,9 +22,12 @@ PACKAGES = ("recsys_attn", "pipelines", "serving")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
+GENERATED = "serving/protos/*_pb2*"
+
+
 def _read(*folders: str) -> list[Source]:
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [Source.read(ROOT, path) for path in paths]
+    return [Source.read(ROOT, path) for path in paths if not path.match(GENERATED)]
 
 
 def _names(requirements: Iterable[str]) -> set[str]:

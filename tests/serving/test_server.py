@@ -126,23 +126,3 @@ def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:
     refusal.is_on = True
     assert handler_of(predict) != "the method's own"
     assert handler_of(check) == "the method's own"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"port": 70000}, "`port` must be a number from 0 to 65535. Received: port=70000"),
-        ({"grace_seconds": -1}, "`grace_seconds` must be a number of seconds, 0 or more"),
-        ({"max_workers": 0}, "`max_workers` must be a positive number"),
-        ({"max_message_bytes": 2**31}, "`max_message_bytes` must be a number from 1 to"),
-    ],
-)
-def test_settings_out_of_range(options: dict[str, int], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        ServerConfig("models", **options)
-
-
-def test_the_model_is_named_after_its_folder() -> None:
-    assert ServerConfig("models/ctr/").model_name == "ctr"
-    assert ServerConfig("models/ctr", model_name="click").model_name == "click"
-    assert ServerConfig("models/ctr", host="::1", port=1).address == "[::1]:1"

@@ -41,6 +41,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "google": "protobuf",
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
+    "grpc_tools": "grpcio-tools",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "pyyaml",

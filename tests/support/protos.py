@@ -15,7 +15,7 @@ from grpc_tools import protoc
 from tensorflow_serving.apis import model_pb2
 
 ROOT = Path(__file__).parents[2]
-PROTOS = ("serving/protos/scoring.proto",)
+PROTOS = ("serving/protos/scoring.proto", "serving/protos/server_config.proto")
 
 
 def generate(folder: Path) -> None:
