@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from serving.errors import Cancelled, DeadlineExceeded, ServingError
 
@@ -35,6 +37,7 @@ class Call:
         model, version, signature: What answered.
         rows: Rows or requests, the first dimension of the inputs.
         candidates: Rows that were scored: those, or the candidates of all requests.
+        results: The outputs that were computed, by name.
         batch_rows: Rows of the batch it was computed in.
         queue_seconds, runtime_seconds, seconds: Waiting, computing, all together.
     """
@@ -52,6 +55,7 @@ class Call:
     signature: str = ""
     rows: int = 0
     candidates: int = 0
+    results: Mapping[str, np.ndarray] = field(default_factory=dict)
     batch_rows: int = 0
     queue_seconds: float = 0.0
     runtime_seconds: float = 0.0

@@ -9,6 +9,7 @@ ServingError                 carries its gRPC status code
 ├── Cancelled
 ├── Unavailable              nothing answers, or not yet
 ├── ResourceExhausted
+├── Unauthenticated          no token, or not the right one
 ├── Unimplemented
 ├── DataLoss                 a file cannot be read
 └── Internal                 a fault of the server
@@ -66,6 +67,10 @@ class Unavailable(ServingError):
 
 class ResourceExhausted(ServingError):
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Unauthenticated(ServingError):
+    code = grpc.StatusCode.UNAUTHENTICATED
 
 
 class Unimplemented(ServingError):

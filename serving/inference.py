@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -104,6 +105,11 @@ class Inference:
             signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
         response.metadata[_SIGNATURE_DEF].Pack(signatures)
         return response
+
+    def definitions(self, spec: model_pb2.ModelSpec) -> Mapping[str, meta_graph_pb2.SignatureDef]:
+        """The signatures of the version that a request would be answered by."""
+        with self._lease(spec) as model:
+            return model.definitions
 
     def status(
         self, request: get_model_status_pb2.GetModelStatusRequest

@@ -109,7 +109,8 @@ class Signature:
         _check_same(listed, 1, "number of candidates (second dimension)")
         call.signature = self.key
         call.rows, call.candidates = self._count(inputs)
-        return self._compute(inputs, outputs, call)
+        call.results = self._compute(inputs, outputs, call)
+        return call.results
 
     def _count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
         """Rows or requests, and the candidates in all of them."""

@@ -23,7 +23,7 @@ WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def write_model(path: Path, weight: float) -> Path:
-    """Exports the signatures serving_default, rank, pair, wait, fail and those of Examples."""
+    """Exports serving_default, rank, double, pair, wait, fail and the signatures of Examples."""
     module = tf.Module()
     module.weight = tf.Variable(weight)
 
@@ -42,17 +42,6 @@ def write_model(path: Path, weight: float) -> Path:
             "convert": convert,
         }
 
-    def wait(seconds):
-        end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
-        turns = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: (i + 1,), (0,))[0]
-        return {"turns": tf.fill(tf.shape(seconds), turns)}
-
-    def fail(values):
-        return {"out": tf.reshape(values, (7, -1))}
-
-    def pair(pair):
-        return {"total": tf.reduce_sum(pair, -1), "words": tf.as_string(pair)}
-
     context = {
         "user": tf.TensorSpec((None,), tf.string, "user"),
         "age": tf.TensorSpec((None,), tf.int64, "age"),
@@ -68,11 +57,8 @@ def write_model(path: Path, weight: float) -> Path:
     signatures = {
         "serving_default": (scores, {**context, **candidate(None)}),
         "rank": (scores, {**context, **candidate(None, None)}),
-        "wait": (wait, {"seconds": tf.TensorSpec((None,), tf.float32, "seconds")}),
-        "fail": (fail, {"values": tf.TensorSpec((None,), tf.float32, "values")}),
-        "pair": (pair, {"pair": tf.TensorSpec((None, 2), tf.float32, "pair")}),
     }
-    signatures.update(_of_examples(module))
+    signatures |= _of_tensors() | _of_examples(module)
     tf.saved_model.save(
         module,
         str(path),
@@ -83,6 +69,30 @@ def write_model(path: Path, weight: float) -> Path:
     )
     _name_methods(path)
     return path
+
+
+def _of_tensors() -> dict[str, Any]:
+    def wait(seconds):
+        end = tf.timestamp() + tf.cast(seconds[0], tf.float64)
+        turns = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: (i + 1,), (0,))[0]
+        return {"turns": tf.fill(tf.shape(seconds), turns)}
+
+    def fail(values):
+        return {"out": tf.reshape(values, (7, -1))}
+
+    def double(values):
+        return {"doubled": 2 * values}
+
+    def pair(pair):
+        return {"total": tf.reduce_sum(pair, -1), "words": tf.as_string(pair)}
+
+    values = {"values": tf.TensorSpec((None,), tf.float32, "values")}
+    return {
+        "wait": (wait, {"seconds": tf.TensorSpec((None,), tf.float32, "seconds")}),
+        "fail": (fail, values),
+        "double": (double, values),
+        "pair": (pair, {"pair": tf.TensorSpec((None, 2), tf.float32, "pair")}),
+    }
 
 
 def _of_examples(module: tf.Module) -> dict[str, Any]:

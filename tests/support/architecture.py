@@ -18,7 +18,8 @@ _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray
-serving      numpy tensorflow tensorflow_serving grpc grpc_health google click rich
+serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
+serving      starlette uvicorn prometheus_client pyarrow onnxruntime tf2onnx
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
@@ -41,7 +42,9 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "google": "protobuf",
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "grpc_tools": "grpcio-tools",
+    "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "pyyaml",

@@ -1,0 +1,134 @@
+"""Prometheus metrics, under TensorFlow Serving's names and more.
+
+Times are microseconds, as they are there. Several processes add up what they count where
+PROMETHEUS_MULTIPROC_DIR names a folder that they share.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from serving.call import Call
+
+_SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
+_MICROSECONDS = [10 * 1.8**n for n in range(33)]
+_COUNTS = [2.0**n for n in range(18)]
+_SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.99, 1.0]
+_DIFFERENCES = [10.0**n for n in range(-9, 1)]
+_SCORES_LOOKED_AT = 16  # of a request, evenly: enough for a distribution, and cheap
+_SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_CODE = {False: "ERROR", True: "OK"}
+
+
+class Metrics:
+    """Counts calls; an observer of `Inference`.
+
+    Args:
+        runtime: What computes, for the label of `runtime_latency`.
+    """
+
+    def __init__(self, runtime: str = "TensorFlow") -> None:
+        disable_created_metrics()
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            f"{_SERVING}request_count",
+            "Requests.",
+            ("model_name", "status"),
+            registry=self._registry,
+        )
+        api = ("model_name", "API", "entrypoint")
+        self._latency = self._histogram("request_latency", "Time of a request.", api)
+        self._runtime_latency = self._histogram(
+            "runtime_latency", "Time of the computation.", ("model_name", "API", "runtime")
+        )
+        self._runtime = runtime
+        self._examples = self._histogram(
+            "request_example_counts", "Rows or candidates of a request.", ("model_name",), _COUNTS
+        )
+        self._examples_total = Counter(
+            f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",),
+            registry=self._registry,
+        )  # fmt: skip
+        self._queuing = self._histogram(
+            "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
+        )
+        self._warmup = self._histogram(
+            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+        )
+        self._batches = self._histogram(
+            "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
+        )
+        self._scores = self._histogram(
+            "score", f"Scores, {_SCORES_LOOKED_AT} of a request at most.",
+            ("model_name", "version", "task"), _SHARES, _OWN,
+        )  # fmt: skip
+        self._shadow = self._histogram(
+            "shadow_difference", "Largest difference from the version in the shadow.",
+            ("model_name", "version", "task"), _DIFFERENCES, _OWN,
+        )  # fmt: skip
+
+    def __call__(self, call: Call) -> None:
+        """Counts a call."""
+        name = call.model if call.version is not None else ""  # not what anybody may make up
+        code = "OK" if call.error is None else call.error.code.name
+        self._requests.labels(name, code).inc()
+        if call.error is not None:
+            return
+        self._latency.labels(name, call.api, call.entrypoint).observe(1e6 * call.seconds)
+        self._runtime_latency.labels(name, call.api, self._runtime).observe(
+            1e6 * call.runtime_seconds
+        )
+        self._queuing.labels(name).observe(1e6 * call.queue_seconds)
+        self._examples.labels(name).observe(call.candidates)
+        self._examples_total.labels(name).inc(call.candidates)
+        self._batches.labels(name).observe(call.batch_rows)
+        for task, values in call.results.items():
+            if values.dtype.kind == "f" and values.size:
+                of_task = self._scores.labels(name, str(call.version), task)
+                for score in values.ravel()[:: 1 + values.size // _SCORES_LOOKED_AT].tolist():
+                    of_task.observe(score)
+
+    def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
+        """Counts a version's warm-up."""
+        self._warmup.labels(path, _CODE[succeeded]).observe(1e6 * seconds)
+
+    def shadowed(self, model: str, version: int, task: str, difference: float) -> None:
+        """Counts a comparison with the version in the shadow."""
+        self._shadow.labels(model, str(version), task).observe(difference)
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Shows a number that is asked for when the page is."""
+        Gauge(f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode="sum").set_function(
+            value
+        )
+
+    def page(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        registry = self._registry
+        if _SHARED_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        # The client adds `_total` to counters; TensorFlow Serving's name has none.
+        name = f"{_SERVING}request_count"
+        return generate_latest(registry).replace(f"{name}_total".encode(), name.encode())
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> Histogram:
+        return Histogram(prefix + name, text, labels, buckets=buckets, registry=self._registry)

@@ -1,0 +1,222 @@
+"""The REST API's paths.
+
+GET  /v1/models/M[/versions/V|/labels/L][/metadata]
+POST /v1/models/M[/versions/V|/labels/L]:predict|:classify|:regress|:rank
+GET  /healthz, /readyz              the process lives; every model is served
+GET  /monitoring/prometheus/metrics
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import json_format
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving import errors
+from serving.call import Call
+from serving.inference import Inference
+from serving.rest.examples import classes, fill_examples, values
+from serving.rest.tensors import answer, fill_inputs, shown
+from serving.signature import DEFAULT_SIGNATURE
+
+_LOGGER = logging.getLogger(__name__)
+REQUEST_ID = "x-request-id"
+_PATH = re.compile(
+    r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+    r"(?::(?P<method>predict|classify|regress)|(?P<metadata>/metadata))?",
+    re.IGNORECASE,
+)
+_HTTP = {
+    "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
+    "ALREADY_EXISTS": 409, "RESOURCE_EXHAUSTED": 429, "CANCELLED": 499, "UNKNOWN": 500,
+    "INTERNAL": 500, "DATA_LOSS": 500, "UNIMPLEMENTED": 501, "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What the REST API stands on.
+
+    Args:
+        inference: Answers.
+        executor: The threads that do it.
+        timeout_seconds: Time that a request may take.
+        max_bytes: Largest body.
+        is_ready: Whether every model is served.
+        admit: Raises where the headers of a request are not those of somebody who may ask.
+        metrics: The metrics page; None where there is none.
+        metrics_path: Where it is.
+    """
+
+    inference: Inference
+    executor: Executor
+    timeout_seconds: float
+    max_bytes: int
+    is_ready: Callable[[], bool]
+    admit: Callable[[str | None], None]
+    metrics: Callable[[], bytes] | None = None
+    metrics_path: str = ""
+
+    def app(self) -> Starlette:
+        """The application, to be run by an ASGI server."""
+        routes = [Route("/healthz", self._healthz), Route("/readyz", self._readyz)]
+        if self.metrics is not None:
+            routes.append(Route(self.metrics_path, self._metrics))
+        routes.append(Route("/{path:path}", self._answer, methods=["GET", "POST"]))
+        return Starlette(routes=routes)
+
+    async def _healthz(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _readyz(self, request: Request) -> Response:
+        ready = self.is_ready()
+        return PlainTextResponse("ready\n" if ready else "not ready\n", 200 if ready else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        if self.metrics is None:
+            return PlainTextResponse("", 404)
+        loop = asyncio.get_running_loop()
+        page = await loop.run_in_executor(self.executor, self.metrics)
+        return Response(page, media_type="text/plain; version=0.0.4")
+
+    async def _answer(self, request: Request) -> Response:
+        request_id = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
+        end = time.monotonic() + self.timeout_seconds
+        call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
+        try:
+            self.admit(request.headers.get("authorization"))
+            body = await self._body(request)
+            watch = asyncio.ensure_future(_gone(request, call))
+            try:
+                document = await asyncio.get_running_loop().run_in_executor(
+                    self.executor, self._document, request.method, request.url.path, body, call
+                )
+            finally:
+                watch.cancel()
+            status, text = 200, json.dumps(document)
+        except errors.ServingError as error:
+            status = _HTTP.get(error.code.name, 500)
+            text = json.dumps({"error": errors.truncated(str(error))})
+        except ClientDisconnect:
+            status, text = 499, ""
+        except Exception as error:  # a fault of ours is answered too
+            _LOGGER.exception("%s %s failed", request.method, request.url.path)
+            status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
+        headers = {REQUEST_ID: request_id}
+        return Response(text, status, headers, media_type="application/json")
+
+    async def _body(self, request: Request) -> bytes:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self.max_bytes:
+                raise errors.ResourceExhausted(
+                    f"The request's body is larger than {self.max_bytes} bytes."
+                )
+        return bytes(body)
+
+    def _document(self, method: str, path: str, body: bytes, call: Call) -> Any:
+        found = _PATH.fullmatch(path)
+        if found is None or (method == "POST") != bool(found["method"]):
+            raise errors.InvalidArgument(f"Malformed request: {method} {path}")
+        spec = model_pb2.ModelSpec(name=found["model"])
+        if found["version"]:
+            if int(found["version"]) >= 2**63:
+                raise errors.InvalidArgument(
+                    f"Failed to convert version: {found['version']} to numeric."
+                )
+            spec.version.value = int(found["version"])
+        if found["label"]:
+            spec.version_label = found["label"]
+        if method == "GET":
+            return self._about(spec, bool(found["metadata"]))
+        document = _parse(body)
+        if "signature_name" in document:
+            if not isinstance(document["signature_name"], str):
+                raise errors.InvalidArgument(
+                    f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
+                    "must be a string value."
+                )
+            spec.signature_name = document["signature_name"]
+        return getattr(self, f"_{found['method'].lower()}")(spec, document, call)
+
+    def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
+        if not metadata:
+            status = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+            return _to_json(self.inference.status(status))
+        asked = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=spec, metadata_field=["signature_def"]
+        )
+        return _to_json(self.inference.metadata(asked))
+
+    def _predict(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
+        call.api = "Predict"
+        request = predict_pb2.PredictRequest(model_spec=spec)
+        definitions = self.inference.definitions(spec)
+        key = spec.signature_name or DEFAULT_SIGNATURE
+        if key not in definitions:
+            raise errors.InvalidArgument(
+                f'Serving signature name: "{key}" not found in signature def'
+            )
+        in_rows = fill_inputs(document, definitions[key].inputs, request)
+        return answer(self.inference.answer(request, call), in_rows)
+
+    def _classify(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
+        call.api = "Classify"
+        request = classification_pb2.ClassificationRequest(model_spec=spec)
+        fill_examples(document, request.input)
+        return classes(self.inference.answer(request, call).result)
+
+    def _regress(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
+        call.api = "Regress"
+        request = regression_pb2.RegressionRequest(model_spec=spec)
+        fill_examples(document, request.input)
+        return values(self.inference.answer(request, call).result)
+
+
+async def _gone(request: Request, call: Call) -> None:
+    """Notes that the caller has gone, once he has."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    call.is_active = lambda: False
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    if not body:
+        raise errors.InvalidArgument("JSON Parse error: The document is empty")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise errors.InvalidArgument(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise errors.InvalidArgument(f"JSON Value: {shown(document)} Is not object")
+    return document
+
+
+def _to_json(message: Any) -> Any:
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

@@ -1,0 +1,247 @@
+"""Predict in JSON: `instances` in rows or `inputs` in columns, and the answer in the same form."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import predict_pb2
+
+from serving.codec import decode, dtype_name, encode, numpy_dtype
+from serving.errors import InvalidArgument, Unimplemented
+
+Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
+_SHOWN = 200  # characters of a value in an error
+_INT32 = np.iinfo(np.int32)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, for an error."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def fill_inputs(
+    document: Mapping[str, Any], declared: Inputs, request: predict_pb2.PredictRequest
+) -> bool:
+    """Fills a request with a document's tensors; returns whether they were in rows.
+
+    Args:
+        document: `{"instances": [...]}` or `{"inputs": ...}`.
+        declared: The signature's inputs.
+        request: Receives the tensors.
+
+    Raises:
+        InvalidArgument: Neither form, or values that are not of the input's dtype or shape.
+    """
+    if "instances" in document and "inputs" in document:
+        raise InvalidArgument(
+            f"JSON Value: {shown(document)} Not formatted correctly expecting only one of "
+            "'inputs' or 'instances' keys to exist "
+        )
+    if "instances" in document:
+        columns = _columns_of_rows(document, declared)
+    elif "inputs" in document:
+        columns = _columns(document["inputs"], declared)
+    else:
+        raise InvalidArgument("Missing 'inputs' or 'instances' key")
+    for name, value in columns.items():
+        request.inputs[name].CopyFrom(encode(_array(value, declared[name].dtype), content=True))
+    return "instances" in document
+
+
+def answer(response: predict_pb2.PredictResponse, in_rows: bool) -> dict[str, Any]:
+    """The outputs as a document, in rows or in columns; of a single output without its name."""
+    values = {
+        name: _plain(decode(name, proto), as_bytes=name.endswith("_bytes"))
+        for name, proto in sorted(response.outputs.items())
+    }
+    if not in_rows:
+        return {"outputs": values if len(values) > 1 else next(iter(values.values()), {})}
+    _check_rows(response)
+    if len(values) == 1:
+        return {"predictions": next(iter(values.values()))}
+    rows = zip(*values.values(), strict=True)
+    return {"predictions": [dict(zip(values, row, strict=True)) for row in rows]}
+
+
+def numbers(array: np.ndarray) -> Any:
+    """Floats with the digits of their own precision: 0.2 and not 0.20000000298."""
+    if array.dtype in (np.float32, np.float16):
+        return array.astype(np.str_).astype(np.float64).tolist()
+    if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
+        return array.astype(np.float32).astype(np.float64).tolist()
+    return array.tolist()
+
+
+def from_base64(value: Mapping[str, Any]) -> bytes:
+    """The bytes of `{"b64": "..."}`."""
+    if set(value) != {"b64"} or not isinstance(value["b64"], str):
+        raise InvalidArgument(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidArgument("Unable to base64 decode") from error
+
+
+def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str, list[Any]]:
+    rows = document["instances"]
+    if not isinstance(rows, list):
+        raise InvalidArgument(
+            f"JSON Value: {shown(document)} Excepting 'instances' to be an list/array"
+        )
+    if not rows:
+        raise InvalidArgument(f"JSON Value: {shown(document)} No values in 'instances' array")
+    if not _is_object(rows[0]):
+        if len(declared) > 1:
+            raise InvalidArgument(
+                "instances is a plain list, but expecting list of objects as multiple input "
+                "tensors required as per tensorinfo_map"
+            )
+        for i, row in enumerate(rows):
+            if _is_object(row):
+                raise InvalidArgument(
+                    f"Expecting value/list but got object at item {i} of input list"
+                )
+        return {next(iter(declared)): rows}
+    for i, row in enumerate(rows):
+        if not _is_object(row):
+            raise InvalidArgument(f"Expecting object but got list at item {i} of input list")
+        if set(row) != set(declared):
+            raise InvalidArgument(
+                f"Failed to process element: {i} of 'instances' list. JSON object: {shown(row)} "
+                f"keys must be equal to: {','.join(sorted(declared))}"
+            )
+    return {name: [row[name] for row in rows] for name in declared}
+
+
+def _columns(value: Any, declared: Inputs) -> dict[str, Any]:
+    if not _is_object(value):
+        if len(declared) > 1:
+            raise InvalidArgument(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        return {next(iter(declared)): value}
+    for name in declared:
+        if name not in value:
+            raise InvalidArgument(f"Missing named input: {name} in 'inputs' object.")
+    return {name: value[name] for name in declared}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) != {"b64"}
+
+
+def _array(value: Any, enum: int) -> np.ndarray:
+    shape: list[int] = []
+    inner = value
+    while isinstance(inner, list):
+        shape.append(len(inner))
+        inner = inner[0] if inner else None
+    leaves: list[Any] = []
+    _collect(value, tuple(shape), 0, leaves)
+    dtype = numpy_dtype(enum)
+    if dtype is None or dtype.kind == "c" or dtype.name == "bfloat16":
+        raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {dtype_name(enum)}")
+    array = np.empty(len(leaves), dtype)
+    array[:] = [_converted(leaf, dtype, enum) for leaf in leaves]
+    return array.reshape(shape)
+
+
+def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:
+    """The values of nested lists, which must all be as long and as deep as the first ones."""
+    if not isinstance(value, list):
+        if level != len(shape):
+            raise InvalidArgument(
+                f"JSON Value: {shown(value)} found at incorrect level: {level + 1} in the JSON "
+                f"DOM. Expected at level: {len(shape)}"
+            )
+        leaves.append(value)
+        return
+    if level >= len(shape):
+        raise InvalidArgument(
+            f"Encountered list at unexpected level: {level} expected < {len(shape)}"
+        )
+    if len(value) != shape[level]:
+        raise InvalidArgument(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
+            f"{shape[level]}"
+        )
+    for one in value:
+        _collect(one, shape, level + 1, leaves)
+
+
+def _converted(value: Any, dtype: np.dtype[Any], enum: int) -> Any:
+    if dtype.kind == "O":
+        if isinstance(value, dict):
+            return from_base64(value)
+        if isinstance(value, str):
+            return value.encode()
+    elif dtype.kind == "b":
+        if isinstance(value, bool):
+            return value
+    elif isinstance(value, bool):
+        pass
+    elif dtype.kind == "f":
+        if isinstance(value, (int, float)):
+            return _float(value, dtype)
+    elif isinstance(value, int):
+        limits = np.iinfo(dtype)
+        if limits.min <= value <= limits.max:
+            return value
+    raise InvalidArgument(
+        f"JSON Value: {shown(value)} Type: {kind_of(value)} is not of expected type: "
+        f"{dtype_name(enum)}"
+    )
+
+
+def _float(value: float, dtype: np.dtype[Any]) -> float:
+    limits = np.finfo(dtype)
+    whole = 2 ** (limits.nmant + 1) - 1  # the largest number below which all integers are exact
+    finite = isinstance(value, int) or np.isfinite(value)
+    if (isinstance(value, int) and abs(value) > whole) or (
+        finite and abs(value) > float(limits.max)
+    ):
+        kind = "double" if dtype == np.float64 else "float"
+        raise InvalidArgument(
+            f"Cannot convert JSON value: {shown(value)} to {kind} without loss of precision."
+        )
+    return value
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls the kind of a value."""
+    if isinstance(value, bool):
+        return str(value)
+    names = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
+    return names.get(type(value), "Number")
+
+
+def _plain(array: np.ndarray, as_bytes: bool) -> Any:
+    if array.dtype != object:
+        return numbers(array)
+    flat = np.empty(array.size, object)
+    flat[:] = [
+        {"b64": base64.b64encode(value).decode()} if as_bytes else value.decode(errors="replace")
+        for value in array.ravel()
+    ]
+    return flat.reshape(array.shape).tolist()
+
+
+def _check_rows(response: predict_pb2.PredictResponse) -> None:
+    size = -1
+    for name, proto in sorted(response.outputs.items()):
+        if not proto.tensor_shape.dim:
+            raise InvalidArgument(f"Tensor name: {name} has no shape information ")
+        found = proto.tensor_shape.dim[0].size
+        if size not in (-1, found):
+            raise InvalidArgument(
+                f"Tensor name: {name} has inconsistent batch size: {found} expecting: {size}"
+            )
+        size = found

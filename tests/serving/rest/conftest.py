@@ -1,0 +1,72 @@
+"""A REST server with the model `tiny`, and requests to it by the standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.config import ServerConfig
+from serving.inference import Inference
+from serving.rest.app import Rest
+from serving.rest.server import RestServer
+from serving.server import create_server
+from tests.serving.exports import install
+
+Ask = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def rest(
+    tmp_path_factory: pytest.TempPathFactory, twofold: Path
+) -> Iterator[Callable[..., RestServer]]:
+    """Starts REST servers in front of version 5 of `tiny`."""
+    base_path = tmp_path_factory.mktemp("models") / "tiny"
+    install(twofold, base_path, 5)
+    backend, _ = create_server(ServerConfig(str(base_path), port=0))
+    with contextlib.ExitStack() as stack:
+        stack.callback(backend.stop)
+        executor = stack.enter_context(ThreadPoolExecutor(4))
+
+        def start(**options: Any) -> RestServer:
+            settings = {
+                "timeout_seconds": 10.0,
+                "max_bytes": 10_000,
+                "is_ready": lambda: True,
+                "admit": lambda header: None,
+                **options,
+            }
+            server = RestServer(
+                Rest(Inference(backend.manager), executor, **settings), "127.0.0.1", 0, None, 5.0
+            )
+            server.start()
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def ask(rest: Callable[..., RestServer]) -> Ask:
+    """Asks a server: method, path, body (JSON, or bytes as they are) -> status, document."""
+    port = rest().port
+    return lambda *arguments, **options: ask_port(port, *arguments, **options)
+
+
+def ask_port(
+    port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    connection.request(method, path, content, headers or {})
+    with contextlib.closing(connection), connection.getresponse() as response:
+        text = response.read()
+        if response.getheader("content-type") == "application/json":
+            return response.status, json.loads(text)
+        return response.status, text.decode()
