@@ -18,7 +18,7 @@ _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray
-serving      numpy tensorflow tensorflow_serving grpc grpc_health google click rich
+serving      numpy tensorflow tensorflow_serving grpc grpc_health google click rich pyarrow
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
