@@ -12,6 +12,7 @@ from serving.errors import InvalidArgument
 
 MAX_ATTEMPTS = 5  # gRPC makes no more
 _MAX_TOKENS = 1000
+_MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
 _RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
 
 
@@ -26,7 +27,8 @@ class Options:
 
     Args:
         attempts: How often a call is tried at most, 1 to 5.
-        initial_backoff: Wait before the second attempt; it doubles, and varies by a fifth.
+        initial_backoff: Wait before the second attempt, at least 0.01; it doubles, and varies by
+            a fifth.
         max_backoff: Longest such wait.
         retry_tokens: Budget of failures, up to 1000; clients of one address share it.
         retry_ratio: Part of a token that a success returns.
@@ -62,6 +64,11 @@ class Options:
                 )
         for name in ("initial_backoff", "max_backoff", "retry_ratio", "max_reconnect_backoff"):
             check_positive(name, getattr(self, name))
+        if min(self.initial_backoff, self.max_backoff) < _MIN_BACKOFF:
+            raise InvalidArgument(
+                f"`initial_backoff` and `max_backoff` must be at least {_MIN_BACKOFF} s. "
+                f"Received: {self.initial_backoff} and {self.max_backoff}"
+            )
         check_positive("keep_alive", 1.0 if self.keep_alive is None else self.keep_alive)
         check_positive("keep_alive_timeout", self.keep_alive_timeout)
         check_metadata(self.metadata)

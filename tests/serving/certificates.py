@@ -34,15 +34,19 @@ def make_authority(folder: Path) -> Certificate:
 def make_certificate(
     folder: Path, authority: Certificate, name: str, client: bool = False
 ) -> Certificate:
-    """A certificate of a server (or client) of that DNS name, signed by the authority."""
+    """A certificate of a server (or client) of that name, signed by the authority.
+
+    That of `localhost` holds its address too.
+    """
     made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
     request, extensions = folder / f"{name}.csr", folder / f"{name}.ext"
     usage = "clientAuth" if client else "serverAuth"
-    extensions.write_text(f"subjectAltName=DNS:{name}\nextendedKeyUsage={usage}\n", "utf-8")
+    names = f"DNS:{name}" + (",IP:127.0.0.1" if name == "localhost" else "")
+    extensions.write_text(f"subjectAltName={names}\nextendedKeyUsage={usage}\n", "utf-8")
     _openssl("req", *_new_key(made), "-subj", f"/CN={name}", "-out", request)
     _openssl(
         "x509", "-req", "-in", request, "-CA", authority.certificate, "-CAkey", authority.key,
-        "-set_serial", str(1 + int(client)), "-days", "2", "-extfile", extensions,
+        "-CAcreateserial", "-days", "2", "-extfile", extensions,
         "-out", made.certificate,
     )  # fmt: skip
     return made
