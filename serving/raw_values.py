@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
@@ -40,6 +41,14 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
     return value
 
 
+@functools.cache
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The smallest and the largest finite value, as Python numbers."""
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
 def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
     if isinstance(value, bytes):
         return value
@@ -54,10 +63,10 @@ def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
 def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise wrong(name, "an integer", value)
-    number, limits = int(value), np.iinfo(dtype)
-    if not limits.min <= number <= limits.max:
+    number, (lowest, highest) = int(value), _limits(dtype)
+    if not lowest <= number <= highest:
         raise InvalidFeature(
-            f"Feature {name!r}: expected an integer from {limits.min} to {limits.max}. "
+            f"Feature {name!r}: expected an integer from {lowest} to {highest}. "
             f"Received: {shortened(number)}"
         )
     return number
@@ -68,7 +77,7 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
     if not is_number:
         raise wrong(name, "a number", value)
     # What is too large for the feature's type would arrive as infinite; NaN passes.
-    if abs(value) > float(np.finfo(dtype).max):
+    if abs(value) > _limits(dtype)[1]:
         raise InvalidFeature(
             f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
             f"missing. Received: {shortened(value, str)}"
