@@ -129,3 +129,18 @@ def test_classify_and_regress(connect: Connect, start_stub: StartStub) -> None:
     assert (asked.input, asked.model_spec.signature_name) == (encode_examples(rows), "clicks")
     with pytest.raises(InvalidArgument, match="`rows` must hold at least one row"):
         handle.ask("regress", [])
+
+
+def test_the_server_reads_what_was_sent(connect: Connect, shared_address: str) -> None:
+    """A regression doubles the price and adds the letters of the name, and 0.5 where shared."""
+    handle = connect(shared_address, timeout=20)
+    rows = [{"user": "ann", "price": 1.5}, {"price": 2.0}, {}]
+    for sent in (rows, pa.Table.from_pylist(rows)):
+        values = handle.ask("regress", sent, signature_name="regress")
+        np.testing.assert_array_equal(values, np.float32([6, 4, 0]), strict=True)
+        outputs = handle.ask("classify", sent, signature_name="classify")
+        assert outputs["classes"].tolist() == [["no", "yes"]] * 3
+        np.testing.assert_array_equal(outputs["scores"][:, 1], values, strict=True)
+    prices = [{"price": 1.5}, {}]
+    values = handle.ask("regress", prices, context={"user": "bo"}, signature_name="regress")
+    np.testing.assert_array_equal(values, np.float32([5.5, 2.5]), strict=True)

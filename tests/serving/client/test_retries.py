@@ -7,14 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from functools import partial
 
 import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from serving.client import Client, Options
+from serving.client import Options
 from serving.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
 from tests.serving.client import stub_server
 from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
@@ -36,26 +35,14 @@ def processes() -> Iterator[list[tuple[subprocess.Popen[str], str]]]:
 
 
 def _answers_during(handle: Handle, disturb: Callable[[], object]) -> list[object]:
-    """What calls before, during and after a disturbance come to, from four threads at once."""
-    is_over = threading.Event()
-
-    def call_on() -> list[object]:
-        answers: list[object] = []
-        while not is_over.is_set():
-            try:
-                answers.append(handle.predict())
-            except Exception as error:
-                answers.append(repr(error))
-        return answers
-
-    is_blocking = isinstance(handle.client, Client)
-    with futures.ThreadPoolExecutor(4) as pool:
-        running = [pool.submit(call_on) for _ in range(4 if is_blocking else 1)]
-        time.sleep(0.3)
-        disturb()
-        time.sleep(0.7)
-        is_over.set()
-        return [answer for call in running for answer in call.result()]
+    """What calls before, during and after a disturbance come to, four at the same time."""
+    answers: list[object] = []
+    disturbance = threading.Timer(0.3, disturb)
+    disturbance.start()
+    end = time.monotonic() + 1.2
+    while disturbance.is_alive() or time.monotonic() < end:
+        answers += handle.predict_together(4)
+    return answers
 
 
 def test_a_killed_server_fails_no_call(

@@ -55,7 +55,7 @@ def test_the_authority_that_is_trusted(
     stub, ca = start_secure(), authority.certificate
     for tls in (ca, str(ca), ca.read_bytes(), Tls(ca=ca)):
         assert connect(f"localhost:{stub.port}", tls=tls).predict() == SCORES
-    stranger = connect(f"localhost:{stub.port}", tls=True, options=ONCE)
+    stranger = connect(stub.address, tls=True, options=ONCE)
     with pytest.raises(Unavailable, match=r"CERTIFICATE_VERIFY_FAILED.* Trust its authority"):
         stranger.predict()
 
@@ -65,7 +65,7 @@ def test_the_name_in_the_certificate(
     connect: Connect, start_secure: Any, authority: Certificate
 ) -> None:
     stubs, ca = [start_secure("ctr.example"), start_secure("ctr.example")], authority.certificate
-    wrong = connect(f"localhost:{stubs[0].port}", tls=ca, options=ONCE)
+    wrong = connect(stubs[0].address, tls=ca, options=ONCE)
     with pytest.raises(Unavailable, match=r"Tls\(server_name="):
         wrong.predict()
     named = Tls(ca=ca, server_name="ctr.example")
