@@ -16,6 +16,8 @@ from rich.console import Console
 from serving.config import ServerConfig
 from serving.options import either_spelling, options_of
 
+_PEM = click.Path(path_type=Path)
+
 
 class StartError(click.ClickException):
     """Why nothing can be served, in one sentence."""
@@ -56,7 +58,12 @@ def serve(**options: Any) -> None:
 
 @click.command()
 @click.option(
-    "--address", default="localhost:8500", show_default=True, help="host:port of the server."
+    "--address",
+    "addresses",
+    multiple=True,
+    default=["localhost:8500"],
+    show_default=True,
+    help="host:port of the server, or a name such as dns:///ctr:8500; give it again for others.",
 )
 @click.option("--model", help="Name of the model.  [default: the only one that is served]")
 @click.option(
@@ -72,10 +79,27 @@ def serve(**options: Any) -> None:
     show_default=True,
     help="Seconds to wait for an answer.",
 )
+@click.option("--tls", is_flag=True, help="Encrypt, and trust the usual authorities.")
+@click.option("--tls-ca", type=_PEM, help="Encrypt, and trust the authorities in this PEM file.")
+@click.option("--tls-cert", type=_PEM, help="Encrypt, with this certificate as the client's own.")
+@click.option("--tls-key", type=_PEM, help="Private key of --tls-cert.")
+@click.option("--tls-server-name", help="Name in the server's certificate.  [default: the host]")
+@click.option(
+    "--token",
+    envvar="RECSYS_ATTN_TOKEN",
+    help="Sent as `authorization: Bearer`; better in the variable RECSYS_ATTN_TOKEN.",
+)
 @click.option("--by", help="Task that candidates are ranked by.  [default: the first by name]")
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON, in sent order.")
 def request(
-    address: str, model: str | None, file: str, timeout: float, by: str | None, as_json: bool
+    addresses: tuple[str, ...],
+    model: str | None,
+    file: str,
+    timeout: float,
+    token: str | None,
+    by: str | None,
+    as_json: bool,
+    **tls: Any,
 ) -> None:
     """Send raw features as JSON and print the scores.
 
@@ -95,12 +119,19 @@ def request(
     """
     _import_tensorflow_quietly()
     from serving import display
-    from serving.client import Client
+    from serving.client import Client, Tls
     from serving.errors import ServingError
 
+    security = Tls(tls["tls_ca"], tls["tls_cert"], tls["tls_key"], tls["tls_server_name"])
     try:
         document = display.read_document(_read(file), "The standard input" if file == "-" else file)
-        with Client(address, model=model, timeout=timeout) as client:
+        with Client(
+            addresses,
+            model=model,
+            timeout=timeout,
+            tls=security if any(tls.values()) else False,
+            token=token or None,
+        ) as client:
             if "rows" in document:
                 scores = client.predict_rows(document["rows"])
             else:

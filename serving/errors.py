@@ -30,6 +30,7 @@ class ServingError(Exception):
     """An answer that is no result: a gRPC status code and one clear sentence."""
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+    request_id: str | None = None  # of the request that was sent, where one was
 
     def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
         super().__init__(message)

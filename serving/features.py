@@ -1,24 +1,28 @@
-"""Raw Python values as arrays for a signature, with one clear sentence where they do not fit.
+"""Raw values as arrays for a signature, with one clear sentence where they do not fit.
 
-A value that is absent or None becomes the missing value of its type: "" for strings, NaN for
-floats, the smallest number for integers. Lists are padded with it on the right.
+Rows are dicts, or an Arrow table or record batch. A value that is absent or None becomes the
+missing value of its type: "" for strings, NaN for floats, the smallest number for integers. Lists
+are padded with it on the right.
 """
 
 from __future__ import annotations
 
 import difflib
-import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving import arrow
 from serving.codec import dtype_name, numpy_dtype
 from serving.errors import InvalidFeature
+from serving.raw_values import as_list, convert, missing_value, shortened, takes_raw_values
 
 Row = Mapping[str, Any]
+Rows: TypeAlias = Sequence[Row] | arrow.Table
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,18 @@ class TensorSpec:
         return f"{self.dtype} ({', '.join('?' if d is None else str(d) for d in self.shape)})"
 
 
-def encode_rows(rows: Sequence[Row], specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
+def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
     """One array (B, ...) for each input from B rows of raw values."""
-    for i, row in enumerate(rows):
-        check_names(row, specs, f"row {i}")
+    check_rows(rows, specs, {}, "row")
     return {
-        name: _column(name, [row.get(name) for row in rows], spec, leading_axes=1)
+        name: _column(name, _values(rows, name), spec, leading_axes=1)
         for name, spec in specs.items()
     }
 
 
 def encode_candidates(
-    context: Row,
-    candidates: Sequence[Row],
+    context: Row | arrow.Table,
+    candidates: Rows,
     rank_specs: Mapping[str, TensorSpec],
     row_specs: Mapping[str, TensorSpec],
 ) -> dict[str, np.ndarray]:
@@ -65,17 +68,26 @@ def encode_candidates(
     sides: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
     for name, spec in rank_specs.items():
         sides[_rank(name, spec) > _rank(name, row_specs.get(name, spec))][name] = spec
-    _check_side(context, sides[False], sides[True], "the context", "the candidates")
-    for i, candidate in enumerate(candidates):
-        _check_side(candidate, sides[True], sides[False], f"candidate {i}", "the context")
+    shared = as_rows(context)
+    check_rows(shared, sides[False], sides[True], "the context", "the candidates")
+    check_rows(candidates, sides[True], sides[False], "candidate", "the context")
     arrays = {
-        name: _column(name, [context.get(name)], spec, leading_axes=1)
+        name: _column(name, _values(shared, name), spec, leading_axes=1)
         for name, spec in sides[False].items()
     }
     for name, spec in sides[True].items():
-        values = [candidate.get(name) for candidate in candidates]
-        arrays[name] = _column(name, values, spec, leading_axes=2)[np.newaxis]
+        column = _column(name, _values(candidates, name), spec, leading_axes=2)
+        arrays[name] = column[np.newaxis]
     return arrays
+
+
+def as_rows(context: Row | arrow.Table) -> Rows:
+    """A context as the one row that it is."""
+    if not arrow.is_table(context):
+        return [context]
+    if context.num_rows != 1:
+        raise InvalidFeature(f"The context must be one row. Received: {context.num_rows}")
+    return context
 
 
 def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
@@ -88,13 +100,54 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
             raise InvalidFeature(f"Unknown feature {shortened(name)} in {where}. {hint}")
 
 
-def _check_side(
-    row: Row, own: Mapping[str, Any], other: Mapping[str, Any], where: str, elsewhere: str
+def check_rows(
+    rows: Rows,
+    own: Mapping[str, Any] | None,
+    other: Mapping[str, Any],
+    what: str,
+    elsewhere: str = "",
 ) -> None:
-    for name in row:
+    """Raises at the first row that is none, and at the first name that is not among its own.
+
+    Args:
+        rows: Rows, or one context.
+        own: Features by name; None takes every name that is not another's.
+        other: Features that belong `elsewhere`.
+        what: What the errors call one row ("candidate"), or all there is ("the context").
+        elsewhere: What the errors call the owner of `other`.
+    """
+    is_whole = what.startswith("the ")
+    if arrow.is_table(rows):
+        _check_side(rows.schema.names, own, other, what if is_whole else f"the {what}s", elsewhere)
+        return
+    for i, row in enumerate(rows):
+        where = what if is_whole else f"{what} {i}"
+        if not isinstance(row, Mapping):
+            raise InvalidFeature(
+                f"Expected a dict of features in {where}. "
+                f"Received: {shortened(row)} ({type(row).__name__})"
+            )
+        _check_side(row, own, other, where, elsewhere)
+
+
+def _check_side(
+    names: Iterable[str],
+    own: Mapping[str, Any] | None,
+    other: Mapping[str, Any],
+    where: str,
+    elsewhere: str,
+) -> None:
+    for name in names:
         if name in other:
             raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
-    check_names(row, own, where)
+    if own is not None:
+        check_names(names, own, where)
+
+
+def _values(rows: Rows, name: str) -> Sequence[Any] | pa.Array:
+    if arrow.is_table(rows):
+        return arrow.column(rows, name)
+    return [row.get(name) for row in rows]
 
 
 def _rank(name: str, spec: TensorSpec) -> int:
@@ -106,7 +159,9 @@ def _rank(name: str, spec: TensorSpec) -> int:
     return len(spec.shape)
 
 
-def _column(name: str, values: Sequence[Any], spec: TensorSpec, *, leading_axes: int) -> np.ndarray:
+def _column(
+    name: str, values: Sequence[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
+) -> np.ndarray:
     """The values of one feature: (len(values),), or (len(values), S) where a value is a list."""
     axes = _rank(name, spec) - leading_axes
     if axes not in (0, 1) or spec.numpy_dtype is None or spec.shape is None:
@@ -114,100 +169,25 @@ def _column(name: str, values: Sequence[Any], spec: TensorSpec, *, leading_axes:
             f"Feature {name!r} of type {spec} takes no single values and no lists. "
             "Send arrays with `Client.predict`."
         )
-    convert, missing = _converter(name, spec)
-    if axes == 0:
-        items = [missing if value is None else convert(value) for value in values]
-        return np.array(items, spec.numpy_dtype)
-    lists = [_as_list(name, value, spec) for value in values]
-    longest, fixed = max(map(len, lists), default=0), spec.shape[-1]
-    if fixed is not None and longest > fixed:
-        raise InvalidFeature(f"Feature {name!r} takes at most {fixed} values. Received: {longest}")
-    array = np.full((len(lists), max(longest, 1) if fixed is None else fixed), missing)
-    array = array.astype(spec.numpy_dtype)
-    for i, entries in enumerate(lists):
-        array[i, : len(entries)] = [missing if e is None else convert(e) for e in entries]
-    return array
-
-
-def _as_list(name: str, value: Any, spec: TensorSpec) -> Sequence[Any]:
-    if value is None:
-        return ()
-    if isinstance(value, np.ndarray) and value.ndim == 1:
-        return value.tolist()
-    if not isinstance(value, (list, tuple)):
-        raise _wrong(name, f"a list of {spec.dtype} values", value)
-    return value
-
-
-def _converter(name: str, spec: TensorSpec) -> tuple[Callable[[Any], Any], Any]:
-    """How one raw value becomes an entry, and the entry that stands for a missing one."""
     dtype = spec.numpy_dtype
-    if dtype is None or dtype.kind not in _CONVERTERS:
+    if not takes_raw_values(dtype):
         raise InvalidFeature(
             f"Feature {name!r} of type {spec} takes no raw values. Send arrays with "
             "`Client.predict`."
         )
-    convert = _CONVERTERS[dtype.kind]
-    if dtype.kind == "O":
-        return lambda value: convert(name, value, dtype), b""
-    missing = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
-    return lambda value: convert(name, value, dtype), missing
-
-
-def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if not isinstance(value, str):
-        raise _wrong(name, "a string", value)
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidFeature(f"Feature {name!r}: not valid Unicode: {shortened(value)}") from error
-
-
-def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise _wrong(name, "an integer", value)
-    number, limits = int(value), np.iinfo(dtype)
-    if not limits.min <= number <= limits.max:
-        raise InvalidFeature(
-            f"Feature {name!r}: expected an integer from {limits.min} to {limits.max}. "
-            f"Received: {shortened(number)}"
-        )
-    return number
-
-
-def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number:
-        raise _wrong(name, "a number", value)
-    # What is too large for the feature's type would arrive as infinite; NaN passes.
-    if abs(value) > float(np.finfo(dtype).max):
-        raise InvalidFeature(
-            f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
-            f"missing. Received: {shortened(value, str)}"
-        )
-    return float(value)
-
-
-_CONVERTERS: dict[str, Callable[[str, Any, np.dtype[Any]], Any]] = {
-    "O": _string,
-    "i": _integer,
-    "f": _number,
-}
-
-
-def _wrong(name: str, expected: str, value: Any) -> InvalidFeature:
-    return InvalidFeature(
-        f"Feature {name!r}: expected {expected}. "
-        f"Received: {shortened(value)} ({type(value).__name__})"
-    )
-
-
-def shortened(value: object, show: Callable[[Any], str] = repr) -> str:
-    """At most 80 characters of an echoed value."""
-    try:
-        text = show(value)
-    except RecursionError:
-        return "a value that is nested too deeply"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    missing = missing_value(dtype)
+    if isinstance(values, pa.Array):
+        if axes == 0:
+            return arrow.entries(name, values, dtype, missing)
+        return arrow.lists(name, values, dtype, missing, spec.shape[-1])
+    if axes == 0:
+        return np.array(convert(name, values, dtype), dtype)
+    lists = [as_list(name, value, spec.dtype) for value in values]
+    longest, fixed = max(map(len, lists), default=0), spec.shape[-1]
+    if fixed is not None and longest > fixed:
+        raise InvalidFeature(f"Feature {name!r} takes at most {fixed} values. Received: {longest}")
+    array = np.full((len(lists), max(longest, 1) if fixed is None else fixed), missing)
+    array = array.astype(dtype)
+    for i, entries in enumerate(lists):
+        array[i, : len(entries)] = convert(name, entries, dtype)
+    return array

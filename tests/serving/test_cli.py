@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
+from grpc_health.v1 import health_pb2
 
 from serving.cli import request, serve
+from tests.serving.certificates import make_authority, make_certificate, needs_openssl
+from tests.serving.client.stub_server import Stub
 
 ROOT = Path(__file__).parents[2]
 RANKING = {
@@ -112,6 +116,51 @@ def test_other_failures_of_a_request(shared_address: str) -> None:
         assert result.exit_code == 1
         assert result.output.startswith(words)
         assert len(result.output.splitlines()) == 1
+
+
+@needs_openssl
+def test_a_request_is_encrypted_and_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = make_authority(tmp_path)
+    own = make_certificate(tmp_path, authority, "ctr.example")
+    reader = make_certificate(tmp_path, authority, "reader", client=True)
+    names = health_pb2.HealthListResponse(statuses={"tiny": health_pb2.HealthCheckResponse()})
+    stub = Stub({"List": names.SerializeToString()}).start(
+        0,
+        grpc.ssl_server_credentials(
+            [(own.key.read_bytes(), own.certificate.read_bytes())],
+            authority.certificate.read_bytes(),
+            True,
+        ),
+    )
+    monkeypatch.setenv("RECSYS_ATTN_TOKEN", "s3cret")
+    addresses = ["--address", f"localhost:{stub.port}"]
+    options = [
+        "--tls-ca", str(authority.certificate), "--tls-cert", str(reader.certificate),
+        "--tls-key", str(reader.key), "--tls-server-name", "ctr.example",
+    ]  # fmt: skip
+    result = _request(f"127.0.0.1:{stub.port}", RANKING, *addresses, *options)
+    assert result.output == "Error: Method not found!\n", "the stub only lists its models"
+    assert stub.seen[0].metadata["authorization"] == "Bearer s3cret"
+    stub.server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "words"),
+    [
+        ("ctr:8500", ["--token", "s3cret"], "A token would cross the network in plaintext to ctr"),
+        ("ctr:8500", ["--tls-key", "a.pem"], "`tls.key` needs `tls.certificate` too."),
+        ("ctr:8500", ["--tls-ca", "/nowhere.pem"], "Cannot read `tls.ca` /nowhere.pem: No such"),
+        ("ctr", [], "`addresses` must be host:port, or one name such as dns:///ctr:8500."),
+    ],
+)
+def test_a_connection_that_cannot_be_is_one_sentence(
+    address: str, options: list[str], words: str
+) -> None:
+    result = _request(address, RANKING, *options)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: {words}")
+    assert "s3cret" not in result.output
+    assert len(result.output.splitlines()) == 1
 
 
 def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None:

@@ -208,6 +208,8 @@ def test_metadata_and_status(client: Client) -> None:
 
 def test_the_only_model_needs_no_name(shared_address: str) -> None:
     with Client(shared_address) as client:
+        assert client.model is None, "nobody was asked yet"
+        client.status()
         assert client.model == "tiny"
         assert repr(client) == f"Client('{shared_address}', model='tiny', timeout=5.0)"
 

@@ -1,0 +1,128 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import grpc
+
+from serving.client.call import Call, Steps
+from serving.client.connection import Methods, stubs
+from serving.client.plans import Plans
+from serving.client.security import authorization
+from serving.client.settings import Configured
+from serving.errors import FailedPrecondition, ServingError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _awaited(
+    plan: Callable[Concatenate[Plans, P], Steps[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(plan)
+    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await client._run(plan(client._plans, *args, **kwargs))
+
+    return method
+
+
+class AsyncClient(Configured):
+    """`Client` with methods to be awaited; it belongs to the event loop of its first call.
+
+    A call whose task is cancelled is cancelled at the server too. A `token` may be an async
+    function.
+
+    Example:
+        async with AsyncClient(["ctr-1:8500", "ctr-2:8500"], model="ctr") as client:
+            scores = await client.rank({"user_id": "u7"}, [{"item_id": "i1"}])
+    """
+
+    predict = _awaited(Plans.predict)
+    predict_rows = _awaited(Plans.predict_rows)
+    rank = _awaited(Plans.rank)
+    classify = _awaited(Plans.classify)
+    regress = _awaited(Plans.regress)
+    metadata = _awaited(Plans.metadata)
+    status = _awaited(Plans.status)
+    health = _awaited(Plans.health)
+    reload = _awaited(Plans.reload)
+
+    def _start(self) -> None:
+        self._channel: grpc.aio.Channel | None = None
+        self._methods: Methods = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looking_up: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connections, and the calls that still run."""
+        self._is_closed = True
+        if self._looking_up is not None:
+            self._looking_up.cancel()
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _run(self, steps: Steps[T]) -> T:
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    response = await self._send(call)
+                except ServingError as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(response)
+        except StopIteration as end:
+            return end.value
+
+    async def _send(self, call: Call) -> Any:
+        if self._is_closed:
+            raise self._connection.closed()
+        if self._channel is None:
+            self._open()
+        if self._loop is not asyncio.get_running_loop():
+            raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
+        if self._connection.target.is_due():
+            self._looking_up = asyncio.create_task(self._look_up())
+        headers, token = call.invocation.headers, self._connection.token
+        if token is not None:
+            value = token() if callable(token) else token
+            headers += (authorization(await value if inspect.isawaitable(value) else value),)
+        try:
+            return await self._methods[call.method](
+                call.request, timeout=call.invocation.remaining(), metadata=headers
+            )
+        except grpc.RpcError as error:
+            raise self._connection.failure(call, error) from error
+
+    async def _look_up(self) -> None:
+        if await asyncio.to_thread(self._connection.target.refresh) and self._channel is not None:
+            before = self._channel
+            self._open()
+            await before.close(grace=self._plans.timeout)
+
+    def _open(self) -> None:
+        connection, self._loop = self._connection, asyncio.get_running_loop()
+        target, options = connection.target.name, connection.options
+        if connection.credentials is None:
+            self._channel = grpc.aio.insecure_channel(target, options)
+        else:
+            self._channel = grpc.aio.secure_channel(target, connection.credentials, options)
+        self._methods = stubs(self._channel)

@@ -1,0 +1,86 @@
+"""What a blocking and an asyncio connection have in common: all but the I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
+from serving.client.addresses import Addresses, Target
+from serving.client.call import Call
+from serving.client.options import Options
+from serving.client.security import Tls, Token, check_token
+from serving.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    ServingError,
+    Unavailable,
+    from_code,
+)
+
+Methods = Mapping[str, Callable[..., Any]]
+
+# Part of gRPC's words -> what to do.
+_HINTS = (
+    ("CERTIFICATE_VERIFY_FAILED", "Trust its authority with `tls`, or give `Tls(server_name=...)`"),
+    ("Hostname Verification", "Give `Tls(server_name=...)` the name in the server's certificate"),
+    ("WRONG_VERSION_NUMBER", "The server speaks no TLS there: leave `tls` out"),
+    ("handshake failed", "Check `tls`, and whether the server asks for a client's certificate"),
+    ("Socket closed", "Check whether the server wants TLS: set `tls`"),
+    ("Connection reset", "Check whether the server wants TLS: set `tls`"),
+    ("DNS", "Check the host's name"),
+    ("onnect", "Check that the server runs and listens there"),
+)
+
+
+class Connection:
+    """Where calls go and what they carry.
+
+    Args:
+        addresses: Where the servers are.
+        tls: How they are encrypted; None is plaintext.
+        token: What proves who calls.
+        options: Retries, time and headers.
+    """
+
+    def __init__(
+        self, addresses: Addresses, tls: Tls | None, token: Token | None, options: Options
+    ) -> None:
+        check_token(token, tls, addresses, options.allow_insecure_token)
+        self.addresses = addresses
+        self.token = token
+        self.credentials = None if tls is None else tls.credentials()
+        self.options = options.channel_options() + ([] if tls is None else tls.options(addresses))
+        self.target = Target(addresses)
+
+    def closed(self) -> ServingError:
+        return FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
+
+    def failure(self, call: Call, error: grpc.RpcError) -> ServingError:
+        """The error of a call that has none of this project."""
+        raised = from_code(error.code().value[0], error.details() or "")
+        words = str(raised)
+        # This client cancels nothing: a cancelled call met a server that was stopping.
+        if isinstance(raised, (Unavailable, Cancelled)):
+            hints = [hint for part, hint in _HINTS if part in words]
+            todo = f". {hints[0]}." if hints else ""
+            raised = Unavailable(f"No scores from {self.addresses}: {words}{todo}")
+        if isinstance(raised, DeadlineExceeded) and call.invocation.timeout is not None:
+            raised = DeadlineExceeded(
+                f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {words}"
+            )
+        raised.request_id = call.invocation.request_id
+        return raised
+
+
+def stubs(channel: Any) -> Methods:
+    """The methods of all services by name."""
+    return {
+        **vars(prediction_service_pb2_grpc.PredictionServiceStub(channel)),
+        **vars(model_service_pb2_grpc.ModelServiceStub(channel)),
+        **vars(health_pb2_grpc.HealthStub(channel)),
+    }

@@ -1,0 +1,87 @@
+"""Raw values as TensorFlow's Examples: the requests of Classify and Regress.
+
+str and bytes become a bytes_list, integers an int64_list, floats a float_list; a list gives all of
+its values. What is absent or None is not sent. No signature says which features a model reads from
+an Example, so that nothing is checked here but the values themselves.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tensorflow.core.example import example_pb2, feature_pb2
+from tensorflow_serving.apis import input_pb2
+
+from serving import arrow
+from serving.errors import InvalidFeature
+from serving.features import Row, Rows, as_rows, check_rows
+from serving.raw_values import convert, shortened, wrong
+
+_BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
+_KINDS = ((_BYTES, (str, bytes)), (_INT64, numbers.Integral), (_FLOAT, numbers.Real))
+_ANY = (str, bytes, numbers.Real)
+
+
+def encode_examples(rows: Rows, context: Row | arrow.Table | None = None) -> input_pb2.Input:
+    """One Example a row; with a context, what they share is sent once.
+
+    Raises:
+        InvalidFeature: A value cannot be sent, or a feature is in a row and in the context.
+    """
+    message = input_pb2.Input()
+    shared: Sequence[Row] = []
+    if context is not None:
+        check_rows(as_rows(context), None, {}, "the context")
+        shared = _dicts(as_rows(context))
+        message.example_list_with_context.context.CopyFrom(_example(shared[0]))
+    check_rows(rows, None, shared[0] if shared else {}, "row", "the context")
+    examples = message.example_list if context is None else message.example_list_with_context
+    examples.examples.extend(map(_example, _dicts(rows)))
+    return message
+
+
+def _dicts(rows: Rows) -> Sequence[Row]:
+    """An Example is an object for each row in any case: an Arrow table becomes dicts."""
+    return rows.to_pylist() if arrow.is_table(rows) else rows
+
+
+def _example(row: Mapping[str, Any]) -> example_pb2.Example:
+    example = example_pb2.Example()
+    for name, value in row.items():
+        if not isinstance(name, str):
+            raise InvalidFeature(f"A feature's name must be a string. Received: {shortened(name)}")
+        values = _values(value)
+        if values:
+            example.features.feature[name].CopyFrom(_feature(name, values))
+    return example
+
+
+def _values(value: Any) -> list[Any]:
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        value = [value]
+    return [entry for entry in value if entry is not None]
+
+
+def _dtype(name: str, values: list[Any]) -> np.dtype[Any]:
+    for dtype, kinds in _KINDS:
+        if all(isinstance(v, kinds) and not isinstance(v, bool) for v in values):
+            return dtype
+    odd = [v for v in values if isinstance(v, bool) or not isinstance(v, _ANY)]
+    raise wrong(
+        name, "a string, an integer, a float or a list of one of them", (odd or [values])[0]
+    )
+
+
+def _feature(name: str, values: list[Any]) -> feature_pb2.Feature:
+    dtype = _dtype(name, values)
+    entries = convert(name, values, dtype)
+    if dtype is _BYTES:
+        return feature_pb2.Feature(bytes_list=feature_pb2.BytesList(value=entries))
+    if dtype is _INT64:
+        return feature_pb2.Feature(int64_list=feature_pb2.Int64List(value=entries))
+    return feature_pb2.Feature(float_list=feature_pb2.FloatList(value=entries))

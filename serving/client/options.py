@@ -1,0 +1,147 @@
+"""How a client connects, retries and waits; gRPC does all three."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.errors import InvalidArgument
+
+MAX_ATTEMPTS = 5  # gRPC makes no more
+_MAX_TOKENS = 1000
+_MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
+_RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What most clients leave as it is. Times are in seconds.
+
+    Only UNAVAILABLE is tried again: nothing listens, the connection broke, the server is
+    stopping. A call is tried again while its deadline lasts and the client's budget does: each
+    failure takes one token, each success returns `retry_ratio`, and below half of
+    `retry_tokens` nothing is tried again.
+
+    Args:
+        attempts: How often a call is tried at most, 1 to 5.
+        initial_backoff: Wait before the second attempt, at least 0.01; it doubles, and varies by
+            a fifth.
+        max_backoff: Longest such wait.
+        retry_tokens: Budget of failures, up to 1000; clients of one address share it.
+        retry_ratio: Part of a token that a success returns.
+        max_reconnect_backoff: Longest wait between two attempts to connect.
+        keep_alive: Idle time after which the connection is tested, and again; None never tests.
+            The server must allow it: many close the connection on pings that come more than
+            once in five minutes.
+        keep_alive_timeout: Wait for the answer to such a test.
+        health_service: Service of grpc.health.v1 that an address must report as SERVING to get
+            calls ("" is the whole server); None asks nobody.
+        metadata: Headers of every call.
+        allow_insecure_token: Whether a token may travel in plaintext beyond this machine.
+    """
+
+    attempts: int = MAX_ATTEMPTS
+    initial_backoff: float = 0.05
+    max_backoff: float = 1.0
+    retry_tokens: int = _MAX_TOKENS
+    retry_ratio: float = 0.1
+    max_reconnect_backoff: float = 1.0
+    keep_alive: float | None = None
+    keep_alive_timeout: float = 10.0
+    health_service: str | None = None
+    metadata: Mapping[str, str | bytes] = field(default_factory=dict)
+    allow_insecure_token: bool = False
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("attempts", 1, MAX_ATTEMPTS), ("retry_tokens", 1, _MAX_TOKENS)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not low <= value <= high:
+                raise InvalidArgument(
+                    f"`{name}` must be an integer from {low} to {high}. Received: {value!r}"
+                )
+        for name in ("initial_backoff", "max_backoff", "retry_ratio", "max_reconnect_backoff"):
+            check_positive(name, getattr(self, name))
+        if min(self.initial_backoff, self.max_backoff) < _MIN_BACKOFF:
+            raise InvalidArgument(
+                f"`initial_backoff` and `max_backoff` must be at least {_MIN_BACKOFF} s. "
+                f"Received: {self.initial_backoff} and {self.max_backoff}"
+            )
+        check_positive("keep_alive", 1.0 if self.keep_alive is None else self.keep_alive)
+        check_positive("keep_alive_timeout", self.keep_alive_timeout)
+        check_metadata(self.metadata)
+
+    def channel_options(self) -> list[tuple[str, Any]]:
+        """The options in gRPC's words."""
+        chosen: dict[str, Any] = {
+            "grpc.service_config": json.dumps(self._service_config()),
+            "grpc.max_receive_message_length": -1,
+            "grpc.max_send_message_length": -1,
+            "grpc.enable_retries": int(self.attempts > 1),
+            # What is larger would not be tried again; by default that is 256 KiB.
+            "grpc.per_rpc_retry_buffer_size": 2**31 - 1,
+            "grpc.initial_reconnect_backoff_ms": min(100, _ms(self.max_reconnect_backoff)),
+            "grpc.max_reconnect_backoff_ms": _ms(self.max_reconnect_backoff),
+            "grpc.min_reconnect_backoff_ms": 5000,  # in truth: how long connecting may take
+            "grpc.dns_min_time_between_resolutions_ms": _ms(self.max_reconnect_backoff),
+        }
+        if self.keep_alive is not None:
+            chosen |= {
+                "grpc.keepalive_time_ms": _ms(self.keep_alive),
+                "grpc.keepalive_timeout_ms": _ms(self.keep_alive_timeout),
+                "grpc.keepalive_permit_without_calls": 1,
+                "grpc.http2.max_pings_without_data": 0,
+            }
+        return list(chosen.items())
+
+    def _service_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
+        if self.health_service is not None:
+            config["healthCheckConfig"] = {"serviceName": self.health_service}
+        if self.attempts > 1:
+            policy = {
+                "maxAttempts": self.attempts,
+                "initialBackoff": f"{self.initial_backoff:.9f}s",
+                "maxBackoff": f"{self.max_backoff:.9f}s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            }
+            config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
+            config["retryThrottling"] = {
+                "maxTokens": self.retry_tokens,
+                "tokenRatio": self.retry_ratio,
+            }
+        return config
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raises unless the value is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise InvalidArgument(f"`{name}` must be a positive number. Received: {value!r}")
+
+
+def check_metadata(metadata: Mapping[str, str | bytes]) -> None:
+    """Raises where gRPC would not send a header."""
+    for key, value in metadata.items():
+        if key in _RESERVED:
+            raise InvalidArgument(f"`metadata` must leave {key!r} to {_RESERVED[key]}.")
+        if not re.fullmatch(r"[0-9a-z_.-]+", str(key)) or key.startswith("grpc-"):
+            raise InvalidArgument(
+                "A key of `metadata` must be lower-case letters, digits and -_. and not begin "
+                f"with grpc-. Received: {key!r}"
+            )
+        wants = bytes if key.endswith("-bin") else str
+        if not isinstance(value, wants) or (wants is str and not is_header(value)):
+            expected = "bytes" if wants is bytes else "printable ASCII"
+            raise InvalidArgument(f"`metadata[{key!r}]` must be {expected}. Received: {value!r}")
+
+
+def is_header(value: Any) -> bool:
+    """Whether HTTP carries the text as it is."""
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

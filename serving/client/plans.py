@@ -1,0 +1,293 @@
+"""Every method of a client as the calls that it makes; who sends them is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+from grpc_health.v1 import health_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving import arrow
+from serving.client.addresses import Addresses
+from serving.client.call import Call, CallOptions, Invocation, Steps
+from serving.client.examples import encode_examples
+from serving.client.metadata import ModelMetadata
+from serving.client.options import check_positive
+from serving.codec import decode, encode
+from serving.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    InvalidFeature,
+    Unimplemented,
+    from_code,
+)
+from serving.features import Row, Rows, encode_candidates, encode_rows
+from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.status import VersionStatus
+
+Outputs = dict[str, np.ndarray]
+
+
+class Plans:
+    """Methods about one model, and what is known of it.
+
+    Args:
+        addresses: What the errors call the server.
+        model: Name of the model; None asks the server, which must then serve just one.
+        version: Version of the model; None takes the latest.
+        label: Label of the version, instead of its number.
+        timeout: Seconds that a method may take where its call says nothing else.
+        metadata: Headers of every call.
+    """
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        model: str | None,
+        version: int | None,
+        label: str | None,
+        *,
+        timeout: float | None,
+        metadata: Mapping[str, str | bytes],
+    ) -> None:
+        if version is not None and label is not None:
+            raise InvalidArgument(
+                f"`version` and `label` exclude each other. Received: {version} and {label!r}"
+            )
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise InvalidArgument(f"`version` must be an integer. Received: {version!r}")
+        if timeout is not None:
+            check_positive("timeout", timeout)
+        self.addresses, self.model, self.version, self.label = addresses, model, version, label
+        self.timeout, self._headers = timeout, metadata
+        self._known: ModelMetadata | None = None
+
+    def predict(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        signature_name: str = DEFAULT_SIGNATURE,
+        output_filter: Sequence[str] = (),
+        **options: Unpack[CallOptions],
+    ) -> Steps[Outputs]:
+        """Outputs by name for arrays by input name, sent as they are."""
+        invocation = self._begin(options)
+        return (yield from self._predict(invocation, inputs, signature_name, output_filter))
+
+    def predict_rows(self, rows: Rows, **options: Unpack[CallOptions]) -> Steps[Outputs]:
+        """Scores by task, each (B,), of B rows: dicts of raw values, or an Arrow table."""
+        invocation = self._begin(options)
+        _require("rows", rows)
+
+        def inputs(metadata: ModelMetadata) -> Outputs:
+            return encode_rows(rows, metadata.signature(DEFAULT_SIGNATURE).inputs)
+
+        return (yield from self._with_fresh_metadata(invocation, inputs, DEFAULT_SIGNATURE))
+
+    def rank(
+        self, context: Row | arrow.Table, candidates: Rows, **options: Unpack[CallOptions]
+    ) -> Steps[Outputs]:
+        """Scores by task, each (N,), of N candidates in one context, which is computed once."""
+        invocation = self._begin(options)
+        _require("candidates", candidates)
+
+        def inputs(metadata: ModelMetadata) -> Outputs:
+            return encode_candidates(
+                context,
+                candidates,
+                metadata.signature(RANK_SIGNATURE).inputs,
+                metadata.signature(DEFAULT_SIGNATURE).inputs,
+            )
+
+        scores = yield from self._with_fresh_metadata(invocation, inputs, RANK_SIGNATURE)
+        return {task: score[0] for task, score in scores.items()}
+
+    def classify(
+        self,
+        rows: Rows,
+        *,
+        context: Row | arrow.Table | None = None,
+        signature_name: str = DEFAULT_SIGNATURE,
+        **options: Unpack[CallOptions],
+    ) -> Steps[Outputs]:
+        """`classes` and `scores` of B rows, each (B, C): rows travel as tf.train.Examples.
+
+        Args:
+            rows: Dicts of raw values, or an Arrow table. Strings become a bytes_list, integers an
+                int64_list, floats a float_list.
+            context: What the rows share, sent once.
+            signature_name: A signature whose method is Classify.
+            options: `timeout`, `request_id`, `metadata`.
+        """
+        invocation = self._begin(options)
+        _require("rows", rows)
+        request = classification_pb2.ClassificationRequest(
+            model_spec=(yield from self._spec(invocation, signature_name)),
+            input=encode_examples(rows, context),
+        )
+        response = yield Call("Classify", request, invocation)
+        results = [result.classes for result in response.result.classifications]
+        return {
+            "classes": np.array(
+                [[entry.label for entry in classes] for classes in results], object
+            ),
+            "scores": np.array(
+                [[entry.score for entry in classes] for classes in results], np.float32
+            ),
+        }
+
+    def regress(
+        self,
+        rows: Rows,
+        *,
+        context: Row | arrow.Table | None = None,
+        signature_name: str = DEFAULT_SIGNATURE,
+        **options: Unpack[CallOptions],
+    ) -> Steps[np.ndarray]:
+        """Values (B,) of B rows, which travel as tf.train.Examples; arguments as of `classify`."""
+        invocation = self._begin(options)
+        _require("rows", rows)
+        request = regression_pb2.RegressionRequest(
+            model_spec=(yield from self._spec(invocation, signature_name)),
+            input=encode_examples(rows, context),
+        )
+        response = yield Call("Regress", request, invocation)
+        return np.array([result.value for result in response.result.regressions], np.float32)
+
+    def metadata(self, **options: Unpack[CallOptions]) -> Steps[ModelMetadata]:
+        """Signatures of the version that is served now."""
+        return (yield from self._metadata(self._begin(options)))
+
+    def status(self, **options: Unpack[CallOptions]) -> Steps[list[VersionStatus]]:
+        """Where every version of the model stands, newest first; of one version, where it does."""
+        invocation = self._begin(options)
+        spec = yield from self._spec(invocation)
+        spec.ClearField("version_label")  # the protocol has a status for numbers alone
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+        response = yield Call("GetModelStatus", request, invocation)
+        return [VersionStatus.from_proto(proto) for proto in response.model_version_status]
+
+    def health(self, service: str | None = None, **options: Unpack[CallOptions]) -> Steps[bool]:
+        """Whether a service is SERVING: the client's model, or, where it has none, the server.
+
+        Args:
+            service: Another name that the server reports on; "" is the server as a whole.
+            options: `timeout`, `request_id`, `metadata`.
+        """
+        name = (self.model or "") if service is None else service
+        request = health_pb2.HealthCheckRequest(service=name)
+        response = yield Call("Check", request, self._begin(options))
+        return response.status == health_pb2.HealthCheckResponse.SERVING
+
+    def reload(
+        self,
+        model_server_config: model_server_config_pb2.ModelServerConfig,
+        **options: Unpack[CallOptions],
+    ) -> Steps[None]:
+        """Makes the server serve these models and no others; returns once they are loaded."""
+        if not isinstance(model_server_config, model_server_config_pb2.ModelServerConfig):
+            raise InvalidArgument(
+                "`model_server_config` must be a ModelServerConfig. "
+                f"Received: {type(model_server_config).__name__}"
+            )
+        invocation = self._begin(options)
+        request = model_management_pb2.ReloadConfigRequest(config=model_server_config)
+        response = yield Call("HandleReloadConfigRequest", request, invocation)
+        if response.status.error_code:
+            error = from_code(response.status.error_code, response.status.error_message)
+            error.request_id = invocation.request_id
+            raise error
+
+    def _begin(self, options: CallOptions) -> Invocation:
+        return Invocation.begin(options, self.timeout, self._headers)
+
+    def _predict(
+        self,
+        invocation: Invocation,
+        inputs: Mapping[str, Any],
+        signature_name: str,
+        output_filter: Sequence[str] = (),
+    ) -> Steps[Outputs]:
+        spec = yield from self._spec(invocation, signature_name)
+        request = predict_pb2.PredictRequest(model_spec=spec, output_filter=output_filter)
+        for name, array in inputs.items():
+            try:
+                request.inputs[name].CopyFrom(encode(array, content=True))
+            except (TypeError, ValueError) as error:
+                raise InvalidFeature(f"Feature {name!r}: no tensor holds it: {error}") from error
+        response = yield Call("Predict", request, invocation)
+        # A map has no order of its own.
+        return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
+
+    def _metadata(self, invocation: Invocation) -> Steps[ModelMetadata]:
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=(yield from self._spec(invocation)), metadata_field=["signature_def"]
+        )
+        return ModelMetadata.from_proto((yield Call("GetModelMetadata", request, invocation)))
+
+    def _with_fresh_metadata(
+        self,
+        invocation: Invocation,
+        encode_inputs: Callable[[ModelMetadata], Outputs],
+        signature_name: str,
+    ) -> Steps[Outputs]:
+        """Encodes and predicts; what does not fit is tried again where a new version is served."""
+        known = self._known
+        metadata = known or (yield from self._metadata(invocation))
+        self._known = metadata
+        try:
+            inputs = encode_inputs(metadata)
+            return (yield from self._predict(invocation, inputs, signature_name))
+        except (InvalidArgument, FailedPrecondition):
+            if known is None:
+                raise
+            metadata = self._known = yield from self._metadata(invocation)
+            if metadata.version == known.version:
+                raise
+            inputs = encode_inputs(metadata)
+            return (yield from self._predict(invocation, inputs, signature_name))
+
+    def _spec(self, invocation: Invocation, signature_name: str = "") -> Steps[model_pb2.ModelSpec]:
+        if self.model is None:
+            self.model = yield from self._only_model(invocation)
+        spec = model_pb2.ModelSpec(name=self.model, signature_name=signature_name)
+        if self.version is not None:
+            spec.version.value = self.version
+        if self.label is not None:
+            spec.version_label = self.label
+        return spec
+
+    def _only_model(self, invocation: Invocation) -> Steps[str]:
+        try:
+            response = yield Call("List", health_pb2.HealthListRequest(), invocation)
+        except Unimplemented as error:
+            raise InvalidArgument(
+                f"`model` must name the model: the server at {self.addresses} lists none."
+            ) from error
+        names = sorted(name for name in response.statuses if name)
+        if len(names) != 1:
+            raise InvalidArgument(
+                f"`model` must name one of the models at {self.addresses}: {', '.join(names)}"
+            )
+        return names[0]
+
+
+def _require(name: str, rows: Any) -> None:
+    if isinstance(rows, (str, bytes)) or not (arrow.is_table(rows) or isinstance(rows, Sequence)):
+        raise InvalidArgument(
+            f"`{name}` must be a list of dicts or an Arrow table. Received: {type(rows).__name__}"
+        )
+    if not len(rows):
+        one = name.removesuffix("s")
+        raise InvalidArgument(f"`{name}` must hold at least one {one}. Received: none")

@@ -1,0 +1,99 @@
+"""Both clients behind one handle, and servers that answer as a test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving.client import AsyncClient, Client, Options
+from serving.codec import encode
+from tests.serving.client.stub_server import Stub
+
+PREDICTED = predict_pb2.PredictResponse(outputs={"click": encode(np.float32([2, 3, 5]))})
+ANSWERS = {
+    "Predict": PREDICTED.SerializeToString(),
+    "GetModelStatus": get_model_status_pb2.GetModelStatusResponse().SerializeToString(),
+    "Classify": classification_pb2.ClassificationResponse().SerializeToString(),
+    "Regress": regression_pb2.RegressionResponse().SerializeToString(),
+}
+ONCE = Options(attempts=1)
+
+
+class Handle:
+    """A client whose methods are called by name, and whose answers are there at once."""
+
+    def __init__(self, client: Client | AsyncClient, runner: asyncio.Runner | None) -> None:
+        self.client, self._runner = client, runner
+
+    def ask(self, method: str, *args: Any, **options: Any) -> Any:
+        answer = getattr(self.client, method)(*args, **options)
+        return answer if self._runner is None else self._runner.run(answer)
+
+    def predict_together(self, count: int) -> list[Any]:
+        """Scores, or the error, of each of so many calls of the stub at the same time."""
+        inputs = {"x": np.zeros(1, np.float32)}
+
+        async def gather() -> list[Any]:
+            calls = (self.client.predict(inputs) for _ in range(count))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        if self._runner is None:
+            with futures.ThreadPoolExecutor(count) as pool:
+                calls = [pool.submit(self.client.predict, inputs) for _ in range(count)]
+            answers = [call.exception() or call.result() for call in calls]
+        else:
+            answers = self._runner.run(gather())
+        return [a["click"].tolist() if isinstance(a, dict) else repr(a) for a in answers]
+
+    def predict(self, size: int = 1, **options: Any) -> list[float]:
+        """The stub's scores, for a request of that many floats."""
+        return self.ask("predict", {"x": np.zeros(size, np.float32)}, **options)["click"].tolist()
+
+
+Connect = Callable[..., Handle]
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Makes clients of either kind for the model `tiny`."""
+    runner = asyncio.Runner() if request.param == "asyncio" else None
+    handles: list[Handle] = []
+
+    def make(addresses: Any, **options: Any) -> Handle:
+        kind = Client if runner is None else AsyncClient
+        handles.append(Handle(kind(addresses, **{"model": "tiny", **options}), runner))
+        return handles[-1]
+
+    yield make
+    for handle in handles:
+        handle.ask("close")
+    if runner is not None:
+        runner.close()
+
+
+StartStub = Callable[..., Stub]
+
+
+@pytest.fixture
+def start_stub() -> Iterator[StartStub]:
+    """Starts stubs that stop with the test."""
+    stubs: list[Stub] = []
+
+    def start(*args: Any, answers: dict[str, bytes] | None = None) -> Stub:
+        stubs.append(Stub(ANSWERS if answers is None else answers).start(*args))
+        return stubs[-1]
+
+    yield start
+    for stub in stubs:
+        stub.server.stop(None).wait()

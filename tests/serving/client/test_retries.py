@@ -1,0 +1,203 @@
+"""What fails is tried again elsewhere, while the deadline and the budget last."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import grpc
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from serving.client import Options
+from serving.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
+from tests.serving.client import stub_server
+from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
+from tests.serving.conftest import wait_until
+
+SCORES = [2.0, 3.0, 5.0]
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def processes() -> Iterator[list[tuple[subprocess.Popen[str], str]]]:
+    """Two servers in processes of their own, with their addresses."""
+    command = [sys.executable, stub_server.__file__, ANSWERS["Predict"].hex()]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    with started[0], started[1]:
+        yield [(p, f"localhost:{p.stdout.readline().strip()}") for p in started if p.stdout]
+        for process in started:
+            process.kill()
+
+
+def _answers_during(handle: Handle, disturb: Callable[[], object]) -> list[object]:
+    """What calls before, during and after a disturbance come to, four at the same time."""
+    answers: list[object] = []
+    disturbance = threading.Timer(0.3, disturb)
+    disturbance.start()
+    end = time.monotonic() + 1.2
+    while disturbance.is_alive() or time.monotonic() < end:
+        answers += handle.predict_together(4)
+    return answers
+
+
+def test_a_killed_server_fails_no_call(
+    connect: Connect, processes: list[tuple[subprocess.Popen[str], str]]
+) -> None:
+    (first, one), (_, other) = processes
+    handle = connect([one, other], timeout=20)
+    assert handle.predict() == SCORES
+    answers = _answers_during(handle, first.kill)
+    assert len(answers) > 20
+    assert [answer for answer in answers if answer != SCORES] == []
+
+
+def test_a_server_that_shuts_down_fails_no_call(connect: Connect, start_stub: StartStub) -> None:
+    """As `serving.server` does it: refuse, then say goodbye, then close."""
+    leaving, staying = start_stub(), start_stub()
+
+    def drain() -> None:
+        leaving.is_failing = True
+        time.sleep(0.2)
+        leaving.server.stop(5.0).wait()
+
+    handle = connect([leaving.address, staying.address], timeout=20)
+    answers = _answers_during(handle, drain)
+    assert any(seen for seen in leaving.seen), "both were asked"
+    assert [answer for answer in answers if answer != SCORES] == []
+
+
+def test_a_server_that_refuses_is_not_asked_twice(connect: Connect, start_stub: StartStub) -> None:
+    refusing, serving = start_stub(), start_stub()
+    refusing.is_failing = True
+    handle = connect([refusing.address, serving.address])
+    assert [handle.predict() for _ in range(8)] == [SCORES] * 8
+    assert len(serving.seen) == 8
+
+
+def test_a_server_that_comes_back_is_found_within_seconds(
+    connect: Connect, start_stub: StartStub
+) -> None:
+    before = start_stub()
+    handle = connect(before.address, options=ONCE)
+    assert handle.predict() == SCORES
+    before.server.stop(None).wait()
+    with pytest.raises(Unavailable):
+        handle.predict()
+    start_stub(before.port)
+
+    def is_back() -> bool:
+        try:
+            return handle.predict() == SCORES
+        except Unavailable:
+            return False
+
+    wait_until(is_back, 10.0)
+
+
+@pytest.mark.parametrize("size", [1, 500_000], ids=["small", "2 MB"])
+def test_unavailable_is_tried_again_as_the_same_request(
+    connect: Connect, start_stub: StartStub, size: int
+) -> None:
+    stub = start_stub()
+    stub.failures = [UNAVAILABLE, UNAVAILABLE]
+    assert connect(stub.address).predict(size, request_id="r-7") == SCORES
+    assert len(stub.seen) == 3
+    assert {seen.metadata["x-request-id"] for seen in stub.seen} == {"r-7"}
+    assert len({seen.request for seen in stub.seen}) == 1
+
+
+@pytest.mark.parametrize("error", [Internal, InvalidArgument])
+def test_nothing_else_is_tried_again(
+    connect: Connect, start_stub: StartStub, error: type[Internal]
+) -> None:
+    stub = start_stub()
+    stub.failures = [error.code]
+    handle = connect(stub.address)
+    with pytest.raises(error, match="as the test wants it") as raised:
+        handle.predict(request_id="r-8")
+    assert raised.value.request_id == "r-8"
+    assert len(stub.seen) == 1
+
+
+def test_one_attempt_is_one_attempt(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub()
+    stub.is_failing = True
+    handle = connect(stub.address, options=ONCE)
+    with pytest.raises(Unavailable, match=f"No scores from {stub.address}: The server is shutting"):
+        handle.predict()
+    assert len(stub.seen) == 1
+
+
+def test_the_deadline_holds_for_all_attempts(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub()
+    stub.is_failing = True
+    handle = connect(stub.address, options=Options(initial_backoff=20, max_backoff=20))
+    begin = time.monotonic()
+    with pytest.raises((DeadlineExceeded, Unavailable)):
+        handle.predict(timeout=0.3)
+    assert time.monotonic() - begin < 5, "the wait before the second attempt is far longer"
+    assert len(stub.seen) == 1
+
+
+def test_the_call_has_the_last_word_on_its_timeout(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub()
+    stub.seconds = 0.3
+    handle = connect(stub.address, timeout=0.05)
+    with pytest.raises(DeadlineExceeded, match=f"No answer from {stub.address} within 0.05 s"):
+        handle.predict()
+    assert handle.predict(timeout=20) == SCORES
+    assert handle.predict(timeout=None) == SCORES
+
+
+def test_calls_of_one_method_share_its_deadline(connect: Connect, start_stub: StartStub) -> None:
+    """The name of the only model is asked for first, and its time is the method's."""
+    names = health_pb2.HealthListResponse(statuses={"tiny": health_pb2.HealthCheckResponse()})
+    stub = start_stub(answers={**ANSWERS, "List": names.SerializeToString()})
+    stub.seconds = 0.4
+    handle = connect(stub.address, model=None)
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.6 s"):
+        handle.predict(timeout=0.6)
+    assert [seen.method for seen in stub.seen] == ["List", "Predict"]
+    assert handle.client.model == "tiny"
+
+
+def test_a_failing_fleet_is_not_hammered(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub()
+    stub.is_failing = True
+    options = Options(initial_backoff=0.01, max_backoff=0.01, retry_tokens=6)
+    handle = connect(stub.address, options=options)
+    for _ in range(10):
+        with pytest.raises(Unavailable):
+            handle.predict()
+    # Half of the budget is spent by three failures; from then on each call is one attempt.
+    assert 10 < len(stub.seen) <= 13
+
+
+def test_who_is_not_healthy_gets_no_calls(connect: Connect, start_stub: StartStub) -> None:
+    def with_health(status: int) -> stub_server.Stub:
+        servicer = health.HealthServicer()
+        servicer.set("", status)
+        return start_stub(0, None, partial(health_pb2_grpc.add_HealthServicer_to_server, servicer))
+
+    well = with_health(health_pb2.HealthCheckResponse.SERVING)
+    ill = with_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+    unasked = start_stub()  # has no health service: it counts as healthy
+    options = Options(health_service="")
+    handle = connect([ill.address, well.address, unasked.address], options=options)
+    wait_until(lambda: handle.predict() == SCORES and bool(well.seen) and bool(unasked.seen))
+    assert ill.seen == []
+
+
+def test_nobody_listens(connect: Connect) -> None:
+    handle = connect(["localhost:1", "127.0.0.1:2"], options=ONCE)
+    with pytest.raises(Unavailable) as raised:
+        handle.predict()
+    words = str(raised.value)
+    assert words.startswith("No scores from localhost:1, 127.0.0.1:2: ")
+    assert words.endswith("Check that the server runs and listens there.")
+    assert len(raised.value.request_id or "") == 32
