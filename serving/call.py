@@ -40,6 +40,7 @@ class Call:
         results: The outputs that were computed, by name.
         batch_rows: Rows of the batch it was computed in.
         queue_seconds, runtime_seconds, seconds: Waiting, computing, all together.
+        at: When it came, in seconds since 1970.
     """
 
     api: str
@@ -61,6 +62,7 @@ class Call:
     runtime_seconds: float = 0.0
     seconds: float = 0.0
     started: float = field(default_factory=time.perf_counter)
+    at: float = field(default_factory=time.time)
 
     def require_caller(self) -> None:
         """Raises where nobody waits for the answer any more, so that it is not computed."""

@@ -1,0 +1,75 @@
+"""Who may ask: tokens, and the certificates of both ends."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Collection
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health
+
+from serving.config_files import Certificates
+from serving.errors import ServingError, Unauthenticated
+
+_SCHEME = "bearer "
+_OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
+
+
+def require_token(tokens: Collection[bytes], header: str | None) -> None:
+    """Raises unless an `authorization` header has one of the tokens; any will do where none is set.
+
+    Raises:
+        Unauthenticated: It has none, or another one.
+    """
+    if not tokens:
+        return
+    if header is None or not header.lower().startswith(_SCHEME):
+        raise Unauthenticated(
+            "A token is needed: send the header `authorization: Bearer TOKEN`."
+        )
+    received = header[len(_SCHEME) :].strip().encode()
+    # Compares all of them, each in a time that tells nothing of where they differ.
+    if not sum(hmac.compare_digest(received, token) for token in tokens):
+        raise Unauthenticated("The token is not one of those that may ask.")
+
+
+class Authentication(grpc.ServerInterceptor):
+    """Refuses calls without a token; health may be asked by all.
+
+    Args:
+        tokens: Those that may ask.
+    """
+
+    def __init__(self, tokens: Collection[bytes]) -> None:
+        self._tokens = tokens
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Any],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        if handler_call_details.method.startswith(_OPEN):
+            return continuation(handler_call_details)
+        metadata = dict(handler_call_details.invocation_metadata)
+        try:
+            require_token(self._tokens, metadata.get("authorization"))
+        except ServingError as error:
+            return _refusal(error)
+        return continuation(handler_call_details)
+
+
+def _refusal(error: ServingError) -> Any:
+    def refuse(request: bytes, context: grpc.ServicerContext) -> None:
+        context.abort(error.code, str(error))
+
+    return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """TLS for gRPC; clients show a certificate where one is asked of them."""
+    return grpc.ssl_server_credentials(
+        [(certificates.key, certificates.certificate)],
+        root_certificates=certificates.client_authority or None,
+        require_client_auth=certificates.client_verify,
+    )
