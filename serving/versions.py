@@ -27,7 +27,8 @@ from serving.errors import (
     from_code,
     servable_not_found,
 )
-from serving.model import SAVED_MODEL_FILE, Model
+from serving.model import Model, load_model
+from serving.runtimes.saved_model import SAVED_MODEL_FILE
 from serving.status import State, VersionStatus
 from serving.warmup import warm_up
 
@@ -144,8 +145,12 @@ class ModelVersions:
             version.state, version.error, version.failed_on = State.LOADING, None, None
         _LOGGER.info("Loading version %d of model %s from %s", number, self.name, path)
         try:
-            model = Model(self.name, number, path)
-            warm_up(model)
+            model = load_model(self.name, number, path)
+            try:
+                warm_up(model)
+            except BaseException:
+                model.close()
+                raise
         except Exception as error:  # whatever a folder raises is this version's own failure
             failure = _as_serving_error(error)
             _LOGGER.error(
@@ -172,13 +177,17 @@ class ModelVersions:
                     version.state = State.UNLOADING
 
     def _free_unused(self) -> None:
-        freed = False
+        freed = []
         with self._lock:
             for version in self._versions.values():
                 if version.state == State.UNLOADING and version.running == 0:
-                    version.state, version.model, freed = State.END, None, True
+                    version.state = State.END
+                    freed.append(version.model)
+                    version.model = None
+        for model in filter(None, freed):
+            model.close()
         if freed:
-            gc.collect()  # a loaded SavedModel refers to itself
+            gc.collect()  # a graph refers to itself
 
 
 def _numbered(base_path: Path) -> Iterator[tuple[int, Path]]:

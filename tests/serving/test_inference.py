@@ -13,7 +13,7 @@ import pytest
 from serving.call import Call
 from serving.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
 from serving.inference import Inference
-from serving.model import Model
+from serving.model import load_model
 from tests.serving.exports import install
 from tests.serving.stubs import ROWS, predict
 
@@ -36,7 +36,7 @@ class _Manager:
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path) -> _Manager:
-    return _Manager(Model("tiny", 5, install(twofold, tmp_path_factory.mktemp("models"), 5)))
+    return _Manager(load_model("tiny", 5, install(twofold, tmp_path_factory.mktemp("models"), 5)))
 
 
 def test_observers_see_what_became_of_each_call(manager: _Manager) -> None:

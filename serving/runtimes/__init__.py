@@ -1,0 +1,1 @@
+"""What computes a version's signatures: TensorFlow, ONNX Runtime, or other servers."""

@@ -1,0 +1,40 @@
+"""Which runtime computes a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.runtimes.base import Runtime
+from serving.runtimes.tensorflow_session import TensorFlowSession
+
+TENSORFLOW = "tensorflow"
+ONNX = "onnx"
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class RuntimeChoice:
+    """What computes, and with how many threads.
+
+    Args:
+        runtime: `tensorflow`, `onnx`, or `auto`: the faster of the two.
+        intra_op_threads: Threads that one operation is spread over; 0 for all cores. One makes a
+            call cheapest, and several calls at once use the other cores.
+        inter_op_threads: Operations that run at once in TensorFlow; 0 for as many as cores.
+        cache_folder: Where converted models are kept; None converts at every load.
+    """
+
+    runtime: str = TENSORFLOW
+    intra_op_threads: int = 1
+    inter_op_threads: int = 0
+    cache_folder: Path | None = None
+
+
+def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
+    """The runtime of a SavedModel folder."""
+    return TensorFlowSession(
+        path,
+        intra_op_threads=choice.intra_op_threads,
+        inter_op_threads=choice.inter_op_threads,
+    )

@@ -1,0 +1,175 @@
+"""TensorFlow in this process: one session a version, which owns all that the version needs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
+from tensorflow.python.client import pywrap_tf_session
+
+from serving.errors import DataLoss, DeadlineExceeded, Unimplemented, from_code
+from serving.runtimes import saved_model
+from serving.runtimes.base import LONGEST_SECONDS
+
+
+class TensorFlowSession:
+    """A SavedModel in a session of its own.
+
+    A session frees its variables and tables when it is closed, which a graph that was loaded
+    eagerly does not, and it takes arrays and a deadline as they are.
+
+    Args:
+        path: The SavedModel's folder.
+        intra_op_threads: Threads that one operation is spread over; 0 for all cores. TensorFlow
+            has one pool of them in a process, as large as the first session wants it.
+        inter_op_threads: Operations that run at once; 0 for as many as cores.
+
+    Raises:
+        ServingError: The folder holds no SavedModel that can be loaded.
+    """
+
+    def __init__(self, path: Path, *, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
+        meta = saved_model.read_graph(path)
+        self.definitions: Mapping[str, meta_graph_pb2.SignatureDef] = saved_model.definitions_of(
+            meta
+        )
+        self.graph = tf.Graph()
+        self._session = tf.compat.v1.Session(
+            graph=self.graph, config=_config(meta, intra_op_threads, inter_op_threads)
+        )
+        self._endpoints: dict[str, Any] = {}
+        try:
+            with _serving_errors(), self.graph.as_default():
+                self._restore(meta, path)
+            self.graph.finalize()
+        except BaseException:
+            self.close()
+            raise
+        _return_memory()
+
+    def _restore(self, meta: meta_graph_pb2.MetaGraphDef, path: Path) -> None:
+        try:
+            saver = tf.compat.v1.train.import_meta_graph(meta)
+            if saver is not None and list(path.glob(f"{saved_model.VARIABLES}.*")):
+                saver.restore(self._session, str(path / saved_model.VARIABLES))
+        except ValueError as error:  # what the graph or the checkpoint's index is not
+            raise DataLoss(f"{path} is damaged: {error}") from error
+        operation = saved_model.init_operation(meta)
+        if operation is not None:
+            self._session.run(operation, dict(saved_model.assets(meta, path)))
+
+    def run(
+        self,
+        key: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        timeout: float | None,
+    ) -> dict[str, np.ndarray]:
+        """Outputs by name, as `Runtime` says."""
+        definition = self.definitions[key]
+        return self.run_tensors(
+            {definition.inputs[name].name: array for name, array in inputs.items()},
+            {name: definition.outputs[name].name for name in outputs},
+            timeout,
+        )
+
+    def run_tensors(
+        self,
+        feeds: Mapping[str, np.ndarray],
+        fetches: Mapping[str, str],
+        timeout: float | None,
+    ) -> dict[str, np.ndarray]:
+        """The tensors that `fetches` names, by its keys.
+
+        Args:
+            feeds: Arrays by the name of the tensor.
+            fetches: Names of tensors, which are no feeds, by any names.
+            timeout: Seconds that it may take; None for ever.
+        """
+        # `Session.run` looks at each feed and fetch anew, which with 39 features takes as long as
+        # the model itself: this is the call that it makes in the end.
+        given = {self._endpoint(name): array for name, array in feeds.items()}
+        wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
+        with _serving_errors(), _options(timeout) as options:
+            found = iter(
+                pywrap_tf_session.TF_SessionRun_wrapper(
+                    self._session._session, options, given, wanted, [], None
+                )
+            )
+        return {key: feeds[name] if name in feeds else next(found) for key, name in fetches.items()}
+
+    def _endpoint(self, name: str) -> Any:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            try:
+                endpoint = self.graph.get_tensor_by_name(name)._as_tf_output()
+            except (KeyError, ValueError) as error:
+                raise Unimplemented(
+                    f"A signature names the tensor {name!r}, which the graph does not have: sparse "
+                    "and ragged tensors are served in their parts only."
+                ) from error
+            self._endpoints[name] = endpoint
+        return endpoint
+
+    def close(self) -> None:
+        """Frees variables, tables and the graph."""
+        self._endpoints = {}
+        self._session.close()
+        self._session = self.graph = None
+        _return_memory()
+
+
+def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
+    config = config_pb2.ConfigProto(
+        intra_op_parallelism_threads=intra,
+        inter_op_parallelism_threads=inter,
+        use_per_session_threads=True,
+        allow_soft_placement=True,
+    )
+    if meta.graph_def.library.function:
+        # TensorFlow 2 puts signatures into functions, and each is optimised where it is called.
+        # To optimise the graph around them too copies all vocabularies again and again.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
+    else:
+        config.graph_options.rewrite_options.meta_optimizer_iterations = (
+            rewriter_config_pb2.RewriterConfig.ONE
+        )
+    return config
+
+
+@contextlib.contextmanager
+def _options(timeout: float | None) -> Iterator[Any]:
+    if timeout is None:
+        yield None
+        return
+    if timeout <= 0:
+        raise DeadlineExceeded("The deadline had passed before the computation began.")
+    options = config_pb2.RunOptions(timeout_in_ms=math.ceil(min(timeout, LONGEST_SECONDS) * 1000))
+    buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+    try:
+        yield buffer
+    finally:
+        pywrap_tf_session.TF_DeleteBuffer(buffer)
+
+
+@contextlib.contextmanager
+def _serving_errors() -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise from_code(error.error_code, error.message) from error
+
+
+def _return_memory() -> None:
+    """Gives freed memory back to the system, which the C library keeps: half of a large model."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
