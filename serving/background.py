@@ -1,9 +1,10 @@
 """The thread that loads and frees models, and the ones that look for work from time to time.
 
-Loading competes with the requests that are being answered for processors and for Python's
-lock, and whoever loads in the foreground sees it in the slowest of them (tensorflow/serving#1866
-tells of 20 ms that become 100). So one thread loads, one thing at a time; it has a low
-priority where the system gives one to a thread; and it hands Python's lock over more often.
+Loading competes with requests for processors and for Python's lock, and the slowest of them
+show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
+version loads. So one thread loads, one thing at a time; it has a low priority where the system
+gives one to a thread; and it hands Python's lock over more often, so that it does not hold the
+lock for long while it waits for a processor.
 """
 
 from __future__ import annotations

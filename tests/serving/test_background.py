@@ -47,7 +47,6 @@ def test_one_thing_at_a_time(background: Background) -> None:
     assert most == [1] * 7
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no priority of its own here")
 def test_its_priority_is_low_and_nobody_elses_is(background: Background) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
