@@ -293,7 +293,7 @@ def test_no_lease_fails_and_no_leased_model_is_closed_while_models_change(folder
     stop, failures, used = threading.Event(), [], set()
 
     def hammer(choice: dict[str, object]) -> None:
-        while not stop.is_set():
+        while not (stop.is_set() or failures):
             try:
                 with manager.lease("tiny", **choice) as model:
                     used.add((model.version, model.path.parent.name))
