@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf import text_format
-
 from serving.batching.parameters import BatchingParameters
-from serving.errors import InvalidArgument, NotFound, ServingError
+from serving.errors import InvalidArgument, ServingError
 from serving.protos import server_config_pb2
+from serving.text_protos import parse_text, read_content
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -93,22 +91,11 @@ def read_tokens(path: str) -> frozenset[bytes]:
     Raises:
         ServingError: There is no such file, or no token in it.
     """
-    tokens = frozenset(line.strip() for line in _content(path).splitlines() if line.strip())
+    tokens = frozenset(line.strip() for line in read_content(path).splitlines() if line.strip())
     if not tokens:
         raise InvalidArgument(f"{path} holds no token. Expected one or more, one a line.")
     return tokens
 
 
 def _read(path: str, kind: Any) -> Any:
-    try:
-        return text_format.Parse(_content(path).decode(), kind())
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        name = kind.DESCRIPTOR.name
-        raise InvalidArgument(f"{path} is not a {name} as text: {error}") from error
-
-
-def _content(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise NotFound(f"Cannot read {path}: {error.strerror}.") from error
+    return parse_text(kind, read_content(path), path)

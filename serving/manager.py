@@ -1,72 +1,179 @@
-"""The models of a server by name, and the one thread that keeps them up to date."""
+"""The models of a server by name, and what brings them in line with configuration and disk.
+
+    start, timer    poll ---+
+    gRPC, file      reload -+--> one thread of low priority --> update, load, switch, free
+    last request    free ---+
+    all requests    lease ----------------------------------> the models as they are right now
+
+Whatever changes models is done by one thread, one thing at a time, so that a reload and a poll
+never meet. A request never waits for it: the mapping of models is replaced as a whole, and each
+model's own lock is held for look-ups only.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from serving.errors import servable_not_found
+from serving.background import Background, Periodic
+from serving.errors import ServingError, Unavailable, servable_not_found, unrecognized_label
 from serving.model import Model
+from serving.model_config import ModelConfig, require_unique
+from serving.status import VersionStatus
+from serving.upkeep import Load, ManagerOptions, Upkeep
 from serving.versions import ModelVersions
 
 _LOGGER = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+_DEFAULTS = ManagerOptions()
 
 
 class ModelManager:
-    """Hands out loaded models, and polls the disk for new versions of them.
+    """Hands out loaded models, and keeps them up to date.
 
     Args:
-        models: The models to serve.
-        report: Told after every poll which model is available, by name.
+        models: The models to serve; `poll` loads them. Their labels hold as soon as the versions
+            they point to are there.
+        load: Loads and warms a version; called by the one thread that loads.
+        report: Told after every change which model is available, by name.
+        options: How versions are loaded.
+
+    Raises:
+        InvalidArgument: Two models have one name.
     """
 
     def __init__(
-        self, models: Iterable[ModelVersions], report: Callable[[dict[str, bool]], None]
+        self,
+        models: Sequence[ModelConfig],
+        load: Load,
+        report: Callable[[dict[str, bool]], None],
+        *,
+        options: ManagerOptions = _DEFAULTS,
     ) -> None:
-        self.models = MappingProxyType({versions.name: versions for versions in models})
+        require_unique(models)
+        self._load = load
         self._report = report
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._options = options
+        self._background = Background("model-loading")
+        self._is_stopped = threading.Event()
+        self._timer: Periodic | None = None
+        # Each is replaced as a whole by the thread that loads, and read by all.
+        self._kept_up = {config.name: self._upkeep(config) for config in models}
+        self._models = _versions(self._kept_up)
+        self._gone: Mapping[str, ModelVersions] = {}  # for their states
+        self._is_configured = bool(models)
+
+    @property
+    def models(self) -> Mapping[str, ModelVersions]:
+        """The models that are configured, by name."""
+        return self._models
 
     def lease(
-        self, name: str, version: int | None = None
+        self, name: str, version: int | None = None, label: str | None = None
     ) -> contextlib.AbstractContextManager[Model]:
         """A loaded model, kept until the block ends.
 
+        Args:
+            name: Name of the model.
+            version: Its version; the newest that is available where neither is given.
+            label: A name of the version.
+
         Raises:
             NotFound: No such model, or no such version of it, is available.
+            InvalidArgument: No version of it has this label.
+            Unavailable: A label, and no model was ever configured.
         """
-        versions = self.models.get(name)
-        if versions is None:
+        versions = self._models.get(name)
+        if versions is not None:
+            return versions.lease(version, label)
+        if label is None:
             raise servable_not_found(name, version)
-        return versions.lease(version)
+        if not self._is_configured:
+            raise Unavailable(f"Model labels does not init yet.{label}")
+        raise unrecognized_label(label)
+
+    def statuses(self, name: str) -> list[VersionStatus]:
+        """Where every version that was ever seen stands, also of a model that was taken out."""
+        versions = self._models.get(name) or self._gone.get(name)
+        return [] if versions is None else versions.statuses()
 
     def poll(self) -> None:
         """Brings every model up to date with its folder."""
-        for versions in self.models.values():
-            versions.poll()
-        self._report({name: versions.is_available for name, versions in self.models.items()})
+        self._background.run(lambda: self._settle(Upkeep.poll))
+
+    def reload(self, models: Sequence[ModelConfig]) -> None:
+        """Makes these the models that are served, and returns once they are.
+
+        What is new is loaded, what is absent is unloaded when its running requests have
+        finished, and what has changed changes; a model that stays goes on serving throughout.
+        Nothing changes where the models are not valid.
+
+        Raises:
+            InvalidArgument: Two models have one name.
+            FailedPrecondition: A label points to a version that is not available.
+            ServingError: No version that is wanted of a model that is new or has changed loads.
+                The models are the new ones all the same, and it is tried again.
+            Unavailable: The manager was stopped.
+        """
+        require_unique(models)
+        self._background.run(lambda: self._reload(models))
 
     def start(self, wait_seconds: float) -> None:
-        """Polls every `wait_seconds` from now on; never where that is 0."""
+        """Polls every `wait_seconds` from now on; where that is 0 or less it only retries."""
         if wait_seconds > 0:
-            self._thread = threading.Thread(
-                target=self._watch, args=(wait_seconds,), name="model-versions", daemon=True
-            )
-            self._thread.start()
+            self._timer = Periodic("model-versions", self.poll)
+            self._timer.start(wait_seconds)
+        else:
+            self._timer = Periodic("model-retries", self._retry)
+            self._timer.start(_RETRY_SECONDS)
 
     def stop(self) -> None:
-        """Ends the polling; loaded models stay."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        """Ends polling and loading; loaded models stay."""
+        self._is_stopped.set()
+        self._background.stop()
+        if self._timer is not None:
+            self._timer.stop()
 
-    def _watch(self, wait_seconds: float) -> None:
-        while not self._stopped.wait(wait_seconds):
-            try:
-                self.poll()
-            except Exception:  # the disk may answer better next time
-                _LOGGER.exception("Polling for new versions failed")
+    def _retry(self) -> None:
+        self._background.run(lambda: self._settle(Upkeep.settle))
+
+    def _settle(self, settle: Callable[[Upkeep], None]) -> None:
+        for upkeep in self._kept_up.values():
+            if not self._is_stopped.is_set():
+                settle(upkeep)
+        self._report({name: versions.is_available for name, versions in self._models.items()})
+
+    def _reload(self, models: Sequence[ModelConfig]) -> None:
+        before = self._kept_up
+        after = {config.name: before.get(config.name) or self._upkeep(config) for config in models}
+        for config in models:
+            after[config.name].check_labels(config.version_labels)
+        changed = [
+            after[config.name]
+            for config in models
+            if after[config.name].update(config) or config.name not in before
+        ]
+        absent = {name: upkeep for name, upkeep in before.items() if name not in after}
+        gone = {**self._gone, **_versions(absent)}
+        self._gone = {name: versions for name, versions in gone.items() if name not in after}
+        self._kept_up, self._models = after, _versions(after)
+        self._is_configured = self._is_configured or bool(after)
+        for name, upkeep in absent.items():
+            _LOGGER.info("Model %s is not configured any more", name)
+            upkeep.versions.keep_only(())
+        self._settle(Upkeep.poll)
+        failed = [upkeep for upkeep in changed if not upkeep.is_settled]
+        if failed:
+            reasons = "".join(f"{{{upkeep.failure()}}}, " for upkeep in failed)
+            raise ServingError(f"{len(failed)} model(s) did not become available: {{{reasons}}}")
+
+    def _upkeep(self, config: ModelConfig) -> Upkeep:
+        versions = ModelVersions(config, self._background.leave)
+        return Upkeep(versions, self._load, self._options)
+
+
+def _versions(kept_up: Mapping[str, Upkeep]) -> Mapping[str, ModelVersions]:
+    return MappingProxyType({name: upkeep.versions for name, upkeep in kept_up.items()})

@@ -7,6 +7,7 @@ import queue
 import signal
 import time
 from concurrent import futures
+from pathlib import Path
 from types import FrameType
 
 import grpc
@@ -18,9 +19,10 @@ from serving.errors import Unavailable
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
+from serving.loading import load_model, start_compute_threads
 from serving.manager import ModelManager
+from serving.model_config import ModelConfig
 from serving.servicers import ModelService, PredictionService
-from serving.versions import ModelVersions
 
 _LOGGER = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
@@ -69,7 +71,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     """
     health, refusal = Health(), Refusal()
     manager = ModelManager(
-        [ModelVersions(config.model_name, config.model_base_path)], health.report
+        [ModelConfig(config.model_name, Path(config.model_base_path))], load_model, health.report
     )
     inference = Inference(manager)
     grpc_server = grpc.server(
@@ -93,6 +95,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
             f"Cannot listen on {config.address}: the port is taken or the host is not this "
             "machine's. Choose another port or host."
         ) from error
+    start_compute_threads()
     manager.poll()
     return Server(config, grpc_server, manager, health, refusal), port
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving.call import Call
 from serving.codec import parse
 from serving.errors import DataLoss, InvalidArgument, ServingError, Unimplemented
 from serving.model import Model
-from serving.predict import predict
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000
+_REPLAYED = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
+
+# Answers one request message; what it returns is thrown away.
+Replay = Callable[[Any], object]
 
 
-def warm_up(model: Model) -> int:
+def warm_up(model: Model, replay: Replay, iterations: int = 1) -> int:
     """Runs every record of the version's warm-up file and returns their number.
+
+    Args:
+        model: A version that is loaded and serves nobody yet.
+        replay: Has it answer a PredictRequest, ClassificationRequest, RegressionRequest or
+            MultiInferenceRequest.
+        iterations: How often each record is run (`num_request_iterations`).
 
     Raises:
         ServingError: A record is not a request, or it fails: the version must not serve.
@@ -33,7 +44,9 @@ def warm_up(model: Model) -> int:
                     f"Number of warmup records exceeds the maximum ({MAX_WARMUP_RECORDS}) at {file}"
                 )
             try:
-                _replay(model, record)
+                request = _request(record)
+                for _ in range(iterations):
+                    replay(request)
             except ServingError as error:
                 reason = f"Warmup record {count} of {file}: {error}"
                 raise ServingError(reason, error.code) from error
@@ -44,10 +57,30 @@ def warm_up(model: Model) -> int:
     return count
 
 
-def _replay(model: Model, record: bytes) -> None:
-    log = parse(prediction_log_pb2.PredictionLog, record, "The record")
+def _request(record: bytes) -> Any:
+    """The request of a record, as a message."""
+    try:
+        log = parse(prediction_log_pb2.PredictionLog, record, "The record")
+    except DataLoss as error:
+        raise InvalidArgument(f"Failed to parse warmup record: {error}") from error
     kind = log.WhichOneof("log_type")
-    if kind != "predict_log":
-        raise Unimplemented(f"Unsupported log_type for warmup: {kind}. Expected: predict_log")
-    request = log.predict_log.request
-    predict(model, request, Call("Predict", "WARMUP"))
+    if kind in _REPLAYED:
+        return getattr(log, kind).request
+    if kind == "predict_streamed_log":
+        return _streamed_request(log.predict_streamed_log)
+    number = 0 if kind is None else log.DESCRIPTOR.fields_by_name[kind].number
+    raise Unimplemented(
+        f"Unsupported log_type for warmup: {number} ({kind}). Expected: {', '.join(_REPLAYED)}"
+    )
+
+
+def _streamed_request(log: prediction_log_pb2.PredictStreamedLog) -> Any:
+    """The one request of a stream, which is answered as if it had come alone."""
+    if not log.request:
+        raise InvalidArgument("predict_streamed_log does not contain any requests.")
+    if len(log.request) > 1:
+        raise InvalidArgument(
+            "predict_streamed_log contains more than one request, which is not supported by "
+            "PredictStreamed."
+        )
+    return log.request[0]

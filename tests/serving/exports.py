@@ -139,7 +139,7 @@ def write_warmup(
 ) -> None:
     """Puts a warm-up file of Predict requests, or of raw records, into a version's folder."""
     file = version / WARMUP_FILE
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     logs = [
         prediction_log_pb2.PredictionLog(
             predict_log=prediction_log_pb2.PredictLog(request=request)

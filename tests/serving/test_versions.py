@@ -1,9 +1,11 @@
-"""Which version serves, and what happens to the others."""
+"""Which version of a real SavedModel serves, and what happens to the others."""
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +16,40 @@ from serving.call import Call
 from serving.client import Client
 from serving.codec import encode
 from serving.errors import NotFound, ServingError
+from serving.loading import load_model
+from serving.manager import ModelManager
+from serving.model_config import ModelConfig
 from serving.status import State
-from serving.versions import ModelVersions
-from serving.warmup import MAX_WARMUP_RECORDS
 from tests.serving.conftest import StartServer, wait_until
-from tests.serving.exports import WARMUP_FILE, install, write_warmup
+from tests.serving.exports import install, write_warmup
+from tests.serving.fakes import served, states
 
+Manage = Callable[[Path], ModelManager]
 ROW = {"user": "ann", "price": 1.0}
 
 
-def _states(versions: ModelVersions) -> dict[int, State]:
-    return {status.version: status.state for status in versions.statuses()}
+@pytest.fixture(autouse=True)
+def _small_heap() -> Iterator[None]:
+    """What is imported is not collected again and again."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
-def _served(versions: ModelVersions) -> int:
-    with versions.lease() as model:
-        return model.version
+@pytest.fixture
+def manage() -> Iterator[Manage]:
+    """Makes managers of one model that have polled once; they stop with the test."""
+    managers = []
 
+    def make(base_path: Path) -> ModelManager:
+        manager = ModelManager([ModelConfig("tiny", base_path)], load_model, lambda _: None)
+        managers.append(manager)
+        manager.poll()
+        return manager
 
-def _versions(base_path: Path) -> ModelVersions:
-    versions = ModelVersions("tiny", base_path)
-    versions.poll()
-    return versions
+    yield make
+    for manager in managers:
+        manager.stop()
 
 
 def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
@@ -45,60 +59,65 @@ def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
     return request
 
 
-def test_the_newest_number_is_served(base_path: Path, twofold: Path) -> None:
+def test_the_newest_number_isserved(manage: Manage, base_path: Path, twofold: Path) -> None:
     install(twofold, base_path, 10)
     (base_path / "latest").mkdir()
     (base_path / "77.tmp").mkdir()
     (base_path / "88").touch()
-    versions = _versions(base_path)
-    assert _served(versions) == 10
-    assert _states(versions) == {10: State.AVAILABLE}
+    manager = manage(base_path)
+    assert served(manager) == 10
+    assert states(manager) == {10: State.AVAILABLE}
 
 
-def test_a_new_version_takes_over_and_the_old_one_goes(base_path: Path, threefold: Path) -> None:
-    versions = _versions(base_path)
+def test_a_new_version_takes_over_and_the_old_one_goes(
+    manage: Manage, base_path: Path, threefold: Path
+) -> None:
+    manager = manage(base_path)
     install(threefold, base_path, 6)
-    versions.poll()
-    assert _served(versions) == 6
-    assert _states(versions) == {6: State.AVAILABLE, 5: State.END}
-    with pytest.raises(NotFound, match=r"Specific\(tiny, 5\)"), versions.lease(5):
+    manager.poll()
+    assert served(manager) == 6
+    assert states(manager) == {6: State.AVAILABLE, 5: State.END}
+    with pytest.raises(NotFound, match=r"Specific\(tiny, 5\)"), manager.lease("tiny", 5):
         pass
 
 
-def test_running_requests_keep_the_old_version(base_path: Path, threefold: Path) -> None:
-    versions = _versions(base_path)
+def test_running_requests_keep_the_old_version(
+    manage: Manage, base_path: Path, threefold: Path
+) -> None:
+    manager = manage(base_path)
     pair = {"pair": np.float32([[1, 2]])}
-    with versions.lease() as model:
+    with manager.lease("tiny") as model:
         install(threefold, base_path, 6)
-        versions.poll()
-        assert _states(versions) == {6: State.AVAILABLE, 5: State.UNLOADING}
+        manager.poll()
+        assert states(manager) == {6: State.AVAILABLE, 5: State.UNLOADING}
         assert model.version == 5
         found = model.signature("pair").run(pair, ["total"], Call("Predict"))
         np.testing.assert_array_equal(found["total"], [3])
-    versions.poll()
-    assert _states(versions) == {6: State.AVAILABLE, 5: State.END}
+    wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
 
 
-def test_a_removed_version_gives_way_to_the_one_before(base_path: Path, twofold: Path) -> None:
+def test_a_removed_version_gives_way_to_the_one_before(
+    manage: Manage, base_path: Path, twofold: Path
+) -> None:
     install(twofold, base_path, 6)
-    versions = _versions(base_path)
+    manager = manage(base_path)
     shutil.rmtree(base_path / "6")
-    versions.poll()
-    assert _served(versions) == 5
+    manager.poll()
+    assert served(manager) == 5
     shutil.rmtree(base_path)
-    versions.poll()
-    assert _served(versions) == 5, "with nothing left on disk, what serves goes on"
+    manager.poll()
+    assert served(manager) == 5, "with nothing left on disk, what serves goes on"
 
 
-def test_a_half_written_version_waits_until_it_is_complete(base_path: Path) -> None:
-    versions = _versions(base_path)
+def test_a_half_written_version_waits_until_it_is_complete(manage: Manage, base_path: Path) -> None:
+    manager = manage(base_path)
     shutil.copytree(base_path / "5", base_path / "6")
     (base_path / "6" / "saved_model.pb").rename(base_path / "pb")
-    versions.poll()
-    assert _states(versions) == {5: State.AVAILABLE}
+    manager.poll()
+    assert states(manager) == {5: State.AVAILABLE}
     (base_path / "pb").rename(base_path / "6" / "saved_model.pb")
-    versions.poll()
-    assert _served(versions) == 6
+    manager.poll()
+    assert served(manager) == 6
 
 
 @pytest.mark.parametrize(
@@ -109,88 +128,71 @@ def test_a_half_written_version_waits_until_it_is_complete(base_path: Path) -> N
     ],
 )
 def test_a_broken_version_is_reported_and_the_old_one_stays(
+    manage: Manage,
     base_path: Path,
     twofold: Path,
     file: str,
     words: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    versions = _versions(base_path)
+    manager = manage(base_path)
     broken = install(twofold, base_path, 6)
     whole = (broken / file).read_bytes()
     (broken / file).write_bytes(whole[: len(whole) // 2])
-    versions.poll()
-    versions.poll()
+    manager.poll()
+    manager.poll()
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "version 6 is incomplete or damaged: " in errors[0].getMessage()
     assert "\n" not in errors[0].getMessage()
     assert len(errors) == 1, "a folder that has not changed is not tried again"
-    failed = versions.statuses()[0]
+    failed = manager.statuses("tiny")[0]
     assert (failed.version, failed.state) == (6, State.END)
     assert failed.error is not None
     assert words in str(failed.error)
-    assert _served(versions) == 5
+    assert served(manager) == 5
     (broken / file).write_bytes(whole)
-    versions.poll()
-    assert _served(versions) == 6, "a repaired folder is tried again"
-    assert versions.statuses()[0].error is None
+    manager.poll()
+    assert served(manager) == 6, "a repaired folder is tried again"
+    assert manager.statuses("tiny")[0].error is None
 
 
 def test_a_broken_newest_version_at_the_start_leaves_the_one_before(
+    manage: Manage,
     base_path: Path,
 ) -> None:
     (base_path / "6").mkdir()
     (base_path / "6" / "saved_model.pb").write_bytes(b"\xff\xff")
-    assert _served(_versions(base_path)) == 5
+    assert served(manage(base_path)) == 5
 
 
-def test_a_path_that_tensorflow_takes_for_a_pattern(tmp_path: Path, twofold: Path) -> None:
+def test_a_path_that_tensorflow_takes_for_a_pattern(
+    manage: Manage, tmp_path: Path, twofold: Path
+) -> None:
     install(twofold, tmp_path / "tiny[1]", 5)
     with pytest.raises(ServingError, match=r"holds \[ \], which TensorFlow takes for a pattern"):
-        _versions(tmp_path / "tiny[1]").require_available()
+        manage(tmp_path / "tiny[1]").models["tiny"].require_available()
 
 
-def test_the_warm_up_file_is_replayed(base_path: Path) -> None:
+def test_the_warm_up_file_is_replayed(manage: Manage, base_path: Path) -> None:
     good = _pair_request(np.ones((3, 2), np.float32))
     write_warmup(base_path / "5", [good, good])
-    assert _served(_versions(base_path)) == 5
+    assert served(manage(base_path)) == 5
 
 
-BAD_WARMUPS = {
-    "failing-request": (
-        [_pair_request(np.ones((3, 5), np.float32))], [], "Warmup record 1 .* input pair: expected",
-    ),
-    "not-a-log": ([], [b"\xff\xff"], "Warmup record 1 .* is not a PredictionLog"),
-    "another-kind": ([], [b""], "Unsupported log_type for warmup: None"),
-    "too-many": (
-        [_pair_request(np.ones((1, 2), np.float32))] * (MAX_WARMUP_RECORDS + 1), [],
-        "Number of warmup records exceeds the maximum",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD_WARMUPS)
-def test_a_failing_warm_up_fails_the_version(base_path: Path, case: str) -> None:
-    requests, records, words = BAD_WARMUPS[case]
-    write_warmup(base_path / "5", requests, records)
-    versions = _versions(base_path)
+def test_a_failing_warm_up_fails_the_version(manage: Manage, base_path: Path) -> None:
+    write_warmup(base_path / "5", [_pair_request(np.ones((3, 5), np.float32))])
+    versions = manage(base_path).models["tiny"]
     assert not versions.is_available
-    with pytest.raises(ServingError, match=words):
+    with pytest.raises(ServingError, match=r"Warmup record 1 .* input pair: expected"):
         versions.require_available()
 
 
-def test_a_warm_up_file_that_is_no_tfrecord_is_data_loss(base_path: Path) -> None:
-    (base_path / "5" / WARMUP_FILE).parent.mkdir()
-    (base_path / "5" / WARMUP_FILE).write_bytes(b"not a record" * 10)
-    with pytest.raises(ServingError, match="TFRecord format") as raised:
-        _versions(base_path).require_available()
-    assert raised.value.code.name == "DATA_LOSS"
-
-
-def test_nothing_to_serve_says_what_was_expected_and_where(tmp_path: Path, twofold: Path) -> None:
+def test_nothing_to_serve_says_what_was_expected_and_where(
+    manage: Manage, tmp_path: Path, twofold: Path
+) -> None:
     def words(path: Path) -> str:
         with pytest.raises(NotFound) as raised:
-            _versions(path).require_available()
+            manage(path).models["tiny"].require_available()
         return str(raised.value)
 
     assert f"{tmp_path}/none is not a folder" in words(tmp_path / "none")

@@ -1,0 +1,127 @@
+"""The thread that loads and frees models, and the ones that look for work from time to time.
+
+Loading competes with requests for processors and for Python's lock, and the slowest of them
+show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
+version loads. So one thread loads, one thing at a time; it has a low priority where the system
+gives one to a thread; and it hands Python's lock over more often, so that it does not hold the
+lock for long while it waits for a processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import TypeVar
+
+from serving.errors import Unavailable
+
+_LOGGER = logging.getLogger(__name__)
+_NICENESS = 10
+_SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
+
+Result = TypeVar("Result")
+
+
+class Background:
+    """One thread of low priority that does what it is given, one thing after the other.
+
+    Threads that it starts have its priority too. TensorFlow's compute threads are to be there
+    before (`serving.loading.start_compute_threads`): the first operation starts them for all.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._executor = futures.ThreadPoolExecutor(1, name, initializer=_lower_priority)
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """What `work` returns or raises, once everything before it is done.
+
+        Raises:
+            Unavailable: The thread was stopped before it came to it.
+        """
+        try:
+            return self._submit(_interrupted_often, work).result()
+        except futures.CancelledError as error:
+            raise _stopping() from error
+
+    def leave(self, work: Callable[[], object]) -> None:
+        """Has `work` done some time; nothing where the thread was stopped."""
+        with contextlib.suppress(Unavailable):
+            self._submit(_logged, work)
+
+    def stop(self) -> None:
+        """Waits for what is being done; what waits for its turn is not done any more."""
+        self._executor.shutdown(cancel_futures=True)
+
+    def _submit(
+        self, how: Callable[[Callable[[], Result]], Result], work: Callable[[], Result]
+    ) -> futures.Future[Result]:
+        try:
+            return self._executor.submit(how, work)
+        except RuntimeError as error:  # the executor's word for being shut down
+            raise _stopping() from error
+
+
+class Periodic:
+    """A thread that calls a function every so many seconds.
+
+    Args:
+        name: Name of the thread.
+        action: What it calls; a failure is logged, and the next call comes.
+    """
+
+    def __init__(self, name: str, action: Callable[[], object]) -> None:
+        self._name = name
+        self._action = action
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, wait_seconds: float) -> None:
+        """Calls for the first time after `wait_seconds`."""
+        self._thread = threading.Thread(
+            target=self._work, args=(wait_seconds,), name=self._name, daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the calls and waits for the one that is under way."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self, wait_seconds: float) -> None:
+        while not self._stopped.wait(wait_seconds):
+            _logged(self._action)
+
+
+def _lower_priority() -> None:
+    # On Linux a thread has a priority of its own; elsewhere this would be the process's.
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _interrupted_often(work: Callable[[], Result]) -> Result:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+    try:
+        return work()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _logged(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Unavailable as error:  # stopped meanwhile
+        _LOGGER.info("%s", error)
+    except Exception:  # the next time may go better
+        _LOGGER.exception("What goes on beside the requests failed")
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("The server is stopping: models do not change any more.")

@@ -1,0 +1,28 @@
+"""How a version is loaded: the SavedModel, then its warm-up."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import tensorflow as tf
+
+from serving.inference import replay
+from serving.model import Model
+from serving.warmup import warm_up
+
+
+def load_model(name: str, version: int, path: Path) -> Model:
+    """A version that has answered what it brings along, and is ready for requests."""
+    model = Model(name, version, path)
+    warm_up(model, functools.partial(replay, model))
+    return model
+
+
+def start_compute_threads() -> None:
+    """Starts the threads that all models compute in.
+
+    The first operation starts them, with the priority of the thread that it is run in. That
+    must not be the thread that loads models, which has a low one.
+    """
+    tf.add(1.0, 1.0)

@@ -1,0 +1,203 @@
+"""Which models a server has: TensorFlow Serving's `ModelServerConfig`, read and checked.
+
+    model_config_list {
+      config {
+        name: "ctr"
+        base_path: "/models/ctr"
+        model_platform: "tensorflow"
+        model_version_policy { specific { versions: 42 versions: 43 } }
+        version_labels { key: "stable" value: 42 }
+      }
+    }
+
+Everything is checked here, before a server changes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from tensorflow_serving.config import logging_config_pb2, model_server_config_pb2
+
+from serving.errors import InvalidArgument, ServingError
+from serving.policies import All, Latest, Policy, Specific
+from serving.text_protos import parse_text, read_content
+
+_PLATFORM = "tensorflow"
+_LABEL = re.compile(r"[a-zA-Z0-9_]+")
+_URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+@dataclass(frozen=True)
+class LoggingConfig:
+    """What of a model's requests is written down.
+
+    Args:
+        sampling_rate: Share of the requests, from 0 to 1.
+        collector_type: Kind of the log.
+        filename_prefix: Where its files begin.
+    """
+
+    sampling_rate: float = 0.0
+    collector_type: str = ""
+    filename_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sampling_rate <= 1:
+            raise InvalidArgument(
+                "logging_config expects a sampling_rate from 0 to 1. "
+                f"Received: sampling_rate={self.sampling_rate}"
+            )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model of a server.
+
+    Args:
+        name: Name that requests ask for.
+        base_path: Folder that holds `<version>/saved_model.pb`.
+        policy: Which of its versions are served.
+        version_labels: Names of versions, such as `{"stable": 42}`.
+        logging: What of its requests is written down; nothing where None.
+    """
+
+    name: str
+    base_path: Path
+    policy: Policy = field(default_factory=Latest)
+    version_labels: Mapping[str, int] = field(default_factory=dict)
+    logging: LoggingConfig | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_path", Path(self.base_path))
+        object.__setattr__(self, "version_labels", MappingProxyType(dict(self.version_labels)))
+        if not self.name:
+            raise InvalidArgument(
+                f"A model has no name. Expected one for the base path {self.base_path}."
+            )
+        for label in self.version_labels:
+            if _LABEL.fullmatch(label) is None:
+                raise InvalidArgument(
+                    f"Model {self.name}: a version label holds letters, digits and _ alone. "
+                    f"Received: {label!r}"
+                )
+
+
+def require_unique(models: Iterable[ModelConfig]) -> None:
+    """Raises where two models have one name."""
+    names = set()
+    for model in models:
+        if model.name in names:
+            raise InvalidArgument(
+                f"Illegal to list model {model.name} multiple times in config list"
+            )
+        names.add(model.name)
+
+
+def read_model_config_file(path: str | os.PathLike[str]) -> tuple[ModelConfig, ...]:
+    """The models of a text proto.
+
+    Args:
+        path: File that holds a `ModelServerConfig`.
+
+    Raises:
+        ServingError: There is no such file, it is no such proto, or a model in it is not valid;
+            the message names the file, and the line or the model.
+    """
+    return parse_model_config(read_content(path), str(path))
+
+
+def parse_model_config(content: bytes, source: str) -> tuple[ModelConfig, ...]:
+    """The models of a text proto; errors begin with `source`."""
+    message = parse_text(model_server_config_pb2.ModelServerConfig, content, source)
+    try:
+        return model_configs(message)
+    except ServingError as error:
+        raise type(error)(f"{source}: {error}", error.code) from error
+
+
+def model_configs(
+    message: model_server_config_pb2.ModelServerConfig,
+) -> tuple[ModelConfig, ...]:
+    """The models that a message lists, which may be none.
+
+    Raises:
+        InvalidArgument: It has no list of models, or one of them is not valid.
+    """
+    if message.WhichOneof("config") != "model_config_list":
+        raise InvalidArgument(
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+            "Only ModelConfigList is currently supported"
+        )
+    models = tuple(_model(config) for config in message.model_config_list.config)
+    require_unique(models)
+    return models
+
+
+def _model(config: model_server_config_pb2.ModelConfig) -> ModelConfig:
+    _require_tensorflow(config)
+    _require_folder(config)
+    try:
+        policy = _policy(config)
+        logging = _logging(config.logging_config) if config.HasField("logging_config") else None
+    except InvalidArgument as error:
+        raise InvalidArgument(f"Model {config.name}: {error}") from error
+    return ModelConfig(
+        config.name, Path(config.base_path), policy, dict(config.version_labels), logging
+    )
+
+
+def _require_tensorflow(config: model_server_config_pb2.ModelConfig) -> None:
+    if config.model_type and config.model_platform:
+        raise InvalidArgument(
+            f"Model {config.name}: Illegal setting both ModelServerConfig::model_type (deprecated) "
+            "and ModelServerConfig::model_platform."
+        )
+    if config.model_type not in (0, model_server_config_pb2.TENSORFLOW):
+        raise InvalidArgument(
+            f"Model {config.name}: ModelServerConfig::model_type choice {config.model_type} "
+            "not supported."
+        )
+    if config.model_platform not in ("", _PLATFORM):
+        raise InvalidArgument(
+            f"Model {config.name} requests unsupported platform {config.model_platform}. "
+            f"Expected: {_PLATFORM}"
+        )
+
+
+def _require_folder(config: model_server_config_pb2.ModelConfig) -> None:
+    if not config.base_path:
+        raise InvalidArgument(f"Model {config.name} has no base_path.")
+    if _URI.match(config.base_path):
+        raise InvalidArgument(
+            f"Model {config.name} needs a base_path that is a folder of this machine: mount it. "
+            f"Received: base_path()={config.base_path}"
+        )
+    if not Path(config.base_path).is_absolute():
+        raise InvalidArgument(
+            f"Expected model {config.name} to have an absolute path or URI; "
+            f"got base_path()={config.base_path}"
+        )
+
+
+def _policy(config: model_server_config_pb2.ModelConfig) -> Policy:
+    message = config.model_version_policy
+    match message.WhichOneof("policy_choice"):
+        case "all":
+            return All()
+        case "specific":
+            return Specific(message.specific.versions)
+    # As TensorFlow Serving reads it, `latest { }` asks for one version.
+    return Latest(max(message.latest.num_versions, 1))
+
+
+def _logging(message: logging_config_pb2.LoggingConfig) -> LoggingConfig:
+    collector = message.log_collector_config
+    return LoggingConfig(
+        message.sampling_config.sampling_rate, collector.type, collector.filename_prefix
+    )

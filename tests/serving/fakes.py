@@ -1,0 +1,96 @@
+"""Models without TensorFlow: a version is a file whose content says whether it loads."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from serving.errors import DataLoss
+from serving.manager import ManagerOptions, ModelManager
+from serving.model_config import ModelConfig
+from serving.status import State
+
+BROKEN = "broken"
+
+
+class FakeModel:
+    """A model that knows how often it was closed, and tells its loader."""
+
+    def __init__(self, name: str, version: int, path: Path, told: list[tuple[str, int]]) -> None:
+        self.name, self.version, self.path = name, version, path
+        self.closed = 0
+        self._told = told
+
+    def close(self) -> None:
+        self.closed += 1
+        self._told.append((self.name, self.version))
+
+
+class FakeLoader:
+    """Loads fake models; `gate` holds it up, once it was cleared, and `entered` says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int, Path]] = []
+        self.closed: list[tuple[str, int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+
+    @property
+    def versions(self) -> list[int]:
+        return [version for _, version, _ in self.calls]
+
+    def __call__(self, name: str, version: int, path: Path) -> FakeModel:
+        self.calls.append((name, version, path))
+        self.entered.set()
+        self.gate.wait(10)
+        if (path / "saved_model.pb").read_text() == BROKEN:
+            raise DataLoss(f"{path} is broken")
+        return FakeModel(name, version, path, self.closed)
+
+
+class Reports:
+    """What the manager reported, last."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, bool] = {}
+
+    def __call__(self, available: dict[str, bool]) -> None:
+        self.last = available
+
+
+def add(base_path: Path, *versions: int | str, content: str = "whole") -> None:
+    for version in versions:
+        folder = base_path / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "saved_model.pb").write_text(content)
+
+
+def remove(base_path: Path, version: int) -> None:
+    shutil.rmtree(base_path / str(version))
+
+
+def manager_of(
+    *models: ModelConfig, load: FakeLoader | None = None, **options: object
+) -> ModelManager:
+    """A manager that has polled once."""
+    manager = ModelManager(
+        models, load or FakeLoader(), Reports(), options=ManagerOptions(**options)
+    )
+    manager.poll()
+    return manager
+
+
+def states(manager: ModelManager, name: str = "tiny") -> Mapping[int, State]:
+    return {status.version: status.state for status in manager.statuses(name)}
+
+
+def available(manager: ModelManager, name: str = "tiny") -> set[int]:
+    return {v for v, state in states(manager, name).items() if state == State.AVAILABLE}
+
+
+def served(manager: ModelManager, name: str = "tiny", **choice: object) -> int:
+    with manager.lease(name, **choice) as model:
+        return model.version
