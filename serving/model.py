@@ -20,7 +20,13 @@ from serving.errors import (
     from_code,
     signature_not_found,
 )
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
+from serving.signature import (
+    DEFAULT_SIGNATURE,
+    EXPLAINED_SIGNATURE,
+    RANK_SIGNATURE,
+    Compute,
+    Signature,
+)
 
 SAVED_MODEL_FILE = "saved_model.pb"
 _SERVE_TAG = "serve"
@@ -58,9 +64,10 @@ class Model:
             for key, function in self._loaded.signatures.items()
             if key in self.definitions
         }
-        if {DEFAULT_SIGNATURE, RANK_SIGNATURE} <= self._signatures.keys():
-            rank = self._signatures[RANK_SIGNATURE]
-            rank.share_candidates(self._signatures[DEFAULT_SIGNATURE])
+        rows = self._signatures.get(DEFAULT_SIGNATURE)
+        for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
+            if rows is not None and key in self._signatures:
+                self._signatures[key].share_candidates(rows)
 
     def signature(self, key: str) -> Signature:
         """The signature of this name."""

@@ -19,6 +19,8 @@ from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.manager import ModelManager
+from serving.protos import scoring_pb2_grpc
+from serving.scoring_service import ScoringService
 from serving.servicers import ModelService, PredictionService
 from serving.versions import ModelVersions
 
@@ -85,6 +87,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         PredictionService(inference), grpc_server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), grpc_server)
+    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), grpc_server)
     health_pb2_grpc.add_HealthServicer_to_server(health, grpc_server)
     try:
         port = grpc_server.add_insecure_port(config.address)
