@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from google.protobuf import descriptor_pb2, json_format
 
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.rank_messages import make_rank_request
-from tests.support.protos import ROOT, describe
+from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"
 MESSAGES = tuple(
@@ -36,12 +38,18 @@ def _lower_bound(name: str) -> tuple[int, ...]:
 
 def test_the_code_is_that_of_the_proto_file() -> None:
     """Messages, fields, numbers and types as protoc reads them now; else run `make protos`."""
-    (current,) = describe().file
-    committed = descriptor_pb2.FileDescriptorProto()
-    scoring_pb2.DESCRIPTOR.CopyToProto(committed)
-    _drop_json_names(current)
-    _drop_json_names(committed)
-    assert committed == current
+    described = describe().file
+    assert [file.name for file in described] == list(PROTOS)
+    for current in described:
+        committed = descriptor_pb2.FileDescriptorProto()
+        _module(current.name).DESCRIPTOR.CopyToProto(committed)
+        _drop_json_names(current)
+        _drop_json_names(committed)
+        assert committed == current
+
+
+def _module(path: str) -> Any:
+    return importlib.import_module(f"{path.removesuffix('.proto').replace('/', '.')}_pb2")
 
 
 def _drop_json_names(message: Any) -> None:
@@ -52,11 +60,13 @@ def _drop_json_names(message: Any) -> None:
         field.ClearField("json_name")
 
 
-def test_the_types_are_those_of_the_messages() -> None:
+@pytest.mark.parametrize("path", PROTOS)
+def test_the_types_are_those_of_the_messages(path: str) -> None:
     """What mypy reads has every message with its fields."""
-    tree = ast.parse((FOLDER / "scoring_pb2.pyi").read_text("utf-8"))
+    file = (ROOT / path).with_name(Path(path).stem + "_pb2.pyi")
+    tree = ast.parse(file.read_text("utf-8"))
     found = {node.name: _slots(node) for node in tree.body if isinstance(node, ast.ClassDef)}
-    messages = scoring_pb2.DESCRIPTOR.message_types_by_name
+    messages = _module(path).DESCRIPTOR.message_types_by_name
     assert found == {name: tuple(m.fields_by_name) for name, m in messages.items()}
 
 
@@ -89,10 +99,11 @@ def test_the_stubs_are_those_of_the_service() -> None:
 
 def test_the_oldest_versions_that_may_be_installed_run_it() -> None:
     """Generated code refuses a protobuf or gRPC that is older than the tools it was made with."""
-    code = (FOLDER / "scoring_pb2.py").read_text("utf-8")
-    made_with = re.search(r"Protobuf Python Version: ([\d.]+)", code)
-    assert made_with
-    assert _version(made_with.group(1)) <= _lower_bound("protobuf")
+    for path in PROTOS:
+        code = Path(_module(path).__file__).read_text("utf-8")
+        made_with = re.search(r"Protobuf Python Version: ([\d.]+)", code)
+        assert made_with
+        assert _version(made_with.group(1)) <= _lower_bound("protobuf"), path
     made_with_grpc = _version(scoring_pb2_grpc.GRPC_GENERATED_VERSION)
     assert made_with_grpc[:2] <= _lower_bound("grpcio")
 
