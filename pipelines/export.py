@@ -12,10 +12,18 @@ from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from pipelines.parity import check_parity, sample_requests
-from pipelines.raw import RANK_SIGNATURE, ROWS_SIGNATURE, raw_request, raw_rows
+from pipelines.raw import (
+    EXPLAINED_SIGNATURE,
+    RANK_SIGNATURE,
+    ROWS_SIGNATURE,
+    raw_request,
+    raw_rows,
+)
 from pipelines.warmup import write_warmup
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Feature, Schema, is_listed
+from recsys_attn.schema import Feature, is_listed
+
+_OF_CANDIDATES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
 
 
 class ServingModule(tf.Module):
@@ -24,7 +32,8 @@ class ServingModule(tf.Module):
     `serving_default` takes every feature as rows `(B,)` and gives `(B,)` a task. `rank` takes the
     context as `(B,)` and candidates as `(B, N)` and gives `(B, N)` a task; what belongs to the
     context is looked up and encoded once. Lists have one more axis. Inputs are named after the
-    features, outputs after the tasks.
+    features, outputs after the tasks. `rank_explained` is `rank` with what `RankingModel.explain`
+    gives, where it gives anything; weights of events are in the order in which they were sent.
     """
 
     def __init__(self, model: RankingModel, fitted: FittedFeatures) -> None:
@@ -33,6 +42,8 @@ class ServingModule(tf.Module):
         self.model_variables = [variable.value for variable in model.variables]
         self._schema = fitted.schema
         self._model = model.probabilities
+        self._explain = model.explain
+        self._explains = bool(model.explanations)
 
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
@@ -40,6 +51,8 @@ class ServingModule(tf.Module):
         # Without a candidate's feature there is nothing to rank: all rows would be one.
         if any(feature.side == "candidate" for feature in self._schema.features):
             found[RANK_SIGNATURE] = self._concrete(self._rank, per_request=True)
+            if self._explains:
+                found[EXPLAINED_SIGNATURE] = self._concrete(self._explained, per_request=True)
         return found
 
     def _rows(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -53,6 +66,11 @@ class ServingModule(tf.Module):
 
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._model(self.features(raw))
+
+    def _explained(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        events = self.features.events(raw)
+        probabilities, explanation = self._explain(self.features.inputs(raw, events))
+        return {**probabilities, **self.features.as_sent(explanation, events)}
 
     def _concrete(self, function: Any, per_request: bool) -> Any:
         specs = {
@@ -97,7 +115,10 @@ def export(
         name,
         [(ROWS_SIGNATURE, raw_rows(schema, table)) for table in warmup]
         + [
-            (RANK_SIGNATURE, raw_request(schema, t)) for t in warmup if RANK_SIGNATURE in signatures
+            (signature, raw_request(schema, table))
+            for signature in _OF_CANDIDATES
+            if signature in signatures
+            for table in warmup
         ],
     )
     return {
@@ -105,18 +126,21 @@ def export(
         "name": name,
         "version": version,
         "schema": schema.to_dict(),
-        "signatures": {signature: _describe(schema, signature) for signature in signatures},
+        "signatures": {signature: _describe(model, signature) for signature in signatures},
         "parity": parity,
     }
 
 
-def _describe(schema: Schema, signature: str) -> dict[str, Any]:
+def _describe(model: RankingModel, signature: str) -> dict[str, Any]:
     inputs = {
         feature.name: {
             "dtype": raw_dtype(feature).name,
-            "rank": len(_shape(feature, signature == RANK_SIGNATURE)),
+            "rank": len(_shape(feature, signature in _OF_CANDIDATES)),
             "side": feature.side,
         }
-        for feature in schema.features
+        for feature in model.schema.features
     }
-    return {"inputs": inputs, "outputs": [task.name for task in schema.tasks]}
+    outputs = [task.name for task in model.schema.tasks]
+    if signature == EXPLAINED_SIGNATURE:
+        outputs += model.explanations
+    return {"inputs": inputs, "outputs": outputs}

@@ -14,6 +14,7 @@ from recsys_attn.schema import Feature, Schema, is_listed
 
 ROWS_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
+EXPLAINED_SIGNATURE = "rank_explained"
 Raw = dict[str, np.ndarray]
 _MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
 _NUMPY: dict[str, Any] = {"string": object, "int64": "int64", "float32": "float32"}

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from serving.model import SAVED_MODEL_FILE
+from serving.runtimes.saved_model import SAVED_MODEL_FILE
 
 _MAX_VERSION = 2**63 - 1
 # What a folder holds: paths, sizes and times.

@@ -27,6 +27,8 @@ from serving.classify import classify, multi_inference, regress
 from serving.manager import ModelManager
 from serving.model import Model
 from serving.predict import predict
+from serving.protos import scoring_pb2
+from serving.rank import rank
 
 _LOGGER = logging.getLogger(__name__)
 _SIGNATURE_DEF = "signature_def"
@@ -39,6 +41,7 @@ APIS: Mapping[type, tuple[str, Answer]] = {
     classification_pb2.ClassificationRequest: ("Classify", classify),
     regression_pb2.RegressionRequest: ("Regress", regress),
     inference_pb2.MultiInferenceRequest: ("MultiInference", multi_inference),
+    scoring_pb2.RankRequest: ("Rank", rank),
 }
 
 

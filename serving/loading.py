@@ -8,14 +8,18 @@ from pathlib import Path
 import tensorflow as tf
 
 from serving.inference import replay
-from serving.model import Model
+from serving.model import Model, load_model
 from serving.warmup import warm_up
 
 
-def load_model(name: str, version: int, path: Path) -> Model:
+def load_and_warm(name: str, version: int, path: Path) -> Model:
     """A version that has answered what it brings along, and is ready for requests."""
-    model = Model(name, version, path)
-    warm_up(model, functools.partial(replay, model))
+    model = load_model(name, version, path)
+    try:
+        warm_up(model, functools.partial(replay, model))
+    except BaseException:
+        model.close()
+        raise
     return model
 
 

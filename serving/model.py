@@ -12,7 +12,13 @@ from serving.call import Call
 from serving.errors import signature_not_found
 from serving.runtimes.base import Runtime
 from serving.runtimes.choice import RuntimeChoice, load_runtime
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
+from serving.signature import (
+    DEFAULT_SIGNATURE,
+    EXPLAINED_SIGNATURE,
+    RANK_SIGNATURE,
+    Compute,
+    Signature,
+)
 
 
 class Model:
@@ -35,9 +41,10 @@ class Model:
             key: Signature(key, definition, _compute(runtime, key))
             for key, definition in self.definitions.items()
         }
-        if {DEFAULT_SIGNATURE, RANK_SIGNATURE} <= self._signatures.keys():
-            rank = self._signatures[RANK_SIGNATURE]
-            rank.share_candidates(self._signatures[DEFAULT_SIGNATURE])
+        rows = self._signatures.get(DEFAULT_SIGNATURE)
+        for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
+            if rows is not None and key in self._signatures:
+                self._signatures[key].share_candidates(rows)
 
     def signature(self, key: str) -> Signature:
         """The signature of this name."""

@@ -19,9 +19,11 @@ from serving.errors import Unavailable
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
-from serving.loading import load_model, start_compute_threads
+from serving.loading import load_and_warm, start_compute_threads
 from serving.manager import ModelManager
 from serving.model_config import ModelConfig
+from serving.protos import scoring_pb2_grpc
+from serving.scoring_service import ScoringService
 from serving.servicers import ModelService, PredictionService
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     """
     health, refusal = Health(), Refusal()
     manager = ModelManager(
-        [ModelConfig(config.model_name, Path(config.model_base_path))], load_model, health.report
+        [ModelConfig(config.model_name, Path(config.model_base_path))], load_and_warm, health.report
     )
     inference = Inference(manager)
     grpc_server = grpc.server(
@@ -87,6 +89,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         PredictionService(inference), grpc_server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), grpc_server)
+    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), grpc_server)
     health_pb2_grpc.add_HealthServicer_to_server(health, grpc_server)
     try:
         port = grpc_server.add_insecure_port(config.address)

@@ -14,6 +14,7 @@ from serving.codec import decode, dtype_name, numpy_dtype
 
 DEFAULT_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
+EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, and what its scores come from
 WITH_CONTEXT = "_with_context"  # ends the name of one that takes one context and many Examples
 # Arrays by input name, the names of the outputs, the call -> arrays by output name.
 Compute = Callable[[Mapping[str, np.ndarray], Sequence[str], Call], dict[str, np.ndarray]]

@@ -26,6 +26,19 @@ class FeatureGraph(tf.Module):
 
     def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Raw tensors by feature name: `(B,)`, `(B, T)`, lists with one more axis."""
+        return self.inputs(raw, self.events(raw))
+
+    def events(self, raw: Mapping[str, tf.Tensor]) -> dict[str, list[tf.Tensor]]:
+        """By history the ids of its aligned sequences, before anything is dropped."""
+        return {
+            name: [self._transform(sequence, raw) for sequence in sequences]
+            for name, sequences in self.schema.histories.items()
+        }
+
+    def inputs(
+        self, raw: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
+    ) -> dict[str, tf.Tensor]:
+        """The model's inputs of raw tensors whose `events` are known."""
         inputs = {}
         for feature in self.schema.features:
             if isinstance(feature, Sequence):
@@ -34,13 +47,30 @@ class FeatureGraph(tf.Module):
             if is_listed(feature):
                 (values,) = keep_last([values], feature.max_length)
             inputs[feature.name] = values
-        for sequences in self.schema.histories.values():
-            ids = [self._transform(sequence, raw) for sequence in sequences]
-            for sequence, kept in zip(
-                sequences, keep_last(ids, sequences[0].max_length), strict=True
-            ):
-                inputs[sequence.name] = kept
+        for name, sequences in self.schema.histories.items():
+            kept = keep_last(events[name], sequences[0].max_length)
+            inputs.update({s.name: ids for s, ids in zip(sequences, kept, strict=True)})
         return inputs
+
+    def as_sent(
+        self, explanation: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
+    ) -> dict[str, tf.Tensor]:
+        """The same explanation, with the weights of events in the order in which they were sent.
+
+        Args:
+            explanation: What `RankingModel.explain` gives.
+            events: What `events` gave.
+
+        Returns:
+            `attention/<history>` as `(B, T, R)`, where R is the length of the raw history's
+            longest sequence; 0 for events that were dropped. The rest as it is.
+        """
+        attention = {
+            key: _as_sent(explanation[key], ids)
+            for name, ids in events.items()
+            if (key := f"attention/{name}") in explanation
+        }
+        return {**explanation, **attention}
 
     def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])
@@ -49,14 +79,7 @@ class FeatureGraph(tf.Module):
 def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
     """Drops events in which all are missing, keeps the last `length`, pads on the right."""
     leading = tf.shape(ids[0])[:-1]
-    rows = tf.reduce_prod(leading)
-    longest = reduce(tf.maximum, [tf.shape(part)[-1] for part in ids])
-    flat = []
-    for part in ids:  # a client may send one of the aligned sequences shorter, or empty
-        padding = [[0, 0], [0, longest - tf.shape(part)[-1]]]
-        part = tf.reshape(part, tf.stack([rows, tf.shape(part)[-1]]))
-        flat.append(tf.pad(part, padding, constant_values=PADDING_ID))
-    kept = reduce(tf.logical_or, [tf.not_equal(part, PADDING_ID) for part in flat])
+    flat, kept = _aligned(ids)
     padded = []
     for part in flat:
         ragged = tf.ragged.boolean_mask(part, kept)[:, -length:]
@@ -64,6 +87,28 @@ def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
         dense = tf.reshape(dense, tf.concat([leading, [length]], 0))
         padded.append(tf.ensure_shape(dense, [*ids[0].shape[:-1], length]))
     return padded
+
+
+def _aligned(ids: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Aligned sequences as rows of one length, and where any of them has a value."""
+    rows = tf.reduce_prod(tf.shape(ids[0])[:-1])
+    longest = reduce(tf.maximum, [tf.shape(part)[-1] for part in ids])
+    flat = []
+    for part in ids:  # a client may send one of the aligned sequences shorter, or empty
+        padding = [[0, 0], [0, longest - tf.shape(part)[-1]]]
+        part = tf.reshape(part, tf.stack([rows, tf.shape(part)[-1]]))
+        flat.append(tf.pad(part, padding, constant_values=PADDING_ID))
+    return flat, reduce(tf.logical_or, [tf.not_equal(part, PADDING_ID) for part in flat])
+
+
+def _as_sent(weights: tf.Tensor, ids: list[tf.Tensor]) -> tf.Tensor:
+    _, kept = _aligned(ids)
+    count = tf.cumsum(tf.cast(kept, tf.int32), axis=1)
+    dropped = tf.maximum(count[:, -1:] - tf.shape(weights)[-1], 0)  # too old
+    place = count - 1 - dropped
+    seen = tf.logical_and(kept, place >= 0)
+    found = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
+    return tf.where(seen[:, None], found, 0.0)
 
 
 def raw_dtype(feature: Feature) -> tf.DType:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ import pytest
 from recsys_attn.schema import Numeric, Task
 from serving.client import Client
 from serving.config import ServerConfig
+from serving.protos import scoring_pb2_grpc
+from serving.rank_messages import make_rank_request, read_rank_response
 from serving.server import create_server
 from tests.integration.commands import invoke
 from tests.support import shop
@@ -86,15 +89,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[Client]:
+def address(folder: Path) -> Iterator[str]:
     config = ServerConfig(str(folder / "run" / "export" / "shop"), port=0)
     server, port = create_server(config)
     server.start()
-    try:
-        with Client(f"localhost:{port}", timeout=60) as client:
-            yield client
-    finally:
-        server.stop()
+    yield f"localhost:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Client]:
+    with Client(address, timeout=60) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +128,37 @@ def test_what_is_missing_may_be_left_out(client: Client, scored: pa.Table) -> No
     rows = [{n: v for n, v in row.items() if v is not None} for row in _raw(scored)]
     assert any(len(row) < len(shop.SCHEMA.features) for row in rows)
     _check(client.predict_rows(rows), scored)
+
+
+def test_rank_explains_a_request_by_the_events_that_it_sent(address: str, scored: pa.Table) -> None:
+    """The model sees the last five that are no gap; their weights stand where they were sent."""
+    kinds = set()
+    with grpc.insecure_channel(address) as channel:
+        stub = scoring_pb2_grpc.ScoringServiceStub(channel)
+        for table in split_requests(scored):
+            context, candidates = _raw(table, "context")[0], _raw(table, "candidate")
+            request = make_rank_request("shop", context, candidates, rank_by="buy", explain=True)
+            found = read_rank_response(stub.Rank(request, timeout=60))
+            _check(dict(found.scores), table)
+            best = found.scores["buy"][found.ranking]
+            assert sorted(found.ranking) == list(range(table.num_rows))
+            np.testing.assert_array_equal(best, np.sort(best)[::-1])
+            gaps = _gaps(context)
+            assert found.attention["history"].shape[1] >= len(gaps)
+            seen = np.flatnonzero(~gaps)[-5:]
+            for weights in found.attention["history"]:
+                np.testing.assert_array_equal(np.flatnonzero(weights), seen)
+            for gates in found.gates.values():
+                np.testing.assert_allclose(gates.sum(axis=1), 1, atol=1e-5)
+            kinds.add((len(gaps) > 5, bool(gaps.any())))
+    assert len(kinds) == 4, "long and short histories, with gaps and without"
+
+
+def _gaps(context: dict[str, Any]) -> np.ndarray:
+    """Where a request's history has neither an item nor a brand."""
+    missing = (None, "", np.iinfo("int64").min)
+    events = zip(context["past_items"] or (), context["past_brands"] or (), strict=True)
+    return np.array([item in missing and brand in missing for item, brand in events], bool)
 
 
 def _check(answers: dict[str, np.ndarray], scored: pa.Table) -> None:

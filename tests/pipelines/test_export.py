@@ -56,10 +56,11 @@ def exported(request, tmp_path_factory):
 def test_signatures_have_the_schemas_names_types_and_axes(exported):
     _, fitted, manifest, loaded, _ = exported
     ranks = any(feature.side == "candidate" for feature in fitted.schema.features)
-    assert set(loaded.signatures) == {"serving_default"} | ({"rank"} if ranks else set())
+    of_candidates = {"rank", "rank_explained"} if ranks else set()  # the model has gates
+    assert set(loaded.signatures) == {"serving_default"} | of_candidates
     assert manifest["signatures"].keys() == set(loaded.signatures)
     for name, signature in loaded.signatures.items():
-        per_request = name == "rank"
+        per_request = name != "serving_default"
         inputs = signature.structured_input_signature[1]
         described = manifest["signatures"][name]["inputs"]
         assert set(inputs) == set(described) == {f.name for f in fitted.schema.features}
@@ -72,13 +73,15 @@ def test_signatures_have_the_schemas_names_types_and_axes(exported):
                 "rank": axes,
                 "side": feature.side,
             }
-        assert manifest["signatures"][name]["outputs"] == ["click", "buy"]
-        assert {task: spec.dtype for task, spec in signature.structured_outputs.items()} == {
-            "click": tf.float32,
-            "buy": tf.float32,
-        }
-        for spec in signature.structured_outputs.values():
-            assert spec.shape.rank == 1 + per_request
+        outputs = ["click", "buy"]
+        if name == "rank_explained":
+            outputs += [f"attention/{history}" for history in fitted.schema.histories]
+            outputs += ["gate/click", "gate/buy"]
+        assert manifest["signatures"][name]["outputs"] == outputs
+        assert set(signature.structured_outputs) == set(outputs)
+        for output, spec in signature.structured_outputs.items():
+            assert spec.dtype == tf.float32
+            assert spec.shape.rank == 1 + per_request + ("/" in output)
 
 
 def test_both_signatures_score_as_the_training_path(exported):

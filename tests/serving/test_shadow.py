@@ -13,7 +13,9 @@ import pytest
 from serving.call import Call
 from serving.errors import NotFound
 from serving.inference import Inference
+from serving.model import load_model
 from serving.shadow import Shadow, ShadowOptions, differences
+from tests.serving.exports import install
 from tests.serving.stubs import predict
 
 
@@ -37,9 +39,6 @@ class _Manager:
 def manager(
     tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: Path
 ) -> _Manager:
-    from serving.runtimes.loading import load_model
-    from tests.serving.exports import install
-
     folder = tmp_path_factory.mktemp("models")
     found = {5: install(twofold, folder, 5), 6: install(threefold, folder, 6)}
     return _Manager({n: load_model("tiny", n, path) for n, path in found.items()})

@@ -6,12 +6,13 @@ version of protobuf and gRPC: the code that newer tools make refuses older ones.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor
-from grpc_tools import protoc
 from tensorflow_serving.apis import model_pb2
 
 ROOT = Path(__file__).parents[2]
@@ -37,9 +38,11 @@ def _protoc(*arguments: str) -> None:
         known = Path(folder) / "known"
         # TensorFlow Serving's package has the compiled messages, and not the files.
         known.write_bytes(_with_imports(model_pb2.DESCRIPTOR).SerializeToString())
-        common = ["protoc", f"--proto_path={ROOT}", f"--descriptor_set_in={known}"]
-        if protoc.main([*common, *arguments, *PROTOS]):
-            raise SystemExit("protoc failed")
+        # In a process of its own: beside TensorFlow, which has a protobuf too, it crashes.
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={ROOT}"]
+        subprocess.run(
+            [*command, f"--descriptor_set_in={known}", *arguments, *PROTOS], check=True, cwd=ROOT
+        )
 
 
 def _with_imports(file: FileDescriptor) -> descriptor_pb2.FileDescriptorSet:
