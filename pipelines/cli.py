@@ -15,7 +15,12 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from pipelines.command_options import engine_options, experiment_options, force_option
+from pipelines.command_options import (
+    engine_options,
+    experiment_options,
+    force_option,
+    skew_options,
+)
 from pipelines.errors import PipelineError, did_you_mean
 from pipelines.quiet import import_tensorflow
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 CONSOLE = Console(highlight=False)
 ERRORS = Console(stderr=True, highlight=False)
+SHIFTED = 3  # exit status: neither an error (1) nor a wrong command line (2)
 _SERVING = ("serve", "request")  # the serving package brings these; it does not need this one
 
 
@@ -70,7 +76,7 @@ def _add_step(name: str, method: str, text: str) -> None:
 
 
 _add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
-_add_step("ingest", "ingest", "Read the source files; write train, valid and test as Parquet.")
+_add_step("ingest", "ingest", "Read the source files; write the splits as Parquet.")
 
 
 @main.command()
@@ -121,9 +127,9 @@ def train(
             steps.train()
 
 
-_add_step("evaluate", "evaluate", "Score a split; write predictions, metrics and report.html.")
+_add_step("evaluate", "evaluate", "Score a split; write metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
-_add_step("export", "export", "Write a SavedModel that takes raw values, after a parity check.")
+_add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 
 
 @main.command()
@@ -186,6 +192,64 @@ def compare(runs: tuple[Path, ...]) -> None:
 
     with reported():
         print_comparison(CONSOLE, list(runs))
+
+
+@main.command()
+@experiment_options
+@skew_options
+def skew(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    log: str,
+    reference: str,
+    fail_on_shift: bool,
+    **options: Any,
+) -> None:
+    """Compare a prediction log with the training data."""
+    with opened(experiment, run_dir, overrides) as steps:
+        from pipelines.prediction_log.skew import Options, has_failed
+
+        other = None if reference == "train" else reference
+        found = steps.skew(Options(log=log, reference=other, **options))
+        if fail_on_shift and has_failed(found):
+            raise SystemExit(SHIFTED)
+
+
+@main.command()
+@click.argument("log", metavar="LOG_FOLDER")
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write, or the folder of a model's version that shall have it.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Most requests of the file.",
+)
+@click.option("--model", help="Name in the log.  [default: the only one]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another one takes others.")
+def warmup_from_log(log: str, target: Path, requests: int, model: str | None, seed: int) -> None:
+    """Write a warm-up file of logged requests.
+
+    It has every batch size that was served, and no answers.
+    """
+    with reported():
+        import_tensorflow()
+        from pipelines.prediction_log.warmup import warm_up_from_log
+
+        written = warm_up_from_log(log, target, requests, model, seed)
+        CONSOLE.print(
+            f"[bold]warmup[/bold]: {written.records:,} requests of {written.strata:,} of the "
+            f"{written.strata_seen:,} batch sizes in the log  "
+            f"[dim]{escape(str(written.path))}[/dim]",
+            soft_wrap=True,
+        )
 
 
 @contextlib.contextmanager

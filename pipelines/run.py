@@ -45,6 +45,7 @@ STEPS = {
         Step("train", MODEL, ("ingest", "fit")),
         Step("evaluate", "evaluation", ("ingest", "train")),
         Step("export", "export", ("ingest", "train")),
+        Step("statistics", "statistics", ("ingest", "fit")),  # made when `skew` needs them
     )
 }
 

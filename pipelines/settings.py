@@ -22,6 +22,7 @@ def settings_by_step(experiment: Experiment) -> dict[str, Any]:
         "train": [values["model"], values["training"], values["tasks"]],
         "evaluate": [values["name"], values["evaluation"]],
         "export": values["export"],
+        "statistics": None,  # of what `ingest` and `fit` made
     }
 
 

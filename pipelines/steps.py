@@ -21,11 +21,17 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.errors import PipelineError
 from pipelines.export import export
 from pipelines.features import FittedFeatures, fit_split
+from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.checks import require_column
 from pipelines.ingest.source import SPLITS
+from pipelines.prediction_log.reference import of_split
+from pipelines.prediction_log.skew import Baseline, exported_versions, measure_skew, save_skew
+from pipelines.prediction_log.skew import Options as SkewOptions
+from pipelines.prediction_log.statistics import load as load_statistics
+from pipelines.prediction_log.statistics import save as save_statistics
 from pipelines.progress import Progress
-from pipelines.report import print_metrics, write_report
+from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
 from pipelines.run import Run
 from pipelines.score import score
 from pipelines.settings import config_hash, resumable_settings, settings_by_step
@@ -35,6 +41,7 @@ from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
 
 REPORT = "report.html"
+SKEW, SKEW_REPORT = "skew.json", "skew.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,6 +244,59 @@ class Steps:
         load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
         tasks = [task.name for task in self.experiment.tasks]
         return score(source, target, tasks, load, self._request, Progress(self.console), engine)
+
+    def skew(self, options: SkewOptions) -> dict[str, Any]:
+        """Drift and skew of a prediction log against this run: JSON, a table and a page."""
+        found = measure_skew(options, self.baseline(), Progress(self.console))
+        target, page = self.run.folder / SKEW, self.run.folder / SKEW_REPORT
+        save_skew(found, target)
+        write_skew_report(found, self.experiment.name, page)
+        print_skew(self.console, found)
+        places = "  ".join(escape(str(path)) for path in (target, page))
+        self.console.print(f"[bold]skew[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)
+        return found
+
+    def baseline(self) -> Baseline:
+        """What a log is held against: the model, and the statistics of its training data."""
+        self.statistics()
+        train = self.run.manifest("train")
+        fitted, model = self.load()
+        return Baseline(
+            fitted,
+            model,
+            load_statistics(self.run.path("statistics")),
+            own_request(fitted.schema, self._request),
+            self._evaluation,
+            exported_versions(self.export_folder, train["fingerprint"]),
+            self.export_folder.name,
+            self.experiment.export.tolerance,
+        )
+
+    def statistics(self) -> None:
+        """Counts of the train split's values, which a log is compared with."""
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            train = DataSplit(self.run.path("ingest") / "train")
+            fitted = FittedFeatures.load(self.run.path("fit"))
+            try:
+                advance = progress.start("counting", train.rows)
+                counted = of_split(train, fitted, self._request, advance)
+            finally:
+                progress.stop()
+            save_statistics(counted, folder)
+            return {"rows": train.rows}
+
+        self.run.execute("statistics", build)
+
+    @property
+    def _evaluation(self) -> Path | None:
+        """The evaluation's folder, where it is there and of this model."""
+        try:
+            self.run.manifest("evaluate")
+        except PipelineError:
+            return None
+        return self.run.path("evaluate")
 
     def load(self) -> tuple[FittedFeatures, RankingModel]:
         """The trained model and its transforms."""

@@ -28,7 +28,7 @@ class StartError(click.ClickException):
 @click.command(context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
-    """Serve models over gRPC and REST, in TensorFlow Serving's protocol.
+    """Serve models over gRPC and REST, as TensorFlow Serving.
 
     The newest version in the folder is served, and a new one is picked up. SIGTERM and
     Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving

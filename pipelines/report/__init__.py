@@ -1,6 +1,7 @@
-"""What an evaluation found: a table for the screen and one HTML file for everybody."""
+"""What was found: a table for the screen and one HTML file for everybody."""
 
 from pipelines.report.html import write_report
+from pipelines.report.skew import print_skew, write_skew_report
 from pipelines.report.tables import print_metrics
 
-__all__ = ["print_metrics", "write_report"]
+__all__ = ["print_metrics", "print_skew", "write_report", "write_skew_report"]

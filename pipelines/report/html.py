@@ -33,7 +33,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     """
     evaluation = Evaluation.read(Path(evaluation_dir))
     metrics = evaluation.metrics
-    template = _environment().get_template("template.html")
+    template = environment().get_template("template.html")
     page = template.render(
         metrics=metrics,
         colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
@@ -44,17 +44,18 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
         part.write_text(page, encoding="utf-8")
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Renders this folder's templates, with the report's way to write numbers."""
+    found = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(below=below, ratio=ratio)
-    environment.filters.update(count=count, decimal=decimal, percent=percent)
-    return environment
+    found.globals.update(below=below, ratio=ratio)
+    found.filters.update(count=count, decimal=decimal, percent=percent)
+    return found
 
 
 def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:

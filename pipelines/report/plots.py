@@ -52,17 +52,17 @@ STYLE = {
 SCORE_TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999])
 
 
-def _picture(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
+def picture(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
     """Gives `draw` a figure in the report's style and returns what it drew as SVG."""
 
     @functools.wraps(draw)
-    def picture(*args: P.args, **kwargs: P.kwargs) -> str:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
         with matplotlib.style.context(["default", STYLE]):
             figure = Figure(figsize=SIZE, layout="constrained")
             draw(figure, *args, **kwargs)
             return _svg(figure)
 
-    return picture
+    return drawn
 
 
 def _svg(figure: Figure) -> str:
@@ -78,7 +78,7 @@ def _svg(figure: Figure) -> str:
     return re.sub(r'<svg .*?(viewBox="[^"]*").*?>', r"<svg \1>", svg, count=1, flags=re.DOTALL)
 
 
-@_picture
+@picture
 def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
     """The ROC curves of the model, of the ceiling and of the baselines."""
     axes = figure.add_subplot(xlim=(0, 1), ylim=(0, 1))
@@ -96,7 +96,7 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
     lines = []
     for value, name, scores, style in curves:
         (line,) = axes.plot(*roc_curve(rows.labels, scores), clip_on=False, **style)
-        lines.append((value, f"{decimal(value)}  {_short(name)}", line))
+        lines.append((value, f"{decimal(value)}  {short(name)}", line))
     lines.sort(key=lambda entry: -entry[0])
     axes.legend(
         [line for _, _, line in lines],
@@ -109,7 +109,7 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
     axes.set_ylabel("true positive rate")
 
 
-@_picture
+@picture
 def calibration(figure: Figure, rows: TaskRows) -> None:
     """Observed against predicted rate per quantile bin of the scores, with 95% intervals."""
     predicted, observed, counts = calibration_curve(rows.labels, rows.scores)
@@ -137,7 +137,7 @@ def calibration(figure: Figure, rows: TaskRows) -> None:
     axes.set_ylabel("observed rate")
 
 
-@_picture
+@picture
 def distribution(figure: Figure, rows: TaskRows) -> None:
     """Where the scores of either label lie; the axis is spaced by log-odds."""
     axes = figure.add_subplot()
@@ -162,7 +162,7 @@ def distribution(figure: Figure, rows: TaskRows) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(4))
 
 
-@_picture
+@picture
 def training(figure: Figure, task: str, epochs: Sequence[Mapping[str, Any]]) -> None:
     """AUC and logloss on the validation rows after each epoch, one above the other."""
     x = np.array([epoch["epoch"] for epoch in epochs])
@@ -225,5 +225,6 @@ def _logit(share: Floats) -> Floats:
     return np.log(share) - np.log1p(-share)
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A name with its end cut off where it is long."""
     return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…"

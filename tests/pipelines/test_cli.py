@@ -18,7 +18,7 @@ from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
 STEPS = ("run", "ingest", "fit", "train", "evaluate", "report", "export")
-COMMANDS = (*STEPS, "score", "demo", "compare", "serve", "request")
+COMMANDS = (*STEPS, "score", "demo", "compare", "skew", "warmup-from-log", "serve", "request")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []], ids=str)
@@ -64,6 +64,8 @@ def test_the_version_is_the_packages() -> None:
         (["train", "a.toml", "--run-dr", "x"], "No such option"),
         (["demo", "--rows", "100"], "is not in the range x>=10000"),
         (["score", "a.toml", "--input", "x"], "Missing option '--output'"),
+        (["skew", "a.toml"], "Missing option '--log'"),
+        (["warmup-from-log", "x", "--output", "y", "--requests", "1001"], "1<=x<=1000"),
     ],
     ids=str,
 )
@@ -87,6 +89,7 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], message: st
         (["report", "E"], "evaluation is not there yet: run `recsys-attn evaluate` first"),
         (["score", "E", "--input", "x", "--output", "y"], "run `recsys-attn train` first"),
         (["compare", "absent"], "absent"),
+        (["skew", "E", "--log", "x"], "run `recsys-attn ingest` first"),
     ],
     ids=str,
 )

@@ -1,0 +1,163 @@
+"""Reads the prediction log, a few calls at a time, while servers go on writing it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipelines.errors import PipelineError, did_you_mean
+from pipelines.storage import Storage, Where
+
+COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log")
+_AT_ONCE = 64  # calls: one may hold thousands of candidates
+
+
+class Entry(NamedTuple):
+    """One logged call; `log` is a serialized `tensorflow.serving.PredictionLog`."""
+
+    time: datetime
+    request_id: str
+    model: str
+    version: int
+    method: str
+    signature: str
+    log: bytes
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """The finished files of a log, as they are when it is opened.
+
+    Args:
+        storage: The folder.
+        files: Its Parquet files, relative to it, the oldest first.
+    """
+
+    storage: Storage
+    files: tuple[str, ...]
+
+    @classmethod
+    def open(cls, where: Where) -> LogFolder:
+        """Finds the files.
+
+        Raises:
+            PipelineError: There are none, or they are no log's.
+        """
+        storage = Storage.of(where)
+        if not storage.exists():
+            raise PipelineError(f"The prediction log {storage.name} does not exist.")
+        folder = cls(storage, tuple(storage.files()))
+        for relative in folder.files[:1]:
+            with _opened(storage, relative) as file:
+                missing = sorted(set(COLUMNS) - set(file.schema_arrow.names))
+            if missing:
+                raise PipelineError(
+                    f"{storage.file_name(relative)} is no file of a prediction log: it has no "
+                    f"column {missing[0]!r}. Expected the columns {', '.join(COLUMNS)}."
+                )
+        return folder
+
+    def entries(
+        self,
+        model: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[Entry]:
+        """Calls in the order of the files.
+
+        Args:
+            model: Only those of this model.
+            since, until: Only those in this time, the end not included.
+        """
+        for batch in self._batches(list(COLUMNS), since, until):
+            kept = batch if model is None else batch.filter(pc.equal(batch["model"], model))
+            for values in kept.to_pylist():
+                yield Entry(*(values[name] for name in COLUMNS))
+
+    def choose_model(self, name: str | None, usual: str | None = None) -> str:
+        """The model of this name; where there is none, the only one of the log, or the usual one.
+
+        Raises:
+            PipelineError: The log has no such model, or several and no name was given.
+        """
+        calls: Counter[str] = Counter()
+        for batch in self._batches(["time", "model"], None, None):
+            calls.update(batch["model"].to_pylist())
+        found = sorted(calls)
+        if name is None and len(found) == 1:
+            return found[0]
+        if name is None and usual in calls:
+            name = usual
+        if name is None:
+            raise PipelineError(
+                f"{self.storage.name} has calls of {len(found)} models"
+                f"{': ' + ', '.join(found) + '. Choose one with --model' if found else ''}."
+            )
+        if name not in calls:
+            raise PipelineError(
+                f"{self.storage.name} has no call of the model {name!r}."
+                f"{did_you_mean(name, found)} Models: {', '.join(found) or 'none'}."
+            )
+        return name
+
+    def _batches(
+        self, columns: list[str], since: datetime | None, until: datetime | None
+    ) -> Iterator[pa.RecordBatch]:
+        for relative in self.files:
+            try:
+                with _opened(self.storage, relative) as file:
+                    groups = [
+                        number
+                        for number in range(file.num_row_groups)
+                        if _overlaps(file.metadata.row_group(number), since, until)
+                    ]
+                    for batch in file.iter_batches(_AT_ONCE, groups, columns):
+                        yield _within(batch, since, until)
+            except FileNotFoundError:
+                continue  # the log is bounded: a server has deleted its oldest file
+            except (pa.ArrowException, OSError, KeyError) as error:
+                raise PipelineError(
+                    f"{self.storage.file_name(relative)} cannot be read: {error}. It is damaged; "
+                    "remove it."
+                ) from None
+
+
+def as_utc(time: datetime | None) -> datetime | None:
+    """A time that names no zone is UTC, as the log's times are."""
+    return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
+
+
+def _opened(storage: Storage, relative: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(storage.open(relative))
+    except pa.ArrowException as error:
+        raise PipelineError(
+            f"{storage.file_name(relative)} is not a readable Parquet file: {error}."
+        ) from None
+
+
+def _overlaps(group: Any, since: datetime | None, until: datetime | None) -> bool:
+    """Whether a row group may hold a time between the two."""
+    statistics = group.column(0).statistics
+    if group.column(0).path_in_schema != "time" or statistics is None or not statistics.has_min_max:
+        return True
+    first, last = statistics.min, statistics.max
+    return (since is None or last >= since) and (until is None or first < until)
+
+
+def _within(
+    batch: pa.RecordBatch, since: datetime | None, until: datetime | None
+) -> pa.RecordBatch:
+    kind = batch["time"].type
+    if since is not None:
+        batch = batch.filter(pc.greater_equal(batch["time"], pa.scalar(since, kind)))
+    if until is not None:
+        batch = batch.filter(pc.less(batch["time"], pa.scalar(until, kind)))
+    return batch

@@ -1,0 +1,57 @@
+"""The parts that a record of any method has: its requests' specs, and how large its batch is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow_serving.apis import prediction_log_pb2
+
+Shape = tuple[int, ...]
+
+
+class Unreadable(Exception):
+    """Why a logged call cannot be used, in a few words that many calls may share."""
+
+
+def parse(content: bytes) -> tuple[str, Any]:
+    """The kind of a record, such as `"predict_log"`, and that log."""
+    try:
+        log = prediction_log_pb2.PredictionLog.FromString(content)
+    except Exception:  # protobuf's own, which has no name in a declared dependency
+        raise Unreadable("it is no PredictionLog") from None
+    kind = log.WhichOneof("log_type")
+    if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
+        raise Unreadable(f"a record of type {kind} is not supported")
+    return kind, getattr(log, kind)
+
+
+def examples(request: Any) -> list[Any]:
+    """The `tf.Example`s of a request of another method than Predict, with their context."""
+    kind = request.input.WhichOneof("kind")
+    if kind == "example_list":
+        return list(request.input.example_list.examples)
+    if kind != "example_list_with_context":
+        return []
+    found = []
+    for example in request.input.example_list_with_context.examples:
+        merged = type(example)()
+        merged.CopyFrom(request.input.example_list_with_context.context)
+        merged.MergeFrom(example)
+        found.append(merged)
+    return found
+
+
+def batch_shape(kind: str, log: Any) -> Shape:
+    """`(rows,)`, or `(requests, candidates)`: the first two axes of what was computed."""
+    if kind != "predict_log":
+        return (len(examples(log.request)),)
+    outputs = log.response.outputs
+    dims = outputs[min(outputs)].tensor_shape.dim if outputs else ()
+    return tuple(dim.size for dim in dims)[:2]
+
+
+def specs(kind: str, request: Any) -> list[Any]:
+    """Every model spec of a request."""
+    if kind == "multi_inference_log":
+        return [task.model_spec for task in request.tasks]
+    return [request.model_spec]

@@ -1,0 +1,60 @@
+"""True training-serving skew: logged scores against those that the training path gives now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipelines.features import FittedFeatures
+from pipelines.prediction_log.log import Entry
+from pipelines.prediction_log.requests import Requests
+from pipelines.scoring import Scorer
+from recsys_attn.models import RankingModel
+
+_REQUEST = "number of the request"  # no feature can have this name
+
+
+def recompute(
+    sample: list[tuple[Entry, Requests]],
+    fitted: FittedFeatures,
+    model: RankingModel,
+    tolerance: float,
+) -> dict[str, Any]:
+    """Scores logged requests anew, from their raw values, and compares.
+
+    Args:
+        sample: Calls and their requests.
+        fitted: The run's transforms.
+        model: The run's model.
+        tolerance: Largest difference of a score that counts as none.
+
+    Returns:
+        Calls and rows compared and, by task, the largest difference, how many rows are over the
+        tolerance, and where the largest is.
+    """
+    scorer = Scorer(model)
+    tasks: dict[str, dict[str, Any]] = {}
+    rows = 0
+    for entry, requests in sample:
+        rows += requests.rows
+        found = scorer.score_table(requests.table(_REQUEST), fitted, _REQUEST)
+        for task, logged in requests.scores.items():
+            difference = np.abs(logged.astype("float64") - found[task])
+            difference[np.isnan(difference)] = np.inf
+            result = tasks.setdefault(
+                task, {"rows": 0, "over": 0, "max_abs_difference": 0.0, "where": None}
+            )
+            result["rows"] += len(difference)
+            result["over"] += int((difference > tolerance).sum())
+            row = int(difference.argmax()) if len(difference) else -1
+            if row >= 0 and difference[row] > result["max_abs_difference"]:
+                result["max_abs_difference"] = float(difference[row])
+                result["where"] = {
+                    "request_id": entry.request_id,
+                    "version": entry.version,
+                    "candidate": row,
+                    "logged": float(logged[row]),
+                    "recomputed": float(found[task][row]),
+                }
+    return {"calls": len(sample), "rows": rows, "tolerance": tolerance, "tasks": tasks}

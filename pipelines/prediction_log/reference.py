@@ -1,0 +1,80 @@
+"""What the log is compared with: statistics of the training data, of other rows, of another log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.data import DataSplit, Reader, request_starts
+from pipelines.engines import LOCAL
+from pipelines.features import FittedFeatures
+from pipelines.feed.chunk import own_request
+from pipelines.footers import Footers
+from pipelines.ingest.checks import check_table
+from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_labels
+from recsys_attn.schema import Task
+
+
+def of_split(
+    split: DataSplit,
+    fitted: FittedFeatures,
+    request: str | None,
+    progress: Callable[[int], None],
+    labels: bool = True,
+) -> Statistics:
+    """Statistics of all rows of a split, in one pass over its row groups.
+
+    Args:
+        split: Rows with the features' columns.
+        fitted: The transforms whose bins are counted.
+        request: Column of the request's id, whose context counts once; None: every row counts.
+        progress: Told the rows done.
+        labels: Whether the labels are there, and counted too.
+    """
+    footers = split.footers
+    work = partial(_counting, footers, fitted, request, labels)
+    counted: Statistics = LOCAL.map_reduce(
+        work, range(len(footers)), merge, lambda number: progress(int(footers.rows[number]))
+    )
+    return counted
+
+
+@contextmanager
+def _counting(
+    footers: Footers, fitted: FittedFeatures, request: str | None, labels: bool
+) -> Iterator[Callable[[int], Statistics]]:
+    """The statistics of a row group, by its number."""
+    schema = fitted.schema
+    tasks = schema.tasks if labels else ()
+    needed = [feature.name for feature in schema.features]
+    needed += [name for task in tasks for name in (task.label_column, task.mask) if name]
+    needed += [request] if request else []
+    by_request = own_request(schema, request)
+
+    def count(number: int) -> Statistics:
+        table = reader.read([number])
+        where = footers.file_name(footers.file[number])
+        table = check_table(table, schema, where, labels, int(footers.first_row[number]))
+        context = table
+        if by_request is not None:
+            context = table.take(pa.array(request_starts(table, by_request)[:-1]))
+        return {
+            **of_features(fitted, context, "context"),
+            **of_features(fitted, table, "candidate"),
+            **of_labels({task.name: _labels(table, task) for task in tasks}),
+        }
+
+    with Reader(footers, list(dict.fromkeys(needed))) as reader:
+        yield count
+
+
+def _labels(table: pa.Table, task: Task) -> np.ndarray:
+    labels = table[task.label_column].cast(pa.float64()).to_numpy()
+    if task.mask is None:
+        return labels
+    mask = table[task.mask].cast(pa.bool_()).combine_chunks().fill_null(False)
+    return np.where(mask.to_numpy(zero_copy_only=False), labels, np.nan)

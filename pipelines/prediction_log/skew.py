@@ -1,0 +1,267 @@
+"""Drift and skew of what was served against what the model was trained on."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipelines.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
+from pipelines.data import DataSplit
+from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.prediction_log.compare import compare_feature, compare_task, flagged, label_rate
+from pipelines.prediction_log.counts import NOTHING, Counts
+from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
+from pipelines.prediction_log.recompute import recompute
+from pipelines.prediction_log.reference import of_split
+from pipelines.prediction_log.served import Period, Served, read_served
+from pipelines.prediction_log.statistics import Statistics, merge, of_scores
+from pipelines.progress import Progress
+from pipelines.storage import Where
+from recsys_attn.models import RankingModel
+
+NO_LABELS = (
+    "A log has no labels: whether the scores are calibrated or in a good order cannot be said "
+    "from it. Join it with what happened, and evaluate that."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `recsys-attn skew` is asked for.
+
+    Attributes:
+        log: Folder of the log.
+        reference: Rows or a log to compare with; the train split where None.
+        model: Whose calls; the export's name where None.
+        since, until: Only calls in this time.
+        period: Drift is shown by day or by hour.
+        sample: Calls whose scores are computed again.
+        versions: Versions in the log that are this run's model; those of its export folder where
+            there are none.
+        tolerance: Largest difference of a score that counts as none; the export's where None.
+        seed: Of the sample.
+    """
+
+    log: Where
+    reference: Where | None = None
+    model: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    period: Period = "day"
+    sample: int = 200
+    versions: tuple[int, ...] = ()
+    tolerance: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The run that the log is held against.
+
+    Attributes:
+        fitted, model: What was baseline.
+        train: Statistics of its train split.
+        request: Column of the request's id in its data.
+        evaluation: Folder of its evaluation; None where there is none.
+        exported: Versions of its export folder that are this model.
+        name: Of its export.
+        tolerance: Of its export's parity check.
+    """
+
+    fitted: FittedFeatures
+    model: RankingModel
+    train: Statistics
+    request: str | None
+    evaluation: Path | None
+    exported: frozenset[int]
+    name: str
+    tolerance: float
+
+
+def measure_skew(options: Options, baseline: Baseline, progress: Progress) -> dict[str, Any]:
+    """Everything that the report shows, as plain data.
+
+    Raises:
+        PipelineError: The log or the reference cannot be read, or has no call of the model.
+    """
+    fitted = baseline.fitted
+    log = LogFolder.open(options.log)
+    model = log.choose_model(options.model, baseline.name)
+    versions = frozenset(options.versions) or baseline.exported
+    try:
+        reference, what = _reference(options, baseline, progress)
+        served = _served(log, model, options, baseline, versions, progress, options.sample)
+    finally:
+        progress.stop()
+    if not served.periods:
+        reasons = ", ".join(sorted(served.unreadable)) or "there is none in this time"
+        raise PipelineError(f"{log.storage.name} has no usable call of {model!r}: {reasons}.")
+    statistics = served.statistics
+    features = {
+        feature.name: compare_feature(fitted, feature, reference, statistics)
+        for feature in fitted.schema.features
+    }
+    scores, of_what = _reference_scores(baseline, reference)
+    tasks = {
+        task.name: compare_task(
+            task.name,
+            scores.get(f"task/{task.name}/scores", NOTHING),
+            label_rate(baseline.train, task.name),
+            statistics,
+        )
+        for task in fitted.schema.tasks
+    }
+    return {
+        "log": log.storage.name,
+        "model": model,
+        "reference": what,
+        "score_reference": of_what,
+        "first": str(served.first),
+        "last": str(served.last),
+        "calls": _calls(served),
+        "rows": sum(served.rows.values()),
+        "unreadable": dict(served.unreadable.most_common()),
+        "features": features,
+        "tasks": tasks,
+        "shifted": [*flagged(features), *(f"score of {name}" for name in flagged(tasks))],
+        "period": options.period,
+        "periods": _periods(served, fitted, reference, scores),
+        "recomputed": _recomputed(served, versions, options, baseline),
+        "notes": [NO_LABELS],
+    }
+
+
+def has_failed(found: dict[str, Any]) -> bool:
+    """Whether something has shifted, or a score that was computed again differs."""
+    return bool(found["shifted"]) or found["recomputed"]["over"] > 0
+
+
+def save_skew(found: dict[str, Any], target: Path) -> None:
+    """Writes the JSON file; what is infinite is null there."""
+    plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
+    with atomic_file(target) as temporary:
+        write_json(temporary, plain)
+
+
+def exported_versions(folder: Path, train: str) -> frozenset[int]:
+    """Versions of an export folder that were made of the training with this fingerprint."""
+    manifests = {
+        int(path.parent.name): read_json(path)
+        for path in folder.glob(f"*/{MANIFEST}")
+        if path.parent.name.isdigit()
+    }
+    return frozenset(
+        version
+        for version, manifest in manifests.items()
+        if manifest.get("inputs", {}).get("train") == train
+    )
+
+
+def _reference(options: Options, baseline: Baseline, progress: Progress) -> tuple[Statistics, str]:
+    if options.reference is None:
+        return baseline.train, "the train split"
+    split = DataSplit(options.reference)
+    name = split.footers.storage.name
+    if set(COLUMNS) <= set(split.columns):
+        log = LogFolder.open(options.reference)
+        model = log.choose_model(options.model, baseline.name)
+        unlimited = Options(options.reference)
+        served = _served(log, model, unlimited, baseline, frozenset(), progress, 0)
+        return served.statistics, f"the log {name}"
+    request = baseline.request if baseline.request in split.columns else None
+    advance = progress.start("reading", split.rows)
+    return of_split(split, baseline.fitted, request, advance, labels=False), name
+
+
+def _served(
+    log: LogFolder,
+    model: str,
+    options: Options,
+    baseline: Baseline,
+    versions: frozenset[int],
+    progress: Progress,
+    sample: int,
+) -> Served:
+    return read_served(
+        log.entries(model, as_utc(options.since), as_utc(options.until)),
+        baseline.fitted,
+        baseline.request is not None,
+        options.period,
+        sample,
+        options.seed,
+        versions,
+        progress.start("reading", None),
+    )
+
+
+def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statistics, str]:
+    """Scores to compare with: a log's own, the evaluation's, or none but the label rate."""
+    logged = {name: part for name, part in reference.items() if name.endswith("/scores")}
+    if logged:
+        return logged, "the log of the reference"
+    if baseline.evaluation is None:
+        return {}, "the label rate of the train split"
+    path = baseline.evaluation / PREDICTIONS
+    found: Statistics = {}
+    names = [task.name for task in baseline.fitted.schema.tasks]
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=[f"{name}/score" for name in names]):
+            scores = {name: batch[f"{name}/score"].to_numpy() for name in names}
+            found = merge(found, of_scores(scores))
+    return found, "the evaluation"
+
+
+def _calls(served: Served) -> list[dict[str, Any]]:
+    return [
+        {"method": method, "signature": signature, "version": version, "calls": calls}
+        for (method, signature, version), calls in sorted(served.calls.items())
+    ]
+
+
+def _periods(
+    served: Served, fitted: FittedFeatures, reference: Statistics, scores: Statistics
+) -> list[dict[str, Any]]:
+    """The same indices for each period alone."""
+    found = []
+    for begin, statistics in served.periods.items():
+        features = {}
+        for feature in fitted.schema.features:
+            part = compare_feature(fitted, feature, reference, statistics)
+            features[feature.name] = {"psi": part["psi"], "status": part["status"]}
+        tasks = {}
+        for task in fitted.schema.tasks:
+            of_task: Counts = scores.get(f"task/{task.name}/scores", NOTHING)
+            compared = compare_task(task.name, of_task, None, statistics)
+            tasks[task.name] = {"psi": compared["psi"], "mean": compared["mean"]["served"]}
+        found.append(
+            {"begin": begin, "rows": served.rows[begin], "features": features, "tasks": tasks}
+        )
+    return found
+
+
+def _recomputed(
+    served: Served, versions: frozenset[int], options: Options, baseline: Baseline
+) -> dict[str, Any]:
+    logged = sorted({version for _, _, version in served.calls})
+    tolerance = baseline.tolerance if options.tolerance is None else options.tolerance
+    found = recompute(served.sample.items(), baseline.fitted, baseline.model, tolerance)
+    found["versions"] = sorted(versions & set(logged))
+    found["note"] = None
+    if not found["calls"]:
+        known = ", ".join(map(str, sorted(versions))) or "none"
+        found["note"] = (
+            f"No score was computed again: the log has version {', '.join(map(str, logged))}, and "
+            f"this run's model was exported as {known}. Name its version with --version."
+        )
+    worst = [part["max_abs_difference"] for part in found["tasks"].values()]
+    found["max_abs_difference"] = max(worst) if worst and all(map(math.isfinite, worst)) else None
+    found["over"] = int(np.sum([part["over"] for part in found["tasks"].values()]))
+    return found

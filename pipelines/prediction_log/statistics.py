@@ -1,0 +1,165 @@
+"""Statistics of features and scores, fitted in mergeable parts, of training data and log alike."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.data import open_parquet
+from pipelines.features import FittedFeatures
+from pipelines.features.base import finite_numbers
+from pipelines.features.fitted import raw_column
+from pipelines.prediction_log.counts import NOTHING, Counts, number_keys
+from recsys_attn.schema import (
+    PADDING_ID,
+    RESERVED_IDS,
+    UNKNOWN_ID,
+    Categorical,
+    Feature,
+    Hash,
+    Numeric,
+    Quantile,
+    Side,
+    is_listed,
+)
+
+# Counts by what they count: `feature/NAME/present` (1 where a row has a value, else 0), `values`
+# (bins of ids), `numbers`, `lengths`; `task/NAME/labels`, `scores`.
+Statistics = Mapping[str, Counts]
+FILE = "statistics.parquet"
+UNKNOWN_BIN = -1
+_HASH_BINS = 20
+# A vocabulary is sorted by how frequent its values were: ten have a bin each, the others share
+# those of 1, 2, 5, 10, ... times as many.
+_RANKS = np.array([*range(1, 10), *(m * 10**e for e in range(1, 9) for m in (1, 2, 5))])
+
+
+def merge(first: Statistics, second: Statistics) -> dict[str, Counts]:
+    """The statistics of both parts of the data together."""
+    return {
+        name: first.get(name, NOTHING).merged(second.get(name, NOTHING))
+        for name in sorted({*first, *second})
+    }
+
+
+def of_features(fitted: FittedFeatures, table: pa.Table, side: Side) -> dict[str, Counts]:
+    """The statistics of one side's features: a row counts once."""
+    inputs = fitted.apply(table, side)
+    found: dict[str, Counts] = {}
+    for feature in fitted.schema.features:
+        if feature.side == side:
+            prefix = f"feature/{feature.name}"
+            parts = _of_feature(fitted, feature, table, inputs[feature.name])
+            found.update({f"{prefix}/{part}": counts for part, counts in parts.items()})
+    return found
+
+
+def of_scores(scores: Mapping[str, np.ndarray]) -> dict[str, Counts]:
+    """The statistics of scores by task."""
+    return {
+        f"task/{task}/scores": Counts.of(number_keys(values[np.isfinite(values)]))
+        for task, values in scores.items()
+    }
+
+
+def of_labels(labels: Mapping[str, np.ndarray]) -> dict[str, Counts]:
+    """The statistics of labels by task; NaN is not known."""
+    return {
+        f"task/{task}/labels": Counts.of(values[~np.isnan(values)])
+        for task, values in labels.items()
+    }
+
+
+def _of_feature(
+    fitted: FittedFeatures, feature: Feature, table: pa.Table, values: np.ndarray
+) -> dict[str, Counts]:
+    if isinstance(feature, Numeric):
+        return _of_numbers(feature, table)
+    present = values != PADDING_ID
+    ids = values[present]
+    known = ids != UNKNOWN_ID
+    bins = np.full(len(ids), UNKNOWN_BIN)
+    bins[known] = value_bins(fitted, feature, ids[known])
+    found = {"values": Counts.of(bins)}
+    if is_listed(feature):
+        lengths = present.sum(axis=1)
+        return {**found, "lengths": Counts.of(lengths), "present": Counts.of(lengths > 0)}
+    if isinstance(feature, Categorical) and feature.dtype == "float32":
+        found |= _of_numbers(feature, table)
+    return {**found, "present": Counts.of(present)}
+
+
+def _of_numbers(feature: Feature, table: pa.Table) -> dict[str, Counts]:
+    numbers = finite_numbers(raw_column(table, feature.name, feature.dtype))
+    present = np.zeros(table.num_rows, np.int64)
+    present[: len(numbers)] = 1
+    return {"numbers": Counts.of(number_keys(numbers)), "present": Counts.of(present)}
+
+
+def value_bins(fitted: FittedFeatures, feature: Feature, ids: np.ndarray) -> np.ndarray:
+    """The bin of known ids: by rank in the vocabulary, by hash, or the fitted bucket."""
+    ranks = ids.astype("int64") - RESERVED_IDS
+    transform = _transform(fitted, feature)
+    if isinstance(transform, Hash):
+        return ranks % _HASH_BINS
+    if isinstance(transform, Quantile):
+        return ranks
+    return np.searchsorted(_RANKS, ranks, side="right")
+
+
+def bin_name(fitted: FittedFeatures, feature: Feature, number: int) -> str:
+    """What people call a bin of values."""
+    if number == UNKNOWN_BIN:
+        return "unknown"
+    transform, state = _transform(fitted, feature), fitted.transform_of(feature.name).state()
+    if isinstance(transform, Hash):
+        return f"hash {number}"
+    if isinstance(transform, Quantile):
+        edges = ["-\u221e", *(f"{edge:.4g}" for edge in state["boundaries"]), "\u221e"]
+        return f"{edges[number]} to {edges[number + 1]}"
+    if number < 10 and number < len(state["values"]):
+        return str(state["values"][number].as_py())
+    first = int(_RANKS[number - 1])
+    last = int(_RANKS[number]) if number < len(_RANKS) else len(state["values"])
+    return f"values {first + 1:,} to {min(last, len(state['values'])):,}"
+
+
+def _transform(fitted: FittedFeatures, feature: Feature) -> object:
+    owner = fitted.schema[fitted.schema.table_owner(feature.name)]
+    return getattr(owner, "transform", None)
+
+
+def save(statistics: Statistics, folder: Path) -> None:
+    """Writes one Parquet file with a row per count."""
+    names = np.repeat(
+        np.array(list(statistics), object), [len(c.keys) for c in statistics.values()]
+    )
+    counts = [*statistics.values(), NOTHING]
+    table = pa.table(
+        {
+            "name": pa.array(names, pa.string()),
+            "key": np.concatenate([part.keys for part in counts]),
+            "count": np.concatenate([part.counts for part in counts]),
+        }
+    )
+    pq.write_table(table, folder / FILE, compression="zstd")
+
+
+def load(folder: Path) -> dict[str, Counts]:
+    """What `save` wrote; what was counted and never seen is not there."""
+    with open_parquet(folder / FILE) as file:
+        table = file.read()
+    names = table["name"].to_numpy()
+    keys, counts = table["key"].to_numpy(), table["count"].to_numpy()
+    begins = np.flatnonzero(names[1:] != names[:-1]) + 1
+    bounds = np.concatenate([[0], begins, [len(names)]])
+    return {
+        str(names[start]): Counts(keys[start:end], counts[start:end])
+        for start, end in itertools.pairwise(bounds)
+        if end > start
+    }

@@ -1,0 +1,129 @@
+"""A warm-up file of real requests: every batch size that was served is warmed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from pipelines.artifacts import atomic_file
+from pipelines.errors import PipelineError
+from pipelines.prediction_log.log import LogFolder
+from pipelines.prediction_log.messages import Shape, Unreadable, batch_shape, parse, specs
+from pipelines.prediction_log.sample import Smallest
+from pipelines.storage import Where
+from pipelines.warmup import WARMUP_FILE
+
+MAX_RECORDS = 1000  # TensorFlow Serving refuses a file of more
+_SAVED_MODEL = "saved_model.pb"
+
+
+class Stratum(NamedTuple):
+    """Calls that make a server do the same work."""
+
+    kind: str
+    signature: str
+    shape: Shape
+
+
+class Written(NamedTuple):
+    """What became of a log."""
+
+    path: Path
+    records: int
+    strata: int  # that the file has
+    strata_seen: int  # that the log has
+
+
+def warm_up_from_log(
+    where: Where, target: Path, requests: int, model: str | None, seed: int
+) -> Written:
+    """Writes a stratified sample of a log's requests as a TFRecord that a server replays.
+
+    Args:
+        where: Folder of the log.
+        target: A file, or a SavedModel's folder that gets the file in its place.
+        requests: How many at most.
+        model: Whose requests; the log's only model where None.
+        seed: Another seed takes other requests.
+
+    Raises:
+        PipelineError: The log has no usable request, or `target` cannot be written.
+    """
+    log = LogFolder.open(where)
+    name = log.choose_model(model)
+    path = _file(target)
+    calls: Counter[Stratum] = Counter()
+    for entry in log.entries(name):
+        stratum = _stratum(entry.log, entry.signature)
+        if stratum is not None:
+            calls[stratum] += 1
+    if not calls:
+        raise PipelineError(f"{log.storage.name} has no request of {name!r} that can be replayed.")
+    shares = quotas(calls, min(requests, MAX_RECORDS))
+    samples = {stratum: Smallest[bytes](share, seed) for stratum, share in shares.items()}
+    for entry in log.entries(name):
+        stratum = _stratum(entry.log, entry.signature)
+        if stratum in samples and samples[stratum].wants(entry.request_id):
+            samples[stratum].add(entry.request_id, _request_only(entry.log))
+    records = [record for stratum in sorted(samples) for record in samples[stratum].items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+        for record in records:
+            writer.write(record)
+    return Written(path, len(records), len(samples), len(calls))
+
+
+def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
+    """How many calls each stratum gives: one at least, the most frequent first, then by share.
+
+    >>> a, b = Stratum("p", "s", (1,)), Stratum("p", "s", (2,))
+    >>> list(quotas(Counter({a: 90, b: 10}), 12).values())
+    [10, 2]
+    """
+    chosen = dict(sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:total])
+    found = dict.fromkeys(chosen, 1)
+    left, weight = total - len(chosen), sum(chosen.values())
+    # The largest remainders of exact shares; a stratum gives no more than it has.
+    exact = {stratum: left * count / weight for stratum, count in chosen.items()}
+    for stratum, count in chosen.items():
+        found[stratum] = min(count, 1 + int(exact[stratum]))
+    by_remainder = sorted(chosen, key=lambda stratum: int(exact[stratum]) - exact[stratum])
+    while sum(found.values()) < min(total, weight):
+        for stratum in by_remainder:
+            if found[stratum] < chosen[stratum] and sum(found.values()) < total:
+                found[stratum] += 1
+    return found
+
+
+def _file(target: Path) -> Path:
+    if not target.is_dir():
+        return target
+    if not (target / _SAVED_MODEL).is_file():
+        raise PipelineError(
+            f"--output: {target} is a folder without {_SAVED_MODEL}. Name a file, or the folder "
+            "of one version of a model, such as export/demo/1."
+        )
+    return target / WARMUP_FILE
+
+
+def _stratum(content: bytes, signature: str) -> Stratum | None:
+    try:
+        kind, log = parse(content)
+    except Unreadable:
+        return None
+    return Stratum(kind, signature, batch_shape(kind, log))
+
+
+def _request_only(content: bytes) -> bytes:
+    """The record without its answer, for whichever version of the model replays it."""
+    kind, log = parse(content)
+    for spec in specs(kind, log.request):
+        spec.ClearField("version")
+        spec.ClearField("version_label")
+    record = prediction_log_pb2.PredictionLog()
+    getattr(record, kind).request.CopyFrom(log.request)
+    return record.SerializeToString(deterministic=True)

@@ -1,0 +1,129 @@
+"""What was found of drift and skew: a table for the screen and one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipelines.artifacts import atomic_file
+from pipelines.report import plots, skew_plots
+from pipelines.report.html import environment
+from pipelines.report.numbers import ABSENT, count, decimal
+
+_STYLES = {"shifted": "bold red", "watch": "yellow", "few rows": "dim"}
+_ORDER = ("shifted", "watch", "few rows", "stable")
+
+
+def write_skew_report(found: Mapping[str, Any], name: str, out_file: Path) -> None:
+    """Writes a self-contained HTML file of what `measure_skew` found.
+
+    Args:
+        found: Its result.
+        name: The experiment's name.
+        out_file: The file to write.
+    """
+    ordered = _ordered(found["features"])
+    page = (
+        environment()
+        .get_template("skew.html")
+        .render(
+            name=name,
+            found=found,
+            features=ordered,
+            colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
+            pictures=_pictures(found, ordered),
+            counts={status: _count(found, status) for status in _ORDER},
+        )
+    )
+    with atomic_file(out_file) as part:
+        part.write_text(page, encoding="utf-8")
+
+
+def print_skew(console: Console, found: Mapping[str, Any]) -> None:
+    """Prints a line per feature and per task, the farthest first, then the recomputed scores."""
+    calls = sum(part["calls"] for part in found["calls"])
+    title = (
+        f"{found['model']}: {calls:,} calls, {found['rows']:,} rows against {found['reference']}"
+    )
+    table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("", overflow="fold")
+    for column in ("", "PSI", "JS", "missing", "unknown"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, part in _ordered(found["features"]).items():
+        cells = (decimal(_index(part), 3), decimal(part["js"], 3))
+        shares = (_change(part["missing"]), _change(part["unknown"]))
+        style = _STYLES.get(part["status"], "")
+        table.add_row(escape(label), part["status"], *cells, *shares, style=style)
+    for label, part in found["tasks"].items():
+        cells = (decimal(part["psi"], 3), decimal(part["js"], 3))
+        style = _STYLES.get(part["status"] or "", "")
+        status = part["status"] or ABSENT
+        table.add_row(escape(f"score of {label}"), status, *cells, "", "", style=style)
+    console.print(table)
+    console.print(f"  {escape(recomputed_line(found['recomputed']))}", soft_wrap=True)
+    for reason, number in found["unreadable"].items():
+        console.print(f"  {number:,} calls left out: {escape(reason)}", soft_wrap=True)
+
+
+def recomputed_line(found: Mapping[str, Any]) -> str:
+    """One sentence on the scores that were computed again."""
+    if found["note"]:
+        return str(found["note"])
+    worst = found["max_abs_difference"]
+    difference = "not a number" if worst is None else f"{worst:.1e}"
+    return (
+        f"{found['rows']:,} rows of {found['calls']:,} calls scored again: largest difference "
+        f"{difference}, {found['over']:,} over {found['tolerance']:g}"
+    )
+
+
+def _ordered(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The farthest features first."""
+    return dict(
+        sorted(
+            features.items(), key=lambda item: (_ORDER.index(item[1]["status"]), -_index(item[1]))
+        )
+    )
+
+
+def _index(part: Mapping[str, Any]) -> float:
+    """The larger of the indices of a feature's values and of its lengths."""
+    return max(part["psi"], part["lengths"]["psi"] if part["lengths"] else 0.0)
+
+
+def _change(shares: Mapping[str, float | None] | None) -> str:
+    """`2% > 7%`, or a dash where there is nothing to share."""
+    shown = [f"{100 * share:.3g}%" for share in (shares or {}).values() if share is not None]
+    if len(shown) < 2:
+        return ABSENT
+    before, after = shown
+    return before if before == after else f"{before} > {after}"
+
+
+def _pictures(
+    found: Mapping[str, Any], features: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, str]]:
+    """Title and SVG by section."""
+    several = len(found["periods"]) > 1
+    of_features = {}
+    for name, part in features.items():
+        of_features[name] = skew_plots.shares(part["bins"])
+        if part["lengths"]:
+            of_features[f"{name}, lengths"] = skew_plots.shares(part["lengths"]["bins"])
+    of_scores = {}
+    for name, part in found["tasks"].items():
+        if part["bins"]:
+            of_scores[name] = skew_plots.shares(part["bins"])
+        if several:
+            of_scores[f"{name}, over time"] = skew_plots.mean_scores(name, found["periods"])
+    over_time = {"Features that moved most": skew_plots.drift(found["periods"])} if several else {}
+    return {"features": of_features, "scores": of_scores, "time": over_time}
+
+
+def _count(found: Mapping[str, Any], status: str) -> str:
+    return count(sum(part["status"] == status for part in found["features"].values()))

@@ -1,0 +1,62 @@
+"""Serves an export in this process and logs what it answers, as a server does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tensorflow_serving.apis import predict_pb2
+
+from pipelines.data import DataSplit, request_starts
+from pipelines.raw import raw_request, raw_rows
+from pipelines.steps import Steps
+from serving.codec import encode
+from serving.inference import replay
+from serving.model import Model
+from serving.prediction_log.logger import PredictionLogger
+from tests.serving.prediction_log.calls import finished
+
+
+class Service:
+    """One version of a run's export."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.folder = steps.run.folder
+        self.schema = steps.experiment.model_schema
+        self.name = steps.export_folder.name
+        self.model = Model(self.name, 1, steps.export_folder / "1")
+
+    def requests(self, split: str) -> list[pa.Table]:
+        """The requests of a split of the data, a table each."""
+        found = []
+        data = DataSplit(self.folder / "data" / split)
+        for table in data.batches(data.columns):
+            bounds = itertools.pairwise(request_starts(table, "request_id"))
+            found += [table.slice(start, end - start) for start, end in bounds]
+        return found
+
+    @contextmanager
+    def logging(self, folder: Path, **changes: Any) -> Iterator[Callable[..., None]]:
+        """Gives a function that answers a table of rows and logs it."""
+        logger = PredictionLogger(folder, 1.0, queue_size=100_000)
+
+        def serve(table: pa.Table, signature: str, request_id: str) -> None:
+            raw = raw_request if signature == "rank" else raw_rows
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = self.name
+            request.model_spec.signature_name = signature
+            request.model_spec.version.value = 1
+            for name, array in raw(self.schema, table).items():
+                request.inputs[name].CopyFrom(encode(array, content=True))
+            response = replay(self.model, request)
+            values = {"model": self.name, "version": 1, "signature": signature, **changes}
+            logger(finished(values.pop("request", request), response, request_id, **values))
+
+        yield serve
+        logger.close()
+        if logger.failed or logger.dropped:
+            raise RuntimeError(f"{logger.failed} calls failed, {logger.dropped} were dropped")

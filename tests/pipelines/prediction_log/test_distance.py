@@ -1,0 +1,69 @@
+"""Distances against SciPy's and against their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial import distance
+
+from pipelines.prediction_log.distance import chance, jensen_shannon, judge, psi
+
+RNG = np.random.default_rng(3)
+PAIRS = [(RNG.integers(1, 100, 7), RNG.integers(0, 50, 7)) for _ in range(5)]
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+def test_the_divergence_is_scipys_squared(p: np.ndarray, q: np.ndarray) -> None:
+    expected = distance.jensenshannon(p, q, base=2) ** 2
+    np.testing.assert_allclose(jensen_shannon(p, q), expected, atol=1e-12)
+    np.testing.assert_allclose(jensen_shannon(q, p), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+def test_the_index_is_two_divergences_of_kullback_and_leibler(p: np.ndarray, q: np.ndarray) -> None:
+    shares = [(c + 0.5) / (c + 0.5).sum() for c in (p, q)]
+    expected = stats.entropy(*shares) + stats.entropy(*shares[::-1])
+    np.testing.assert_allclose(psi(p, q), expected)
+
+
+def test_equal_shares_have_no_distance_and_disjoint_ones_the_largest() -> None:
+    same, other = np.array([10, 20, 30]), np.array([5, 0, 0])
+    assert jensen_shannon(same, 2 * same) == pytest.approx(0, abs=1e-15)
+    assert psi(same, same) == 0
+    assert jensen_shannon(np.array([0, 7, 1]), other) == pytest.approx(1)
+    assert jensen_shannon(np.zeros(3, int), other) == 0
+    assert math.isfinite(psi(np.array([0, 7, 1]), other))
+
+
+@pytest.mark.parametrize("bins", [2, 5, 11, 31])
+def test_chance_is_the_quantile_of_chi_squared(bins: int) -> None:
+    expected = stats.chi2.ppf(0.999, bins - 1) * (1 / 300 + 1 / 700)
+    np.testing.assert_allclose(chance(bins, 300, 700), expected, rtol=0.04)
+    assert chance(bins, 300, 0) == math.inf
+
+
+def test_samples_of_one_distribution_rarely_exceed_chance() -> None:
+    shares = RNG.dirichlet(np.ones(11) * 3)
+    over = [
+        psi(RNG.multinomial(5000, shares), RNG.multinomial(400, shares)) > chance(11, 5000, 400)
+        for _ in range(2000)
+    ]
+    assert sum(over) <= 10
+
+
+@pytest.mark.parametrize(
+    ("index", "by_chance", "status"),
+    [
+        (0.05, 0.01, "stable"),
+        (0.2, 0.01, "watch"),
+        (0.3, 0.01, "shifted"),
+        (0.3, 0.4, "few rows"),
+        (0.3, math.inf, "few rows"),
+        (0.05, math.inf, "stable"),
+    ],
+)
+def test_the_limits(index: float, by_chance: float, status: str) -> None:
+    assert judge(index, by_chance) == status

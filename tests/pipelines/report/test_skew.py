@@ -1,0 +1,161 @@
+"""The page and the table of drift and skew show what was found, whatever it lacks."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipelines.report import print_skew, write_skew_report
+from pipelines.report.skew_plots import shown_bins
+
+BINS = [
+    {"name": "missing", "reference": 0.25, "served": 0.5},
+    {"name": "a<b> $x$", "reference": 0.75, "served": 0.5},
+]
+DISTANCE = {"psi": 0.3, "chance": 0.01, "js": 0.05, "status": "shifted", "bins": BINS}
+QUANTILES = dict.fromkeys(("mean", "min", "p01", "p10", "p50", "p90", "p99", "max"), 2.5)
+PAIR = {"reference": 0.25, "served": 0.5}
+NOTHING = {"reference": None, "served": None}
+
+
+def feature(status: str, **changes: Any) -> dict[str, Any]:
+    parts = {"missing": PAIR, "unknown": None, "quantiles": None, "lengths": None}
+    kind = {"kind": "categorical", "side": "context"}
+    return {**kind, **DISTANCE, **parts, "status": status, **changes}
+
+
+def period(begin: str) -> dict[str, Any]:
+    features = {name: {"psi": 0.1, "status": "watch"} for name in ("calm", "moved", "list")}
+    return {
+        "begin": begin,
+        "rows": 5,
+        "features": features,
+        "tasks": {"click": {"psi": 0.1, "mean": 0.5}, "buy": {"psi": None, "mean": None}},
+    }
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    lengths = {**DISTANCE, "psi": 0.9, "reference": QUANTILES, "served": None}
+    unscored = {"psi": None, "chance": None, "js": None, "status": None, "bins": []}
+    task = {"rows": 5, "mean": PAIR, "label_rate": 0.2, "quantiles": NOTHING}
+    where = {"request_id": "<r7>", "version": 3, "candidate": 2, "logged": 0.5, "recomputed": 0.25}
+    of_click = {"rows": 1234, "over": 7, "max_abs_difference": 0.25, "where": where}
+    numbers = {"reference": QUANTILES, "served": QUANTILES}
+    return {
+        "log": "logs",
+        "model": "shop",
+        "reference": "the train split",
+        "score_reference": "the evaluation",
+        "first": "2026-03-01",
+        "last": "2026-03-02",
+        "calls": [{"method": "Predict", "signature": "rank", "version": 3, "calls": 1000}],
+        "rows": 5432,
+        "unreadable": {"input 'x' is missing": 11},
+        "features": {
+            "calm": feature("stable", psi=0.01, quantiles=numbers),
+            "moved": feature("shifted", unknown=PAIR),
+            "list": feature("watch", lengths=lengths),
+        },
+        "tasks": {
+            "click": {**task, **DISTANCE},
+            "buy": {**task, **unscored, "mean": NOTHING, "label_rate": None},
+        },
+        "shifted": ["moved"],
+        "period": "day",
+        "periods": [period("2026-03-01"), period("2026-03-02")],
+        "recomputed": {
+            "calls": 200,
+            "rows": 1234,
+            "tolerance": 1e-5,
+            "tasks": {"click": of_click},
+            "note": None,
+            "max_abs_difference": 0.25,
+            "over": 7,
+        },
+        "notes": ["A log has no labels."],
+        **changes,
+    }
+
+
+def page(folder: Path, **changes: Any) -> str:
+    write_skew_report(found(**changes), "shop & co", folder / "skew.html")
+    return (folder / "skew.html").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_what_was_found_and_escapes_it(tmp_path: Path) -> None:
+    html = page(tmp_path)
+    assert "shop &amp; co: drift and skew" in html
+    assert "&lt;r7&gt;, candidate 2" in html
+    assert "<b> $x$" not in html
+    assert "11 calls are left out: input &#39;x&#39; is missing." in html
+    titles = re.findall(r"<h3>(.*?)</h3>\n<svg", html)
+    assert titles == [
+        "click",
+        "click, over time",
+        "buy, over time",
+        "Features that moved most",
+        "moved",
+        "list",
+        "list, lengths",
+        "calm",
+    ]
+    rows = re.findall(r'<tr class="(\w+)"><th scope="row">(.*?)</th>', html)
+    assert rows == [
+        ("shifted", "moved"),
+        ("watch", "list"),
+        ("shifted", "list, lengths"),
+        ("stable", "calm"),
+    ]
+    assert page(tmp_path) == html  # byte for byte
+
+
+def test_one_period_has_no_drift_and_no_score_may_be_computed_again(tmp_path: Path) -> None:
+    nothing = {**found()["recomputed"], "note": "No score was computed again.", "tasks": {}}
+    html = page(tmp_path, periods=[period("2026-03-01")], recomputed=nothing)
+    assert "Over time" not in html
+    assert "No score was computed again." in html
+    assert "<h2>Scores computed again</h2>" not in html
+
+
+@pytest.mark.parametrize("worst", [None, float("inf")])
+def test_scores_that_are_no_numbers_are_shown(tmp_path: Path, worst: float | None) -> None:
+    broken = {**found()["recomputed"], "max_abs_difference": worst}
+    broken["tasks"] = {"click": {**broken["tasks"]["click"], "max_abs_difference": float("inf")}}
+    assert "inf" in page(tmp_path, recomputed=broken)
+
+
+def printed(**changes: Any) -> list[str]:
+    file = io.StringIO()
+    print_skew(Console(file=file, width=80), found(**changes))
+    return file.getvalue().splitlines()
+
+
+def test_the_table_has_a_line_each_and_fits_a_terminal() -> None:
+    lines = printed()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("shop: 1,000 calls, 5,432 rows against the train split")
+    assert [line.split()[:3] for line in lines[2:7]] == [
+        ["moved", "shifted", "0.300"],
+        ["list", "watch", "0.900"],
+        ["calm", "stable", "0.010"],
+        ["score", "of", "click"],
+        ["score", "of", "buy"],
+    ]
+    assert "25% > 50%" in lines[2]
+    assert lines[7] == (
+        "  1,234 rows of 200 calls scored again: largest difference 2.5e-01, 7 over 1e-05"
+    )
+    assert lines[8] == "  11 calls left out: input 'x' is missing"
+
+
+def test_only_the_largest_bins_are_drawn_in_their_order() -> None:
+    bins = [{"name": str(i), "reference": i % 7 / 100, "served": 0.0} for i in range(40)]
+    shown = [int(part["name"]) for part in shown_bins(bins)]
+    assert len(shown) == 14
+    assert shown == sorted(shown)
+    assert min(i % 7 for i in shown) == 4
