@@ -48,11 +48,14 @@ def serve(**options: Any) -> None:
     try:
         config = ServerConfig(**options)
         server, port = create_server(config)
-        server.manager.models[config.model_name].require_available()
+        for versions in server.manager.models.values():
+            versions.require_available()
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
-    with server.manager.lease(config.model_name) as model:
-        Console().print(display.served_model(model, f"{config.host}:{port}"))
+    for name in server.manager.models:
+        with server.manager.lease(name) as model:
+            Console().print(display.served_model(model))
+    Console().print(display.listening(server, port))
     run(server)
 
 

@@ -103,16 +103,28 @@ class ServerConfig:
     def __post_init__(self) -> None:
         for one in fields(self):
             _check(one.name, getattr(self, one.name), **one.metadata)
-        if bool(self.model_base_path) == bool(self.model_config_file):
-            raise ValueError(
-                "One of `model_base_path` and `model_config_file` names what is served. Received: "
-                + ("both" if self.model_base_path else "none")
-            )
+        self._check_models()
         if self.model_base_path and not self.model_name:
             object.__setattr__(self, "model_name", Path(self.model_base_path).resolve().name)
         if self.batching_parameters_file and not self.enable_batching:
             raise ValueError("`batching_parameters_file` needs `enable_batching`.")
         self._check_security()
+
+    def _check_models(self) -> None:
+        if self.backend and not self.model_config_file:
+            if self.model_base_path or not self.model_name:
+                raise ValueError(
+                    "With `backend`, `model_name` is the model's name there, and there is no "
+                    "`model_base_path`. Received: "
+                    f"model_name={self.model_name!r}, model_base_path={self.model_base_path!r}"
+                )
+        elif bool(self.model_base_path) == bool(self.model_config_file):
+            raise ValueError(
+                "One of `model_base_path` and `model_config_file` names what is served. Received: "
+                + ("both" if self.model_base_path else "none")
+            )
+        if self.monitoring_config_file and not self.rest_api_port:
+            raise ValueError("`monitoring_config_file` needs `rest_api_port`: metrics are there.")
 
     def _check_security(self) -> None:
         if self.ssl_config_file or self.allow_insecure or _is_loopback(self.host):

@@ -14,6 +14,7 @@ from rich.text import Text
 from serving.errors import InvalidArgument
 from serving.features import TensorSpec, shortened
 from serving.model import Model
+from serving.server import Server
 
 _EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
 
@@ -86,8 +87,8 @@ def to_json(scores: Mapping[str, np.ndarray]) -> str:
     return json.dumps({"scores": {task: values.tolist() for task, values in scores.items()}})
 
 
-def served_model(model: Model, address: str) -> RenderableType:
-    """What a server serves: model, version, signatures and address."""
+def served_model(model: Model) -> RenderableType:
+    """What a server serves: model, version and signatures."""
     table = Table("signature", "inputs", "outputs", show_lines=True)
     for key, signature in sorted(model.signatures.items()):
         definition = signature.definition
@@ -95,8 +96,18 @@ def served_model(model: Model, address: str) -> RenderableType:
     return Group(
         Text(f"Serving model {model.name}, version {model.version}, from {model.path}"),
         table,
-        Text(f"Listening on {address} (gRPC). Stop with Ctrl-C."),
     )
+
+
+def listening(server: Server, port: int) -> RenderableType:
+    """Where a server listens."""
+    config, rest = server.config, server.rest
+    lines = [f"Listening on {config.address_of(port)} (gRPC)"]
+    if config.grpc_socket_path:
+        lines.append(f"unix:{config.grpc_socket_path} (gRPC)")
+    if rest is not None:
+        lines.append(f"{config.address_of(rest.port)} (REST)")
+    return Text(", ".join(lines) + ". Stop with Ctrl-C.")
 
 
 def _lines(infos: Mapping[str, Any]) -> str:

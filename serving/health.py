@@ -22,11 +22,16 @@ class Health(health.HealthServicer):
         self._watch_lock = threading.Lock()
         self._watches: set[Send] = set()
         self._is_draining = False
+        self.is_serving = False  # as a whole
         self.set(health.OVERALL_HEALTH, _STATUS.NOT_SERVING)
 
     def report(self, available: Mapping[str, bool]) -> None:
         """Takes over which model is available; watches hear of changes only."""
         overall = bool(available) and all(available.values())
+        self.is_serving = overall and not self._is_draining
+        for name in self._reported.keys() - available.keys() - {health.OVERALL_HEALTH}:
+            self.set(name, _STATUS.SERVICE_UNKNOWN)  # it was taken out
+            del self._reported[name]
         for name, serving in {**available, health.OVERALL_HEALTH: overall}.items():
             if self._reported.get(name) != serving:
                 self.set(name, _STATUS.SERVING if serving else _STATUS.NOT_SERVING)
@@ -35,6 +40,7 @@ class Health(health.HealthServicer):
     def drain(self) -> None:
         """Turns everything NOT_SERVING for good and ends the watches, which never end alone."""
         self.enter_graceful_shutdown()
+        self.is_serving = False
         with self._watch_lock:
             self._is_draining = True
             watches = list(self._watches)

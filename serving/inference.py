@@ -5,6 +5,7 @@ gRPC and REST translate; this is what both of them call.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     inference_pb2,
+    model_management_pb2,
     model_pb2,
     predict_pb2,
     regression_pb2,
@@ -26,6 +28,7 @@ from serving.call import Call, Observer
 from serving.classify import classify, multi_inference, regress
 from serving.manager import ModelManager
 from serving.model import Model
+from serving.model_config import model_configs
 from serving.predict import predict
 from serving.protos import scoring_pb2
 from serving.rank import rank
@@ -121,10 +124,9 @@ class Inference:
         if not request.HasField("model_spec"):
             raise errors.missing_model_spec()
         name, version = request.model_spec.name, _version(request.model_spec)
-        versions = self._manager.models.get(name)
         statuses = [
             status
-            for status in (versions.statuses() if versions is not None else [])
+            for status in self._manager.statuses(name)
             if version is None or status.version == version
         ]
         if not statuses:
@@ -133,8 +135,16 @@ class Inference:
             model_version_status=[status.to_proto() for status in statuses]
         )
 
-    def _lease(self, spec: model_pb2.ModelSpec) -> Any:
-        return self._manager.lease(spec.name, _version(spec))
+    def reload(
+        self, request: model_management_pb2.ReloadConfigRequest
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """Makes the models of a configuration the ones that are served; waits until they are."""
+        self._manager.reload(model_configs(request.config))
+        return model_management_pb2.ReloadConfigResponse()
+
+    def _lease(self, spec: model_pb2.ModelSpec) -> contextlib.AbstractContextManager[Model]:
+        label = spec.version_label if spec.HasField("version_label") else None
+        return self._manager.lease(spec.name, _version(spec), label)
 
     def _observe(self, call: Call) -> None:
         for observer in self._observers:
@@ -158,7 +168,4 @@ def _spec(request: Any) -> model_pb2.ModelSpec:
 
 
 def _version(spec: model_pb2.ModelSpec) -> int | None:
-    choice = spec.WhichOneof("version_choice")
-    if choice == "version_label":
-        raise errors.unrecognized_label(spec.version_label)
-    return spec.version.value if choice == "version" else None
+    return spec.version.value if spec.HasField("version") else None

@@ -1,26 +1,173 @@
-"""How a version is loaded: the SavedModel, then its warm-up."""
+"""How a version comes to serve: its runtime, its limits and batches, its warm-up."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
+from serving.batching.arrays import grown
+from serving.batching.batched import Batched
+from serving.batching.parameters import BatchingParameters
+from serving.batching.scheduler import Scheduler
+from serving.call import Call
+from serving.config_files import read_batching_parameters
+from serving.errors import InvalidArgument
 from serving.inference import replay
 from serving.model import Model, load_model
+from serving.predict import read_request
+from serving.raw_values import missing_value
+from serving.runtimes.choice import RuntimeChoice
+from serving.runtimes.remote import Remote, remote_versions
+from serving.signature import Compute
 from serving.warmup import warm_up
 
+_LOGGER = logging.getLogger(__name__)
+_OWN_BATCHING = "batching_params.pbtxt"
+_MANIFEST = "manifest.json"  # of an export of this project, whose missing values change no score
 
-def load_and_warm(name: str, version: int, path: Path) -> Model:
-    """A version that has answered what it brings along, and is ready for requests."""
-    model = load_model(name, version, path)
-    try:
-        warm_up(model, functools.partial(replay, model))
-    except BaseException:
-        model.close()
-        raise
-    return model
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How versions are loaded.
+
+    Args:
+        runtime: What computes.
+        backend: Addresses of the servers that compute instead; none where empty.
+        batching: How requests are batched; None: each is computed alone.
+        reads_own_batching: Whether a version's own `batching_params.pbtxt` counts.
+        warmup_iterations: How often the warm-up file is replayed; 0: not at all.
+        max_candidates: Most rows or candidates of a request.
+        warmed: Told a version's folder, the seconds of its warm-up, and whether it succeeded.
+    """
+
+    runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
+    backend: tuple[str, ...] = ()
+    batching: BatchingParameters | None = None
+    reads_own_batching: bool = False
+    warmup_iterations: int = 1
+    max_candidates: int = 100_000
+    warmed: Callable[[str, float, bool], None] | None = None
+
+
+_DEFAULTS = LoadOptions()
+
+
+class Loader:
+    """Loads versions, for a `ModelManager`.
+
+    Args:
+        options: How.
+    """
+
+    def __init__(self, options: LoadOptions = _DEFAULTS) -> None:
+        self._options = options
+        self._scheduler = (
+            None if options.batching is None else Scheduler(options.batching.num_batch_threads)
+        )
+
+    def __call__(self, name: str, version: int, path: Path) -> Model:
+        """A version that has answered what it brings along, and is ready for requests.
+
+        Raises:
+            ServingError: It cannot be loaded, or fails what it brings along.
+        """
+        options = self._options
+        if options.backend:
+            model = Model(name, version, path, Remote(options.backend, name, version))
+        else:
+            model = load_model(name, version, path, options.runtime)
+        try:
+            self._prepare(model)
+        except BaseException:
+            model.close()
+            raise
+        return model
+
+    def versions(self, name: str, base_path: Path) -> dict[int, Path]:
+        """The versions that the backend has, newest first, as folders that are not there."""
+        return {n: base_path / str(n) for n in remote_versions(self._options.backend, name)}
+
+    def _prepare(self, model: Model) -> None:
+        parameters = self._parameters(model.path)
+        for signature in model.signatures.values():
+            if self._scheduler is not None and parameters is not None:
+                fill = missing_value if (model.path / _MANIFEST).is_file() else None
+                signature.wrap(
+                    functools.partial(
+                        Batched,
+                        signature,
+                        scheduler=self._scheduler,
+                        parameters=parameters,
+                        fill=fill,
+                    )
+                )
+            signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
+        if self._options.warmup_iterations:
+            self._warm_up(model, parameters)
+
+    def _parameters(self, path: Path) -> BatchingParameters | None:
+        own = path / _OWN_BATCHING
+        if self._options.batching is not None and self._options.reads_own_batching:
+            return read_batching_parameters(str(own)) if own.is_file() else None
+        return self._options.batching
+
+    def _warm_up(self, model: Model, parameters: BatchingParameters | None) -> None:
+        started, succeeded = time.perf_counter(), False
+        rows: dict[str, Mapping[str, np.ndarray]] = {}
+
+        def answer(request: object) -> None:
+            replay(model, request)
+            if hasattr(request, "inputs"):
+                task = read_request(model, request)
+                rows.setdefault(task.signature.key, task.inputs)
+
+        try:
+            count = warm_up(model, answer, self._options.warmup_iterations)
+            if parameters is not None:
+                _warm_sizes(model, rows, parameters.allowed_batch_sizes)
+            succeeded = True
+        finally:
+            seconds = time.perf_counter() - started
+            if self._options.warmed is not None:
+                self._options.warmed(str(model.path), seconds, succeeded)
+        _LOGGER.info(
+            "Version %d of model %s: %d requests of warm-up took %.1f s",
+            model.version, model.name, count, seconds,
+        )  # fmt: skip
+
+
+def _warm_sizes(
+    model: Model, rows: Mapping[str, Mapping[str, np.ndarray]], sizes: Sequence[int]
+) -> None:
+    """Computes a batch of every allowed size, of the rows that the warm-up file has."""
+    for key, inputs in rows.items():
+        signature = model.signature(key)
+        if signature.is_batched and not signature.candidate_names:
+            for size in sizes:
+                one = {name: array[:1] for name, array in inputs.items()}
+                outputs = tuple(signature.definition.outputs)
+                signature.run(grown(one, size), outputs, Call("Predict", "WARMUP"))
+
+
+def _limited(compute: Compute, limit: int) -> Compute:
+    def checked(
+        inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
+        if call.candidates > limit:
+            raise InvalidArgument(
+                f"A request may have {limit} rows or candidates. Received: {call.candidates}. "
+                "Send several requests."
+            )
+        return compute(inputs, outputs, call)
+
+    return checked
 
 
 def start_compute_threads() -> None:

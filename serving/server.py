@@ -1,7 +1,8 @@
-"""Puts the parts together: one gRPC server, its start, and its end without a lost request."""
+"""Puts the parts together: one server, its start, and its end without a lost request."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import signal
@@ -11,20 +12,32 @@ from pathlib import Path
 from types import FrameType
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
+from serving.batching.parameters import BatchingParameters
 from serving.config import ServerConfig
-from serving.errors import Unavailable
+from serving.config_files import (
+    Certificates,
+    read_batching_parameters,
+    read_certificates,
+    read_metrics_path,
+    read_tokens,
+)
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
-from serving.loading import load_and_warm, start_compute_threads
+from serving.listening import listen, make_grpc_server
+from serving.loading import Loader, LoadOptions, start_compute_threads
 from serving.manager import ModelManager
+from serving.metrics import Metrics
 from serving.model_config import ModelConfig
-from serving.protos import scoring_pb2_grpc
-from serving.scoring_service import ScoringService
-from serving.servicers import ModelService, PredictionService
+from serving.model_config_file import ConfigFile
+from serving.observers import Observers
+from serving.rest.app import Rest
+from serving.rest.server import RestServer
+from serving.runtimes.choice import RuntimeChoice
+from serving.runtimes.remote import backend_addresses
+from serving.security import require_token
+from serving.upkeep import ManagerOptions
 
 _LOGGER = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
@@ -32,75 +45,141 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Server:
-    """A bound gRPC server with its models; `create_server` makes it."""
+    """Models, and what listens for requests; `create_server` makes it."""
 
     def __init__(
         self,
         config: ServerConfig,
-        grpc_server: grpc.Server,
         manager: ModelManager,
         health: Health,
         refusal: Refusal,
+        observers: Observers,
+        config_file: ConfigFile | None,
     ) -> None:
         self.config = config
         self.manager = manager
-        self._grpc_server = grpc_server
-        self._health = health
-        self._refusal = refusal
+        self.health = health
+        self.refusal = refusal
+        self.inference = Inference(manager, observers.all)
+        self.grpc: grpc.Server | None = None
+        self.rest: RestServer | None = None
+        self._observers = observers
+        self._config_file = config_file
 
     def start(self) -> None:
         """Answers requests and looks for new versions from now on."""
         self.manager.start(self.config.file_system_poll_wait_seconds)
-        self._grpc_server.start()
+        if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
+            self._config_file.start(self.config.model_config_file_poll_wait_seconds)
+        for listener in (self.grpc, self.rest):
+            if listener is not None:
+                listener.start()
 
     def stop(self) -> None:
         """Health turns NOT_SERVING, new requests are refused, running ones get the grace."""
-        self._health.drain()
-        self._refusal.is_on = True
+        self.health.drain()
+        self.refusal.is_on = True
         time.sleep(_REFUSAL_SECONDS)
-        self._grpc_server.stop(self.config.grace_seconds).wait()
+        ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
+        if self.rest is not None:
+            self.rest.stop()
+        if ended is not None:
+            ended.wait()
+        if self._config_file is not None:
+            self._config_file.stop()
         self.manager.stop()
+        self._observers.close()
 
 
 def create_server(config: ServerConfig) -> tuple[Server, int]:
-    """A server that is bound and has loaded what there is to load, and its port.
+    """A server that is bound and has loaded what there is to load, and its port for gRPC.
 
     It does not answer yet (`Server.start`), and it need not have found a version: it serves
     one that comes later, and is NOT_SERVING until then.
 
     Raises:
-        Unavailable: The address cannot be listened on.
+        ServingError: A file of the configuration is not valid, or an address cannot be listened
+            on.
     """
-    health, refusal = Health(), Refusal()
-    manager = ModelManager(
-        [ModelConfig(config.model_name, Path(config.model_base_path))], load_and_warm, health.report
-    )
-    inference = Inference(manager)
-    grpc_server = grpc.server(
-        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rpc"),
-        interceptors=[refusal],
-        options=[
-            ("grpc.max_receive_message_length", config.max_message_bytes),
-            ("grpc.max_send_message_length", config.max_message_bytes),
-            ("grpc.so_reuseport", 0),  # a taken port is an error, not half of the requests
-        ],
-    )
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(inference), grpc_server
-    )
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), grpc_server)
-    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), grpc_server)
-    health_pb2_grpc.add_HealthServicer_to_server(health, grpc_server)
-    try:
-        port = grpc_server.add_insecure_port(config.address)
-    except RuntimeError as error:
-        raise Unavailable(
-            f"Cannot listen on {config.address}: the port is taken or the host is not this "
-            "machine's. Choose another port or host."
-        ) from error
+    certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
+    tokens = read_tokens(config.auth_token_file) if config.auth_token_file else frozenset()
+    path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
+    metrics = Metrics() if path else None
+    server = _make_server(config, metrics)
+    server.grpc = make_grpc_server(config, server.inference, server.health, server.refusal, tokens)
+    port = listen(server.grpc, config, config.port, certificates)
+    if config.rest_api_port:
+        server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     start_compute_threads()
-    manager.poll()
-    return Server(config, grpc_server, manager, health, refusal), port
+    if config.file_system_poll_wait_seconds >= 0:
+        server.manager.poll()
+    return server, port
+
+
+def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
+    batching = None
+    if config.batching_parameters_file:
+        batching = read_batching_parameters(config.batching_parameters_file)
+    elif config.enable_batching:
+        batching = BatchingParameters()
+    loader = Loader(
+        LoadOptions(
+            runtime=RuntimeChoice(config.runtime),
+            backend=backend_addresses(config.backend) if config.backend else (),
+            batching=batching,
+            reads_own_batching=config.enable_per_model_batching_parameters,
+            warmup_iterations=config.num_request_iterations_for_warmup * config.enable_model_warmup,
+            max_candidates=config.max_candidates,
+            warmed=None if metrics is None else metrics.warmed,
+        )
+    )
+    config_file: ConfigFile | None = None
+    models: tuple[ModelConfig, ...] = ()
+    if config.model_config_file:
+        config_file = ConfigFile(config.model_config_file, lambda found: manager.reload(found))
+        models = config_file.read()
+    else:
+        models = (ModelConfig(config.model_name, Path(config.model_base_path or config.backend)),)
+    health = Health()
+    manager = ModelManager(
+        models,
+        loader,
+        health.report,
+        options=ManagerOptions(
+            max_num_load_retries=config.max_num_load_retries,
+            load_retry_interval_seconds=config.load_retry_interval_micros / 1e6,
+            allow_version_labels_for_unavailable_models=(
+                config.allow_version_labels_for_unavailable_models
+            ),
+            find=loader.versions if config.backend else None,
+        ),
+    )
+    observers = Observers(config, manager, metrics)
+    return Server(config, manager, health, Refusal(), observers, config_file)
+
+
+def _make_rest(
+    config: ServerConfig,
+    server: Server,
+    tokens: frozenset[bytes],
+    certificates: Certificates | None,
+    metrics: Metrics | None,
+    metrics_path: str,
+) -> RestServer:
+    rest = Rest(
+        server.inference,
+        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rest"),
+        config.rest_api_timeout_in_ms / 1e3,
+        config.max_message_bytes,
+        lambda: server.health.is_serving,
+        functools.partial(require_token, tokens),
+        None if metrics is None else metrics.page,
+        metrics_path,
+    )
+    shares = config.processes > 1
+    return RestServer(
+        rest, config.host, config.rest_api_port, certificates, config.grace_seconds, shares
+    )
 
 
 def serve(server: Server) -> None:

@@ -119,4 +119,4 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         request: model_management_pb2.ReloadConfigRequest,
         context: grpc.ServicerContext,
     ) -> model_management_pb2.ReloadConfigResponse:
-        raise errors.Unimplemented("HandleReloadConfigRequest is not implemented by this server.")
+        return self._inference.reload(request)

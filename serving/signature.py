@@ -59,9 +59,9 @@ class Signature:
             and len(shape) == len(of_row) + 1
         )
 
-    def compute_by(self, compute: Compute) -> None:
-        """Takes another way to compute, such as with other requests in one batch."""
-        self._compute = compute
+    def wrap(self, wrap: Callable[[Compute], Compute]) -> None:
+        """Puts something around the computation, such as what joins requests in a batch."""
+        self._compute = wrap(self._compute)
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""

@@ -36,11 +36,14 @@ class ManagerOptions:
         load_retry_interval_seconds: Time between two tries.
         allow_version_labels_for_unavailable_models: Whether a reload may give a version a new
             label before that version is available. A label that exists moves only to one that is.
+        find: The versions of a model, by its name and base path, and their folders, newest first;
+            None looks into the base path.
     """
 
     max_num_load_retries: int = 5
     load_retry_interval_seconds: float = 60.0
     allow_version_labels_for_unavailable_models: bool = False
+    find: Callable[[str, Path], Mapping[int, Path]] | None = None
 
 
 class Upkeep:
@@ -131,6 +134,8 @@ class Upkeep:
 
     def _on_disk(self) -> dict[int, Path]:
         """Folders by version, newest first: what can be loaded, and what is."""
+        if self._options.find is not None:
+            return dict(self._options.find(self.versions.name, self._config.base_path))
         folders = {}
         for number, paths in find_versions(self._config.base_path).items():
             complete = [path for path in paths if is_complete(path)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from serving.call import Call
 from serving.errors import InvalidArgument
 from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
 
+Fill = Callable[[np.dtype[Any]], Any]
+
 
 class Batched:
     """Computes a signature's requests together; stands where its own `Compute` stood.
@@ -23,9 +25,9 @@ class Batched:
         compute: Computes one batch.
         scheduler: Shared by all signatures.
         parameters: Sizes and times.
-        fill: What lists are filled up with to a common length, by numpy kind, where that changes
-            no score. Empty: they are filled up only where `pad_variable_length_inputs` says so,
-            with the first value of the array, as TensorFlow Serving does it.
+        fill: The value of a dtype that lists may be filled up with to a common length without a
+            change of any score. None: they are filled up only where `pad_variable_length_inputs`
+            says so, with the first value of the array, as TensorFlow Serving does it.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class Batched:
         compute: Compute,
         scheduler: Scheduler,
         parameters: BatchingParameters,
-        fill: Mapping[str, Any],
+        fill: Fill | None,
     ) -> None:
         self._signature = signature
         self._compute = compute
@@ -43,7 +45,7 @@ class Batched:
         self._fill = fill
         # The outputs of other signatures may have an axis of what is filled up.
         known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE)
-        self._pads = (bool(fill) and known) or parameters.pad_variable_length_inputs
+        self._pads = (fill is not None and known) or parameters.pad_variable_length_inputs
 
     def __call__(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
@@ -94,7 +96,7 @@ class Batched:
     def _run(self, batch: Sequence[Job]) -> None:
         requests = [job.payload[0] for job in batch]
         outputs = batch[0].payload[1]
-        merged = merge(requests, {n: self._filler(n, a) for n, a in requests[0].items()})
+        merged = merge(requests, {n: self._filler(a) for n, a in requests[0].items()})
         rows = [_rows(request) for request in requests]
         allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
         if allowed and self._signature.is_batched and not self._signature.candidate_names:
@@ -117,8 +119,10 @@ class Batched:
             return {name: array[rows, :candidates] for name, array in results.items()}
         return {name: array[rows] for name, array in results.items()}
 
-    def _filler(self, name: str, array: np.ndarray) -> Any:
-        return self._fill.get(array.dtype.kind, array.flat[0] if array.size else 0)
+    def _filler(self, array: np.ndarray) -> Any:
+        if self._fill is not None:
+            return self._fill(array.dtype)
+        return array.flat[0] if array.size else 0
 
 
 def _rows(request: Mapping[str, np.ndarray]) -> int:

@@ -197,9 +197,10 @@ ERRORS = {
     "multi-inference-no-input": (
         multi_inference(input_pb2.Input(), ("regress", "regress")), INVALID, "Input is empty.",
     ),
-    "reload": (
-        model_management_pb2.ReloadConfigRequest(), UNIMPLEMENTED,
-        "HandleReloadConfigRequest is not implemented by this server.",
+    "reload-no-list": (
+        model_management_pb2.ReloadConfigRequest(), INVALID,
+        "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+        "Only ModelConfigList is currently supported",
     ),
     "long-words-are-cut": (
         predict("m" * 2000), NOT_FOUND,

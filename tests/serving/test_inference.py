@@ -25,7 +25,9 @@ class _Manager:
         self.model, self.leased, self.most = model, 0, 0
 
     @contextlib.contextmanager
-    def lease(self, name: str, version: int | None = None) -> Iterator[Any]:
+    def lease(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> Iterator[Any]:
         self.leased += 1
         self.most = max(self.most, self.leased)
         try:
@@ -106,7 +108,9 @@ def test_a_fault_of_the_server_is_internal() -> None:
 def test_no_model_no_answer() -> None:
     class Empty:
         @contextlib.contextmanager
-        def lease(self, name: str, version: int | None = None) -> Iterator[Any]:
+        def lease(
+            self, name: str, version: int | None = None, label: str | None = None
+        ) -> Iterator[Any]:
             raise NotFound(name)
             yield
 

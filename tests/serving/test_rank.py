@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from serving.call import Call
 from serving.errors import FailedPrecondition, InvalidArgument, ServingError
-from serving.model import Model
+from serving.model import Model, load_model
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.protos.scoring_pb2 import Column, Floats, Ints
 from serving.rank import rank, read_rank
@@ -31,7 +31,7 @@ def answer(model: Model, request: scoring_pb2.RankRequest) -> Ranking:
 
 @pytest.fixture(scope="module")
 def tiny(twofold: Path) -> Model:
-    return Model("tiny", 5, twofold)
+    return load_model("tiny", 5, twofold)
 
 
 def save(path: Path, *signatures: tuple[str, Callable[..., Any], dict[str, Any]]) -> Model:
@@ -44,7 +44,7 @@ def save(path: Path, *signatures: tuple[str, Callable[..., Any], dict[str, Any]]
         for key, function, inputs in signatures
     }
     tf.saved_model.save(module, str(path), signatures=functions)
-    return Model(path.name, 3, path)
+    return load_model(path.name, 3, path)
 
 
 @pytest.fixture(scope="module")

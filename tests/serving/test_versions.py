@@ -16,7 +16,7 @@ from serving.call import Call
 from serving.client import Client
 from serving.codec import encode
 from serving.errors import NotFound, ServingError
-from serving.loading import load_and_warm
+from serving.loading import Loader
 from serving.manager import ModelManager
 from serving.model_config import ModelConfig
 from serving.status import State
@@ -42,7 +42,7 @@ def manage() -> Iterator[Manage]:
     managers = []
 
     def make(base_path: Path) -> ModelManager:
-        manager = ModelManager([ModelConfig("tiny", base_path)], load_and_warm, lambda _: None)
+        manager = ModelManager([ModelConfig("tiny", base_path)], Loader(), lambda _: None)
         managers.append(manager)
         manager.poll()
         return manager

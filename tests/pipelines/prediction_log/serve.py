@@ -16,7 +16,7 @@ from pipelines.raw import raw_request, raw_rows
 from pipelines.steps import Steps
 from serving.codec import encode
 from serving.inference import replay
-from serving.model import Model
+from serving.model import load_model
 from serving.prediction_log.logger import PredictionLogger
 from tests.serving.prediction_log.calls import finished
 
@@ -28,7 +28,7 @@ class Service:
         self.folder = steps.run.folder
         self.schema = steps.experiment.model_schema
         self.name = steps.export_folder.name
-        self.model = Model(self.name, 1, steps.export_folder / "1")
+        self.model = load_model(self.name, 1, steps.export_folder / "1")
 
     def requests(self, split: str) -> list[pa.Table]:
         """The requests of a split of the data, a table each."""

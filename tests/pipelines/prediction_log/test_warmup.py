@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,8 @@ from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
 from pipelines.steps import Steps
-from serving.model import Model
+from serving.inference import replay
+from serving.model import load_model
 from serving.warmup import warm_up
 from tests.integration.commands import error_of, invoke
 
@@ -63,7 +65,8 @@ def test_a_server_replays_them(steps: Steps, log: Path, tmp_path: Path) -> None:
     version = Path(shutil.copytree(steps.export_folder / "1", tmp_path / "1"))
     written = warm_up_from_log(log, version, 20, "tiny", seed=0)
     assert written.path == version / "assets.extra" / "tf_serving_warmup_requests"
-    assert warm_up(Model("tiny", 7, version)) == 20
+    model = load_model("tiny", 7, version)
+    assert warm_up(model, functools.partial(replay, model)) == 20
 
 
 def test_a_seed_decides_which(log: Path, tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.batching.batched import Batched
+from serving.batching.batched import Batched, Fill
 from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Scheduler
 from serving.call import Call
 from serving.errors import InvalidArgument
+from serving.raw_values import missing_value
 from serving.signature import Signature
 
-FILL = {"O": b"", "f": np.nan}
 ROWS = {"user": (tf.string, (-1,)), "history": (tf.string, (-1, -1)), "price": (tf.float32, (-1,))}
 RANK = {**ROWS, "price": (tf.float32, (-1, -1))}
 
@@ -53,7 +53,7 @@ class _Model:
 
 
 def _batched(
-    model: _Model, rank: bool = False, fill: Mapping[str, Any] = FILL, **parameters: Any
+    model: _Model, rank: bool = False, fill: Fill | None = missing_value, **parameters: Any
 ) -> Signature:
     """A signature whose requests are batched, one batch at a time."""
     key, inputs = ("rank", RANK) if rank else ("serving_default", ROWS)
@@ -61,8 +61,7 @@ def _batched(
     signature = Signature(key, _definition(inputs, 1 + rank), model)
     if rank:
         signature.share_candidates(Signature("serving_default", _definition(ROWS, 1), model))
-    batched = Batched(signature, model, Scheduler(1), settings, fill)
-    signature.compute_by(batched)
+    signature.wrap(lambda compute: Batched(signature, compute, Scheduler(1), settings, fill))
     return signature
 
 
@@ -78,10 +77,8 @@ def _request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("rank", [False, True])
-@pytest.mark.parametrize("fill", [FILL, {}])
-def test_requests_of_all_sizes_at_once_get_their_own_scores(
-    rank: bool, fill: Mapping[str, Any]
-) -> None:
+@pytest.mark.parametrize("fill", [missing_value, None])
+def test_requests_of_all_sizes_at_once_get_their_own_scores(rank: bool, fill: Fill | None) -> None:
     model = _Model()
     signature = _batched(
         model, rank, fill, max_batch_size=50, max_enqueued_batches=999, batch_timeout_micros=500

@@ -1,0 +1,114 @@
+"""The gRPC server: its services, its limits, and who may reach it."""
+
+from __future__ import annotations
+
+from concurrent import futures
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from tensorflow_serving.apis import (
+    model_service_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from serving.config import ServerConfig
+from serving.config_files import Certificates
+from serving.errors import InvalidArgument, Unavailable
+from serving.health import Health
+from serving.inference import Inference
+from serving.interceptors import Refusal
+from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.scoring_service import ScoringService
+from serving.security import Authentication, credentials
+from serving.servicers import ModelService, PredictionService
+
+_HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
+_PING_MS = 5_000  # how often a client may ask whether the connection still lives
+_SERVICES = (
+    prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
+    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+    scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
+    health.SERVICE_NAME,
+    reflection.SERVICE_NAME,
+)
+
+
+def make_grpc_server(
+    config: ServerConfig,
+    inference: Inference,
+    health_service: Health,
+    refusal: Refusal,
+    tokens: frozenset[bytes],
+) -> grpc.Server:
+    """A server with all services, which listens nowhere yet."""
+    server = grpc.server(
+        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rpc"),
+        interceptors=[refusal, *([Authentication(tokens)] if tokens else [])],
+        options=_options(config),
+        maximum_concurrent_rpcs=config.max_concurrent_requests or None,
+    )
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        PredictionService(inference), server
+    )
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), server)
+    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    reflection.enable_server_reflection(_SERVICES, server)
+    return server
+
+
+def listen(
+    server: grpc.Server, config: ServerConfig, port: int, certificates: Certificates | None
+) -> int:
+    """Listens on a port, and on the Unix socket where one is named; returns the port.
+
+    Raises:
+        Unavailable: One of them cannot be listened on.
+    """
+    address = config.address_of(port)
+    try:
+        if certificates is None:
+            found = server.add_insecure_port(address)
+        else:
+            found = server.add_secure_port(address, credentials(certificates))
+    except RuntimeError as error:
+        raise Unavailable(
+            f"Cannot listen on {address}: the port is taken or the host is not this machine's. "
+            "Choose another port or host."
+        ) from error
+    if config.grpc_socket_path:
+        try:
+            server.add_insecure_port(f"unix:{config.grpc_socket_path}")
+        except RuntimeError as error:
+            raise Unavailable(
+                f"Cannot listen on the socket {config.grpc_socket_path}: its folder is not there "
+                "or may not be written to."
+            ) from error
+    return found
+
+
+def _options(config: ServerConfig) -> list[tuple[str, Any]]:
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", config.max_message_bytes),
+        ("grpc.max_send_message_length", config.max_message_bytes),
+        # Without other processes a taken port is an error, not half of the requests.
+        ("grpc.so_reuseport", int(config.processes > 1)),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),
+    ]
+    if config.max_connections:
+        options.append(("grpc.max_allowed_incoming_connections", config.max_connections))
+    for argument in filter(None, config.grpc_channel_arguments.split(",")):
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise InvalidArgument(
+                "`grpc_channel_arguments` must be KEY=VALUE,... Received: "
+                f"{config.grpc_channel_arguments!r}"
+            )
+        options.append((key, int(value) if value.lstrip("-").isdecimal() else value))
+    return options
