@@ -201,8 +201,8 @@ class FeatureEmbedding(keras.layers.Layer):
         sizes: list[Any] = [table.sizes[name] for name in listed]
         if singles:
             parts.insert(0, ops.stack([ops.cast(inputs[n], "int32") for n in singles], axis=-1))
-            offsets.insert(0, np.array([table.offsets[name] for name in singles], "int32"))
-            sizes.insert(0, np.array([table.sizes[name] for name in singles], "int32"))
+            for known, plan in ((offsets, table.offsets), (sizes, table.sizes)):
+                known.insert(0, ops.convert_to_tensor([plan[name] for name in singles], "int32"))
         present = ops.not_equal(ops.concatenate(parts, axis=-1), PADDING_ID)
         ids = [
             # Fields lie side by side: an id beyond its field would be read from the next one.
