@@ -103,8 +103,15 @@ class Checkpoints:
             if old.step != best:
                 shutil.rmtree(old.folder)
 
-    def tidy(self) -> None:
-        """Removes what a process left that was killed while it wrote."""
+    def prepare(self) -> None:
+        """Makes the folder, and removes what a process left that was killed while it wrote."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PipelineError(
+                f"Checkpoints cannot be saved in {self.folder}: {error.strerror}. Move away what "
+                "is there, or give the run another folder with --run-dir."
+            ) from None
         for left in self.folder.glob(".step-*"):
             shutil.rmtree(left, ignore_errors=True)
 

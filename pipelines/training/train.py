@@ -71,6 +71,9 @@ def train(
         progress: Told the rows done and each epoch's metrics.
     """
     options, workers = experiment.training, find_workers()
+    checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
+    if workers.is_chief:  # before the work that it is to keep
+        checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
@@ -83,7 +86,6 @@ def train(
             step = Step(model, optimizer, layout, options.jit_compile, rows)
         tasks = [task.name for task in model.schema.tasks]
         feeds = _feeds(experiment, data, fitted, workers)
-        checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
         lanes = options.lanes or workers.replicas
         saver = Saver(checkpoints, place.key, model, optimizer, options, lanes)
         watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)

@@ -116,8 +116,6 @@ class Trainer:
         return History(progress.epochs, self.options)
 
     def _resumed(self) -> TrainingProgress:
-        if self.workers.is_chief:
-            self.saver.checkpoints.tidy()
         newest = self.saver.newest()
         if newest is None:
             if self.workers.is_chief and self.saver.checkpoints.newest:

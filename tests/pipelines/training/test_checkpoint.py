@@ -57,7 +57,7 @@ def test_one_that_is_cut_off_leaves_the_others_as_they_were(tmp_path: Path) -> N
     # What a process leaves that is killed while it writes is no checkpoint either.
     shutil.copytree(checkpoints.at(1).folder, tmp_path / ".step-000000000002.new")
     assert [checkpoint.step for checkpoint in checkpoints.all()] == [1]
-    checkpoints.tidy()
+    checkpoints.prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000000001"]
 
 
