@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -59,10 +59,22 @@ class Place:
     key: str
 
 
-def train(
-    experiment: Experiment, data: Data, place: Place, progress: Progress
-) -> tuple[RankingModel, list[dict[str, Any]]]:
-    """Fits the experiment's model; returns it with its best weights, and a dict per epoch.
+class Trained(NamedTuple):
+    """What comes of a training.
+
+    Attributes:
+        model: With its best weights.
+        history: Metrics of each epoch.
+        versions: Of the packages that trained these weights.
+    """
+
+    model: RankingModel
+    history: list[dict[str, Any]]
+    versions: dict[str, str]
+
+
+def train(experiment: Experiment, data: Data, place: Place, progress: Progress) -> Trained:
+    """Fits the experiment's model, or goes on where a checkpoint ends.
 
     Args:
         experiment: What to train.
@@ -92,7 +104,7 @@ def train(
         if options.warm_start is not None and saver.newest() is None:
             watch.say(OlderRun(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
-        history = Trainer(
+        done = Trainer(
             step,
             LearningRate(optimizer, options),
             feeds,
@@ -104,7 +116,7 @@ def train(
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
-    return model, history
+    return Trained(model, done.epochs, done.versions)
 
 
 def _feeds(

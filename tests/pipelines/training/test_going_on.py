@@ -33,7 +33,7 @@ class Training:
         self.output = io.StringIO()
 
     def __call__(self, **options: Any) -> list[np.ndarray]:
-        model, self.history = train(
+        model, self.history, _ = train(
             load(self.folder, **{"model": MLP, **options}),
             Data(
                 self.prepared / "data",
