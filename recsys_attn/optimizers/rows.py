@@ -13,6 +13,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
+from recsys_attn.optimizers.frozen import AllowsFrozen
 from recsys_attn.tensors import Config, Tensor
 
 # The tables of `FeatureEmbedding`, and those of `keras.layers.Embedding`.
@@ -25,7 +26,7 @@ _REFUSED = {
 }
 
 
-class RowOptimizer(keras.optimizers.Optimizer):
+class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
     """What the optimizers of tables share: which rows a step touches, and all but the formula.
 
     A row of a table is touched when its gradient, the sum over all lookups of the whole batch, is
