@@ -28,7 +28,8 @@ class LazyAdam(RowOptimizer):
     first update of a row that is seen late is not corrected for its moments that start at zero,
     and so up to `(1 - beta_1) / sqrt(1 - beta_2)`, 3.2 with the defaults, times a usual one.
 
-    It keeps two numbers for each number of a table.
+    It keeps two numbers for each number of a table. A table of pure bfloat16 does not move, as in
+    Keras' Adam: there a `beta_2` of 0.999 is 1, and the rate zero. Take `"mixed_bfloat16"`.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.

@@ -43,6 +43,10 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
     With `tf.distribute` the rows of all replicas meet before anything is computed: the result is
     that of one device with the whole batch, clipping included.
 
+    For low precision take the policy `"mixed_bfloat16"`, whose tables and slots are float32. Those
+    of `"bfloat16"` have two to three digits: an update smaller than that is lost, and `LazyAdam`
+    does not move them at all.
+
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
         weight_decay: Decoupled (Loshchilov and Hutter, 2019, arXiv 1711.05101): before the update,
