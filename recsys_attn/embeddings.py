@@ -285,11 +285,11 @@ def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
     """`x` in pieces of some lengths along its last or last but one axis."""
     if len(lengths) == 1:
         return [x]
+    ends = list(accumulate(lengths))
     if all(isinstance(length, int) for length in lengths):
         # On the way back one copy, where slices would make a tensor of the whole size each.
-        return ops.split(x, list(accumulate(lengths))[:-1], axis=axis)
+        return ops.split(x, ends[:-1], axis=axis)
     rest = (slice(None),) * (-1 - axis)
-    ends = list(accumulate(lengths))
     return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]
 
 

@@ -97,8 +97,8 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
             rows = part_rows(options.tower_rows, model.tower)
             step = Step(model, optimizer, layout, options.jit_compile, rows)
         tasks = [task.name for task in model.schema.tasks]
-        feeds = _feeds(experiment, data, fitted, workers)
         lanes = options.lanes or workers.replicas
+        feeds = _feeds(experiment, data, fitted, workers, lanes)
         saver = Saver(checkpoints, place.key, model, optimizer, options, lanes)
         watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
@@ -120,7 +120,7 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
 
 
 def _feeds(
-    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers
+    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers, lanes: int
 ) -> list[Feed]:
     """A feed for each replica of this worker."""
     options = experiment.training
@@ -134,8 +134,8 @@ def _feeds(
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
             lengths=LENGTHS,
-            shards=options.lanes or workers.replicas,
-            shard_indices=lanes,
+            shards=lanes,
+            shard_indices=own,
         )
-        for lanes in workers.lanes(options.lanes)
+        for own in workers.lanes(lanes)
     ]

@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.optimizers.schedules import LearningRateSchedule
 
 from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
 from recsys_attn.checks import require_number
@@ -86,7 +85,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
                 )
         require_number("weight_decay", weight_decay or 0.0, least=0)
         require_number("l2", l2 or 0.0, least=0)
-        if not isinstance(learning_rate, LearningRateSchedule) and not callable(learning_rate):
+        if not callable(learning_rate):  # as a schedule is
             require_number("learning_rate", learning_rate, least=0)
         for argument in ("clipnorm", "clipvalue", "global_clipnorm"):
             if clipping.get(argument) is not None:
