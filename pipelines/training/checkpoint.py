@@ -49,7 +49,10 @@ class Checkpoint:
 
     @property
     def _advice(self) -> str:
-        return f"Remove {self.folder}, and training goes on from the checkpoint before it."
+        return (
+            f"Remove {self.folder}, and training goes on from the checkpoint before it; where "
+            "there is none, or this was the best, train anew with --force."
+        )
 
 
 @dataclass(frozen=True)
