@@ -200,7 +200,8 @@ class Benchmark:
 
     def _find_peak(self) -> None:
         """Operations a second of the fastest framework so far, by precision."""
-        pythons = {way: sys.executable for way in self._options.ours if way != "parquet"}
+        ways = ("tensorflow" if way == "parquet" else way for way in self._options.ours)
+        pythons = dict.fromkeys(ways, sys.executable)
         if self._python:
             pythons["torch"] = str(self._python)
         found = {name: contenders.run("peak", name, python) for name, python in pythons.items()}

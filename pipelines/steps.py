@@ -131,11 +131,17 @@ class Steps:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            model, history = self._trained(checkpoints, folder / training.LOGS, older)
+            trained = self._trained(checkpoints, folder / training.LOGS, older)
+            model = trained.model
             model.save(folder / training.MODEL_FILE)
             weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
             Progress(self.console).finish(f"{model.name}: {weights:,} weights")
-            return {"model": model.name, "weights": weights, "training": history}
+            return {
+                "model": model.name,
+                "weights": weights,
+                "training": trained.history,
+                "versions": trained.versions,  # older than today's where they were done before
+            }
 
         self.run.execute("train", build, sources=older)
 
@@ -154,7 +160,7 @@ class Steps:
 
     def _trained(
         self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
-    ) -> tuple[RankingModel, list[dict[str, Any]]]:
+    ) -> training.Trained:
         key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
         progress = Progress(self.console)

@@ -201,8 +201,8 @@ class FeatureEmbedding(keras.layers.Layer):
         sizes: list[Any] = [table.sizes[name] for name in listed]
         if singles:
             parts.insert(0, ops.stack([ops.cast(inputs[n], "int32") for n in singles], axis=-1))
-            offsets.insert(0, np.array([table.offsets[name] for name in singles], "int32"))
-            sizes.insert(0, np.array([table.sizes[name] for name in singles], "int32"))
+            for known, plan in ((offsets, table.offsets), (sizes, table.sizes)):
+                known.insert(0, ops.convert_to_tensor([plan[name] for name in singles], "int32"))
         present = ops.not_equal(ops.concatenate(parts, axis=-1), PADDING_ID)
         ids = [
             # Fields lie side by side: an id beyond its field would be read from the next one.
@@ -285,11 +285,11 @@ def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
     """`x` in pieces of some lengths along its last or last but one axis."""
     if len(lengths) == 1:
         return [x]
+    ends = list(accumulate(lengths))
     if all(isinstance(length, int) for length in lengths):
         # On the way back one copy, where slices would make a tensor of the whole size each.
-        return ops.split(x, list(accumulate(lengths))[:-1], axis=axis)
+        return ops.split(x, ends[:-1], axis=axis)
     rest = (slice(None),) * (-1 - axis)
-    ends = list(accumulate(lengths))
     return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]
 
 

@@ -33,7 +33,10 @@ def speed(runs: Sequence[Record]) -> float:
 def speeds(
     model: str, vocabulary: int, records: Sequence[Record], peak: Mapping[str, float]
 ) -> Table:
-    """One model at one vocabulary: speed, ratios to the peers, AUC and memory."""
+    """One model at one vocabulary: speed, ratios to the peers, AUC and memory.
+
+    A peak of 0 is not known, and no share of it either.
+    """
     found = by_contender(records)
     peers = [name for name in PEERS if found.get((name, "float32"))]
     table = _table(f"{TITLES[model]}; {vocabulary:,} rows of tables")
@@ -46,7 +49,7 @@ def speeds(
             table.add_row(name, _short(precision), "failed")
             continue
         all_speeds = [run["rows_per_second"] for run in runs]
-        share = speed(runs) * flops(model) / peak[_short(precision)]
+        share = speed(runs) * flops(model) / (peak[_short(precision)] or float("nan"))
         table.add_row(
             name,
             _short(precision),

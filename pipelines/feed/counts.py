@@ -50,17 +50,19 @@ class RequestCounts:
     def steps(self, order: Order, epoch: int, size: BatchSize) -> int:
         """Batches of the longest lane."""
         lanes = order.chunks(epoch)
-        return max(
+        counts = (
             self._steps(Lane(order, epoch, number, len(chunks), size), chunks)
             for number, chunks in enumerate(lanes)
+            if chunks  # there may be more lanes than row groups
         )
+        return max(counts, default=0)
 
     def _steps(self, lane: Lane, chunks: list[np.ndarray]) -> int:
         size = lane.size
         # More candidates than one each make a batch no larger.
         most = min(size.requests, max(1, size.candidates // int(size.padded(np.array(1)))))
         cuts = size.padded(self.longest) * most > size.candidates
-        groups = np.concatenate([np.zeros(0, int), *chunks])
+        groups = np.concatenate(chunks)
         if not cuts[groups].any():
             return -(-int(self.requests[groups].sum()) // most)
         with Reader(self.split.footers, [self.request] if self.request else []) as reader:

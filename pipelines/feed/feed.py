@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,7 +19,7 @@ from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
 from pipelines.feed.lane import Lane, Part
 from pipelines.feed.layout import Layout
-from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position
+from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Place, Position
 
 _BATCHES_AHEAD = 4
 
@@ -136,9 +136,7 @@ class Feed:
         layout, step = Layout.of(self.fitted.schema), start.step
         with ExitStack() as stack:
             lanes = [
-                Lane(self.order, start.epoch, index, len(chunks[index]), self._size).parts(
-                    stack.enter_context(self._decoded(chunks[index][place[0] :])), place
-                )
+                self._lane(start.epoch, index, chunks[index], place, stack)
                 for index, place in zip(self.shard_indices, places, strict=True)
             ]
             parts = [next(lane, None) for lane in lanes]
@@ -161,9 +159,15 @@ class Feed:
             return any(parts)
         return step < self.steps(epoch)
 
-    def _decoded(self, chunks: list[np.ndarray]) -> Background[Chunk]:
-        """A lane's chunks, each decoded while the one before it is in use."""
-        return Background(self._decode(chunks), 1, "chunks")
+    def _lane(
+        self, epoch: int, number: int, chunks: list[np.ndarray], start: Place, stack: ExitStack
+    ) -> Iterator[Part]:
+        """A lane's parts from `start` on, each chunk decoded while the one before it is in use."""
+        left = chunks[start[0] :]
+        if not left:  # as where there are more lanes than row groups: no thread for nothing
+            return iter(())
+        decoded = stack.enter_context(Background(self._decode(left), 1, "chunks"))
+        return Lane(self.order, epoch, number, len(chunks), self._size).parts(decoded, start)
 
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features

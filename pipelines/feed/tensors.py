@@ -1,4 +1,4 @@
-"""A batch's blocks as tensors; inside the graph they become a model's inputs."""
+"""A batch's blocks as tensors; inside the graph `Layout` makes a model's inputs of them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,3 @@ def block_specs(layout: Layout) -> dict[str, tf.TensorSpec]:
 def block_tensors(blocks: Arrays) -> Tensors:
     """The blocks on the default device; one copy each, whatever the number of features."""
     return {name: tf.convert_to_tensor(block) for name, block in blocks.items()}
-
-
-def unpack(layout: Layout, blocks: Tensors) -> tuple[Tensors, Tensors, Tensors]:
-    """Inputs by feature, labels and weights by task, as `Batch` has them."""
-    labels = layout.labels(blocks)
-    known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
-    filled = {task: tf.where(known[task], label, 0.0) for task, label in labels.items()}
-    return (
-        layout.inputs(blocks),
-        filled,
-        {task: tf.cast(mask, tf.float32) for task, mask in known.items()},
-    )

@@ -29,7 +29,8 @@ def auc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) 
         A number in [0, 1]; nan with a warning unless both classes have weight.
 
     Raises:
-        ValueError: Shapes differ, a label is neither 0 nor 1, or a score is nan.
+        ValueError: Shapes differ, a label is neither 0 nor 1, a score is nan, or a weight is
+            negative or not finite.
 
     Example:
         >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
@@ -118,19 +119,17 @@ def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCur
 
 
 def _tie_blocks(
-    labels: Floats, keys: tuple[NDArray[Any], ...], weights: Floats | None = None
+    labels: Floats, keys: tuple[NDArray[Any], ...]
 ) -> tuple[list[NDArray[Any]], Floats, Floats]:
-    """Sorts the rows by the keys (the last one first) and sums the rows that have all keys equal.
+    """Sorts the rows by the keys (the last one first) and counts the rows that have all keys equal.
 
-    Returns the keys of the blocks in rising order, and their weights of positives and negatives.
+    Returns the keys of the blocks in rising order, and their numbers of positives and negatives.
     """
     order = np.lexsort(keys) if len(keys) > 1 else np.argsort(keys[0])
     keys = tuple(key[order] for key in keys)
     labels = labels[order]
-    weights = np.ones_like(labels) if weights is None else weights[order]
     starts = _starts(*keys)
-    positive = _sums(labels * weights, starts)
-    negative = _sums((1 - labels) * weights, starts)
+    positive, negative = _sums(labels, starts), _sums(1 - labels, starts)
     return [key[starts] for key in keys], positive, negative
 
 

@@ -1,7 +1,7 @@
 """Training: from a data split to a model with its best weights."""
 
 from pipelines.training.model import MODEL_FILE, build_model, check_model
-from pipelines.training.train import LOGS, Data, Place, train
+from pipelines.training.train import LOGS, Data, Place, Trained, train
 from pipelines.training.workers import worker_index
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "MODEL_FILE",
     "Data",
     "Place",
+    "Trained",
     "build_model",
     "check_model",
     "train",

@@ -49,7 +49,10 @@ class Checkpoint:
 
     @property
     def _advice(self) -> str:
-        return f"Remove {self.folder}, and training goes on from the checkpoint before it."
+        return (
+            f"Remove {self.folder}, and training goes on from the checkpoint before it; where "
+            "there is none, or this was the best, train anew with --force."
+        )
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,15 @@ class Checkpoints:
             if old.step != best:
                 shutil.rmtree(old.folder)
 
-    def tidy(self) -> None:
-        """Removes what a process left that was killed while it wrote."""
+    def prepare(self) -> None:
+        """Makes the folder, and removes what a process left that was killed while it wrote."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PipelineError(
+                f"Checkpoints cannot be saved in {self.folder}: {error.strerror}. Move away what "
+                "is there, or give the run another folder with --run-dir."
+            ) from None
         for left in self.folder.glob(".step-*"):
             shutil.rmtree(left, ignore_errors=True)
 

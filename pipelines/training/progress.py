@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ class TrainingProgress:
             rows, rows, and seconds in which steps were taken and in which they waited for input.
         epochs: Metrics of the epochs that are done.
         best_step: Step at the end of the best of them.
+        versions: Of the packages that took the steps; several where they were changed meanwhile.
     """
 
     step: int = 0
@@ -37,6 +38,7 @@ class TrainingProgress:
     waited: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best_step: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -47,6 +49,13 @@ class TrainingProgress:
     def epoch_is_done(self) -> bool:
         """Whether only the validation of the epoch is to come."""
         return self.epoch > len(self.epochs)
+
+    def go_on_with(self, versions: Mapping[str, str]) -> None:
+        """Keeps the versions of the packages that take the next steps."""
+        for package, version in versions.items():
+            before = self.versions.setdefault(package, version)
+            if version not in before.split(", "):
+                self.versions[package] = f"{before}, {version}"
 
     def end_epoch(self, metrics: dict[str, Any], better: bool) -> None:
         """Keeps the epoch's metrics and begins the next."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
+from pipelines.feed.tensors import block_tensors
 from pipelines.training.tower import Tower
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
@@ -71,7 +71,7 @@ class Step:
             self._functions[key] = tf.function(self._on_replicas)
         with self._strategy.scope():
             wish = tf.constant(float(stop))
-            result = self._functions[key](wish, *(_tensors(batch) for batch in batches))
+            result = self._functions[key](wish, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
         return Result(float(loss), round(rows), bool(wishes > 0))
 
@@ -85,7 +85,7 @@ class Step:
         return self._strategy.experimental_local_results(results)[0]
 
     def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
-        inputs = {**self._layout.inputs(blocks), CANDIDATE_MASK: blocks[CANDIDATE_MASK]}
+        inputs = self._layout.inputs(blocks)
         labels = self._layout.labels(blocks)
         known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
         totals = self._global_counts(known)
@@ -122,7 +122,3 @@ class Step:
 
     def _share(self, penalty: tf.Tensor) -> tf.Tensor:
         return tf.cast(penalty, "float32") / self._strategy.num_replicas_in_sync
-
-
-def _tensors(blocks: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
-    return {name: tf.convert_to_tensor(block) for name, block in blocks.items()}

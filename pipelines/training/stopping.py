@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C ask a training to save itself and end."""
+"""What ends a training early: SIGTERM, Ctrl-C, and numbers that are none any more."""
 
 from __future__ import annotations
 

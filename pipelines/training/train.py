@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -59,10 +59,22 @@ class Place:
     key: str
 
 
-def train(
-    experiment: Experiment, data: Data, place: Place, progress: Progress
-) -> tuple[RankingModel, list[dict[str, Any]]]:
-    """Fits the experiment's model; returns it with its best weights, and a dict per epoch.
+class Trained(NamedTuple):
+    """What comes of a training.
+
+    Attributes:
+        model: With its best weights.
+        history: Metrics of each epoch.
+        versions: Of the packages that trained these weights.
+    """
+
+    model: RankingModel
+    history: list[dict[str, Any]]
+    versions: dict[str, str]
+
+
+def train(experiment: Experiment, data: Data, place: Place, progress: Progress) -> Trained:
+    """Fits the experiment's model, or goes on where a checkpoint ends.
 
     Args:
         experiment: What to train.
@@ -71,6 +83,9 @@ def train(
         progress: Told the rows done and each epoch's metrics.
     """
     options, workers = experiment.training, find_workers()
+    checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
+    if workers.is_chief:  # before the work that it is to keep
+        checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
@@ -82,15 +97,14 @@ def train(
             rows = part_rows(options.tower_rows, model.tower)
             step = Step(model, optimizer, layout, options.jit_compile, rows)
         tasks = [task.name for task in model.schema.tasks]
-        feeds = _feeds(experiment, data, fitted, workers)
-        checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
         lanes = options.lanes or workers.replicas
+        feeds = _feeds(experiment, data, fitted, workers, lanes)
         saver = Saver(checkpoints, place.key, model, optimizer, options, lanes)
         watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
             watch.say(OlderRun(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
-        history = Trainer(
+        done = Trainer(
             step,
             LearningRate(optimizer, options),
             feeds,
@@ -102,11 +116,11 @@ def train(
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
-    return model, history
+    return Trained(model, done.epochs, done.versions)
 
 
 def _feeds(
-    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers
+    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers, lanes: int
 ) -> list[Feed]:
     """A feed for each replica of this worker."""
     options = experiment.training
@@ -120,8 +134,8 @@ def _feeds(
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
             lengths=LENGTHS,
-            shards=options.lanes or workers.replicas,
-            shard_indices=lanes,
+            shards=lanes,
+            shard_indices=own,
         )
-        for lanes in workers.lanes(options.lanes)
+        for own in workers.lanes(lanes)
     ]

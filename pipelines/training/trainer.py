@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.artifacts import versions
 from pipelines.config import TrainingOptions
 from pipelines.feed import Feed, Position
 from pipelines.training.history import History
@@ -46,8 +47,8 @@ class Trainer:
     watch: Watch
     workers: Workers
 
-    def run(self) -> list[Metrics]:
-        """Trains until the end, and returns the metrics of each epoch with the best weights set."""
+    def run(self) -> TrainingProgress:
+        """Trains until the end and sets the best weights; `versions` are then those of them."""
         progress = self._resumed()
         with stop_request() as stop:
             while not self._history(progress).finished:
@@ -57,11 +58,13 @@ class Trainer:
                 if self.workers.any(stop.made):
                     self._obey(progress, stop)
         if progress.best_step not in (None, progress.step):
-            self.saver.load(self.saver.checkpoints.at(progress.best_step))
-        return progress.epochs
+            best = self.saver.load(self.saver.checkpoints.at(progress.best_step))
+            progress.versions = best.versions
+        return progress
 
     def _epoch(self, progress: TrainingProgress, stop: StopRequest) -> None:
         """The steps of the epoch that are left."""
+        progress.go_on_with(versions())
         for result in self._steps(progress, stop):
             if not np.isfinite(result.loss):
                 raise diverged(f"loss {result.loss} in epoch {progress.epoch + 1}")
@@ -116,8 +119,6 @@ class Trainer:
         return History(progress.epochs, self.options)
 
     def _resumed(self) -> TrainingProgress:
-        if self.workers.is_chief:
-            self.saver.checkpoints.tidy()
         newest = self.saver.newest()
         if newest is None:
             if self.workers.is_chief and self.saver.checkpoints.newest:

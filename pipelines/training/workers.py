@@ -55,13 +55,12 @@ class Workers:
         count = self.replicas // self.count
         return range(self.index * count, (self.index + 1) * count)
 
-    def lanes(self, lanes: int | None) -> list[tuple[int, ...]]:
+    def lanes(self, lanes: int) -> list[tuple[int, ...]]:
         """For each replica of this worker, the lanes of the data that it runs.
 
         Args:
-            lanes: Lanes that the data are dealt to; as many as replicas where None.
+            lanes: Lanes that the data are dealt to.
         """
-        lanes = lanes or self.replicas
         if lanes % self.replicas:
             raise PipelineError(
                 f"`training.lanes`: expected a multiple of the {self.replicas} replicas that "

@@ -28,7 +28,8 @@ class LazyAdam(RowOptimizer):
     first update of a row that is seen late is not corrected for its moments that start at zero,
     and so up to `(1 - beta_1) / sqrt(1 - beta_2)`, 3.2 with the defaults, times a usual one.
 
-    It keeps two numbers for each number of a table.
+    It keeps two numbers for each number of a table. A table of pure bfloat16 does not move, as in
+    Keras' Adam: there a `beta_2` of 0.999 is 1, and the rate zero. Take `"mixed_bfloat16"`.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
@@ -76,16 +77,13 @@ class LazyAdam(RowOptimizer):
         self, gradient: Tensor, value: Tensor, slots: Sequence[Tensor], learning_rate: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
         step = ops.cast(self.iterations + 1, value.dtype)
-        corrections = [1 - ops.power(ops.cast(b, value.dtype), step) for b in self._betas]
+        betas = self.beta_1, self.beta_2
+        corrections = [1 - ops.power(ops.cast(beta, value.dtype), step) for beta in betas]
         rate = learning_rate * ops.sqrt(corrections[1]) / corrections[0]
         m, v = slots
         m = m + (gradient - m) * (1 - self.beta_1)
         v = v + (ops.square(gradient) - v) * (1 - self.beta_2)
         return value - m * rate / (ops.sqrt(v) + self.epsilon), (m, v)
-
-    @property
-    def _betas(self) -> tuple[float, float]:
-        return self.beta_1, self.beta_2
 
     def get_config(self) -> Config:
         return {

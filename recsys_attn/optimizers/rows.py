@@ -8,11 +8,11 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.optimizers.schedules import LearningRateSchedule
 
 from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
+from recsys_attn.optimizers.frozen import AllowsFrozen
 from recsys_attn.tensors import Config, Tensor
 
 # The tables of `FeatureEmbedding`, and those of `keras.layers.Embedding`.
@@ -25,7 +25,7 @@ _REFUSED = {
 }
 
 
-class RowOptimizer(keras.optimizers.Optimizer):
+class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
     """What the optimizers of tables share: which rows a step touches, and all but the formula.
 
     A row of a table is touched when its gradient, the sum over all lookups of the whole batch, is
@@ -41,6 +41,10 @@ class RowOptimizer(keras.optimizers.Optimizer):
 
     With `tf.distribute` the rows of all replicas meet before anything is computed: the result is
     that of one device with the whole batch, clipping included.
+
+    For low precision take the policy `"mixed_bfloat16"`, whose tables and slots are float32. Those
+    of `"bfloat16"` have two to three digits: an update smaller than that is lost, and `LazyAdam`
+    does not move them at all.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
@@ -81,7 +85,7 @@ class RowOptimizer(keras.optimizers.Optimizer):
                 )
         require_number("weight_decay", weight_decay or 0.0, least=0)
         require_number("l2", l2 or 0.0, least=0)
-        if not isinstance(learning_rate, LearningRateSchedule) and not callable(learning_rate):
+        if not callable(learning_rate):  # as a schedule is
             require_number("learning_rate", learning_rate, least=0)
         for argument in ("clipnorm", "clipvalue", "global_clipnorm"):
             if clipping.get(argument) is not None:

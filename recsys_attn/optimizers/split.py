@@ -10,13 +10,14 @@ import keras
 
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm
+from recsys_attn.optimizers.frozen import AllowsFrozen
 from recsys_attn.optimizers.parts import HoldsOptimizers
 from recsys_attn.optimizers.rows import RowOptimizer, path_of
 from recsys_attn.tensors import Config, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Split(HoldsOptimizers, keras.optimizers.Optimizer):
+class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
     """An optimizer for embedding tables and one for all other variables, as one optimizer.
 
     Which variables are tables says `embeddings.tables`, a regular expression of paths. Each part

@@ -69,6 +69,13 @@ def test_medians_ratios_and_shares() -> None:
     assert third["rows/s"] == "failed"
 
 
+def test_of_a_peak_that_is_not_known_there_is_no_share() -> None:
+    """As where the process that looks for it failed: the speeds are shown all the same."""
+    peak = {"float32": 0.0, "bfloat16": 0.0}
+    (row,) = cells(tables.speeds("mmoe", 11, [record("ours", 11, 500)], peak))
+    assert (row["rows/s"], row["of the peak"]) == ("500", "nan%")
+
+
 def test_speeds_by_vocabulary() -> None:
     records = [record("ours", size, speed) for size, speed in ((11, 200), (13, 190), (17, 50))]
     (row,) = cells(tables.vocabularies("din", records))

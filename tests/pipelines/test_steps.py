@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -82,6 +83,25 @@ def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in (run / "export" / "tiny").iterdir()) == ["1", "2"]
     assert _printed(steps).splitlines()[-1].startswith("export: unchanged, skipped")
     assert json.loads((run / "export" / "tiny" / "2" / "manifest.json").read_text())["version"] == 2
+
+
+def test_weights_that_are_kept_keep_the_versions_that_trained_them(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished training has no step left when it goes on with other packages."""
+    before = json.loads((run / "model" / "manifest.json").read_text())
+    weights = _steps(tmp_path, run).load()[1].get_weights()
+    for module in ("pipelines.run", "pipelines.training.trainer"):
+        monkeypatch.setattr(f"{module}.versions", lambda: {"keras": "99"})
+    steps = _steps(tmp_path, run)
+    steps.train()
+    after = json.loads((run / "model" / "manifest.json").read_text())
+    assert after["fingerprint"] != before["fingerprint"]
+    assert after["versions"] == before["versions"]
+    for kept, trained in zip(steps.load()[1].get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(kept, trained)
+    steps.train()
+    assert _printed(steps).splitlines()[-1].startswith("train: unchanged, skipped")
 
 
 def test_a_step_says_which_one_is_missing(run: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def main(prepared: Path, folder: Path, kill: float | None = None, **options: Any
     own = folder / str(worker)
     own.mkdir(exist_ok=True)
     try:
-        model, history = train(
+        model, history, _ = train(
             load(own, **{**OPTIONS, **options}),
             Data(prepared / "data", "request_id", FittedFeatures.load(prepared / "features")),
             Place(folder / "checkpoints", folder / "tensorboard", "key"),

@@ -14,6 +14,7 @@ import pytest
 from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
 from pipelines.feed import LENGTHS, Feed, Position
+from pipelines.feed.background import Background
 from pipelines.feed.chunk import Chunk
 from pipelines.scoring import Scorer
 from recsys_attn.schema import CANDIDATE_MASK
@@ -116,6 +117,21 @@ def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, reque
             for step, batch in enumerate(together):
                 expected = [rows for lane in apart for rows in feeds.rows_of(lane[step]) if rows]
                 assert feeds.rows_of(batch) == expected
+
+
+def test_lanes_without_a_row_group_take_no_thread(fitted, table, split, monkeypatch):
+    """So that what a thousand lanes cost is what the data cost."""
+    started = []
+
+    class Noted(Background):
+        def __init__(self, items, ahead, name):
+            started.append(name)
+            super().__init__(items, ahead, name)
+
+    monkeypatch.setattr("pipelines.feed.feed.Background", Noted)
+    every = Feed(split, fitted, "request", BATCH, 5, shards=997, shard_indices=tuple(range(997)))
+    assert sorted(feeds.order_of(every)) == feeds.requests_of(table)
+    assert started.count("chunks") == len(split.footers)
 
 
 def test_several_lanes_go_on_from_any_position(fitted, split):

@@ -1,4 +1,4 @@
-"""Blocks as tensors become the same inputs, labels and weights as a batch's arrays."""
+"""Blocks as tensors become the same inputs and labels as a batch's arrays."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.feed import Feed
-from pipelines.feed.tensors import block_specs, block_tensors, unpack
+from pipelines.feed.tensors import block_specs, block_tensors
 
 
-def test_unpacked_tensors_are_the_batchs_arrays(fitted, split):
+def test_inputs_and_labels_in_the_graph_are_the_batchs_arrays(fitted, split):
     feed = Feed(split, fitted, "request", 7, seed=3)
     batches = list(feed)
     layout = batches[0].layout
 
     @tf.function(input_signature=[block_specs(layout)])
     def inside(blocks):
-        return unpack(layout, blocks)
+        return layout.inputs(blocks), layout.labels(blocks)
 
     for batch in batches:
         found = inside(block_tensors(batch.blocks))
-        for tensors, arrays in zip(found, (batch.inputs, batch.labels, batch.weights), strict=True):
+        wanted = batch.inputs, layout.labels(batch.blocks)
+        for tensors, arrays in zip(found, wanted, strict=True):
             assert tensors.keys() == arrays.keys()
             for name, array in arrays.items():
                 np.testing.assert_array_equal(tensors[name].numpy(), array, err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -57,8 +58,28 @@ def test_one_that_is_cut_off_leaves_the_others_as_they_were(tmp_path: Path) -> N
     # What a process leaves that is killed while it writes is no checkpoint either.
     shutil.copytree(checkpoints.at(1).folder, tmp_path / ".step-000000000002.new")
     assert [checkpoint.step for checkpoint in checkpoints.all()] == [1]
-    checkpoints.tidy()
+    checkpoints.prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000000001"]
+
+
+def test_a_full_disk_is_told_and_the_one_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    save(checkpoints, 1)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    message = r"^No space left on the disk while writing .*/step-0+2\. .* free some space and give"
+    with monkeypatch.context() as patch:
+        patch.setattr(np.lib.format, "write_array", full)
+        with pytest.raises(PipelineError, match=message):
+            save(checkpoints, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000000001"]
+    assert dict(checkpoints.at(1).arrays()).keys() == ARRAYS.keys()
+    save(checkpoints, 2)  # there is space again
+    assert [checkpoint.step for checkpoint in checkpoints.all()] == [1, 2]
 
 
 def test_a_damaged_one_is_told(tmp_path: Path) -> None:
@@ -68,7 +89,7 @@ def test_a_damaged_one_is_told(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[content.index(np.float64(5).tobytes())] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(PipelineError, match=r"variables.npz is damaged: .* Remove .*step-0+1,"):
+    with pytest.raises(PipelineError, match=r"npz is damaged: .* Remove .*step-0+1, .* --force\."):
         dict(checkpoints.at(1).arrays())
     os.truncate(path, 100)
     with pytest.raises(PipelineError, match=r"variables\.npz is damaged"):

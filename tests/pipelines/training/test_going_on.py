@@ -33,7 +33,7 @@ class Training:
         self.output = io.StringIO()
 
     def __call__(self, **options: Any) -> list[np.ndarray]:
-        model, self.history = train(
+        model, self.history, _ = train(
             load(self.folder, **{"model": MLP, **options}),
             Data(
                 self.prepared / "data",
@@ -94,6 +94,14 @@ def test_with_fewer_epochs_it_begins_anew(training: Training, epochs: int) -> No
     assert [epoch["loss"] for epoch in training.history] == [
         epoch["loss"] for epoch in history[:epochs]
     ]
+
+
+def test_a_file_where_checkpoints_should_lie_is_told_before_any_work(training: Training) -> None:
+    (training.folder / "checkpoints").write_text("a note")
+    with pytest.raises(PipelineError, match=r"saved in .*checkpoints: File exists\. Move away"):
+        training()
+    assert training.output.getvalue() == ""
+    assert (training.folder / "checkpoints").read_text() == "a note"
 
 
 def test_what_is_no_checkpoint_is_left_alone(training: Training) -> None:

@@ -56,7 +56,7 @@ class Trainer:
         experiment = self.experiment(tasks, **overrides)
         fitted = self.fitted
         schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
-        return train(
+        model, history, _ = train(
             experiment,
             Data(
                 self.data or self.prepared / "data",
@@ -66,6 +66,7 @@ class Trainer:
             Place(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
             Progress(Console(file=self.output, width=80)),
         )
+        return model, history
 
     @property
     def fitted(self) -> FittedFeatures:

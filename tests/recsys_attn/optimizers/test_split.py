@@ -126,6 +126,37 @@ def test_averages_of_the_rest_replace_it_in_the_end() -> None:
     assert all(np.any(a != b) for a, b in zip(*(w[1:] for w in weights.values()), strict=True))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LazyAdam(0.1),
+        lambda: Split(LazyAdam(0.1), "adam", global_clipnorm=1.0),
+        lambda: LossScale(Split(LazyAdam(0.1), "adam")),
+    ],
+    ids=["LazyAdam", "Split", "LossScale"],
+)
+def test_a_table_that_is_frozen_later_stays_and_all_else_goes_on(make: Any) -> None:
+    trained, optimizer = model(), make()
+    trained.compile(optimizer, "mse")
+    before = [weight.copy() for weight in fit(trained)]
+    trained.embedding.trainable = False
+    trained.compile(optimizer, "mse")
+    after = fit(trained)
+    np.testing.assert_array_equal(after[0], before[0])
+    assert all(np.any(a != b) for a, b in zip(after[1:], before[1:], strict=True))
+
+
+def test_a_table_that_the_optimizer_does_not_know_is_refused() -> None:
+    trained, optimizer = model(), LazyAdam(0.1)
+    trained.embedding.trainable = False
+    trained.compile(optimizer, "mse")
+    fit(trained)
+    trained.embedding.trainable = True
+    trained.compile(optimizer, "mse")
+    with pytest.raises(ValueError, match="new optimizer"):
+        fit(trained)
+
+
 def test_learns() -> None:
     trained = model()
     parts = LazyAdam(WarmUp(0.1, 3), weight_decay=0.01), keras.optimizers.AdamW(0.03)
