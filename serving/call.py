@@ -37,7 +37,7 @@ class Call:
         model, version, signature: What answered.
         rows: Rows or requests, the first dimension of the inputs.
         candidates: Rows that were scored: those, or the candidates of all requests.
-        results: The outputs that were computed, by name.
+        inputs, results: What was computed of, and the outputs, by name.
         batch_rows: Rows of the batch it was computed in.
         queue_seconds, runtime_seconds, seconds: Waiting, computing, all together.
         at: When it came, in seconds since 1970.
@@ -56,6 +56,7 @@ class Call:
     signature: str = ""
     rows: int = 0
     candidates: int = 0
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
     results: Mapping[str, np.ndarray] = field(default_factory=dict)
     batch_rows: int = 0
     queue_seconds: float = 0.0

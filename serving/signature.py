@@ -108,7 +108,7 @@ class Signature:
             _check_same(inputs, 0, "batch size (first dimension)")
         listed = {name: array for name, array in inputs.items() if name in self.candidate_names}
         _check_same(listed, 1, "number of candidates (second dimension)")
-        call.signature = self.key
+        call.signature, call.inputs = self.key, inputs
         call.rows, call.candidates = self._count(inputs)
         call.results = self._compute(inputs, outputs, call)
         return call.results

@@ -46,6 +46,7 @@ class AsyncClient(Configured):
     predict = _awaited(Plans.predict)
     predict_rows = _awaited(Plans.predict_rows)
     rank = _awaited(Plans.rank)
+    explain = _awaited(Plans.explain)
     classify = _awaited(Plans.classify)
     regress = _awaited(Plans.regress)
     metadata = _awaited(Plans.metadata)

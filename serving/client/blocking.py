@@ -49,6 +49,7 @@ class Client(Configured):
     predict = _blocking(Plans.predict)
     predict_rows = _blocking(Plans.predict_rows)
     rank = _blocking(Plans.rank)
+    explain = _blocking(Plans.explain)
     classify = _blocking(Plans.classify)
     regress = _blocking(Plans.regress)
     metadata = _blocking(Plans.metadata)

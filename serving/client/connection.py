@@ -21,6 +21,7 @@ from serving.errors import (
     Unavailable,
     from_code,
 )
+from serving.protos import scoring_pb2_grpc
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -82,5 +83,6 @@ def stubs(channel: Any) -> Methods:
     return {
         **vars(prediction_service_pb2_grpc.PredictionServiceStub(channel)),
         **vars(model_service_pb2_grpc.ModelServiceStub(channel)),
+        **vars(scoring_pb2_grpc.ScoringServiceStub(channel)),
         **vars(health_pb2_grpc.HealthStub(channel)),
     }

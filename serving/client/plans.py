@@ -33,6 +33,7 @@ from serving.errors import (
     from_code,
 )
 from serving.features import Row, Rows, encode_candidates, encode_rows
+from serving.rank_messages import Ranking, make_rank_request, read_rank_response
 from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
 from serving.status import VersionStatus
 
@@ -112,6 +113,36 @@ class Plans:
 
         scores = yield from self._with_fresh_metadata(invocation, inputs, RANK_SIGNATURE)
         return {task: score[0] for task, score in scores.items()}
+
+    def explain(
+        self,
+        context: Row | arrow.Table,
+        candidates: Rows,
+        *,
+        rank_by: str = "",
+        top_k: int = 0,
+        **options: Unpack[CallOptions],
+    ) -> Steps[Ranking]:
+        """Scores and ranking of N candidates in one context, and what they come from.
+
+        Args:
+            context: Raw values that the candidates share.
+            candidates: Their own: dicts, or an Arrow table.
+            rank_by: The task that ranks; the first by name where empty.
+            top_k: How many candidates the ranking holds; all where 0.
+            options: `timeout`, `request_id`, `metadata`.
+
+        Returns:
+            By history each candidate's weight of each past event, and by task that of each expert,
+            where the model has them.
+        """
+        invocation = self._begin(options)
+        _require("candidates", candidates)
+        row = context.to_pylist()[0] if arrow.is_table(context) else context
+        rows = candidates.to_pydict() if arrow.is_table(candidates) else candidates
+        request = make_rank_request("", row, rows, rank_by=rank_by, top_k=top_k, explain=True)
+        request.model_spec.CopyFrom((yield from self._spec(invocation)))
+        return read_rank_response((yield Call("Rank", request, invocation)))
 
     def classify(
         self,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from tensorflow_serving.apis import prediction_log_pb2
+import numpy as np
+from tensorflow_serving.apis import model_pb2, prediction_log_pb2
 
 from serving.call import Call
+from serving.codec import encode
 from serving.prediction_log.files import Row
 
-# By the request's message: a method of the project's own that sends one of these is logged too.
+# By the request's message. What has no place of its own is logged as the Predict that it is for
+# the signature.
 _LOGS = {
     "tensorflow.serving.PredictRequest": "predict_log",
     "tensorflow.serving.ClassificationRequest": "classify_log",
@@ -33,6 +37,8 @@ class Answered(NamedTuple):
     signature: str
     request_id: str
     seconds: float
+    inputs: Mapping[str, np.ndarray]
+    results: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, call: Call, time: int) -> Self:
@@ -46,6 +52,8 @@ class Answered(NamedTuple):
             call.signature,
             call.request_id,
             call.seconds,
+            call.inputs,
+            call.results,
         )
 
 
@@ -57,22 +65,22 @@ def to_row(call: Answered, sampling_rate: float) -> Row:
         sampling_rate: Share of the requests that are logged.
 
     Raises:
-        TypeError: `PredictionLog` has no place for a message of the request's type.
+        TypeError: A PredictionLog has no place for it.
     """
-    name = call.request.DESCRIPTOR.full_name
-    if name not in _LOGS:
-        raise TypeError(
-            f"`call.request` must be one of {', '.join(sorted(_LOGS))}: no other fits into a "
-            f"PredictionLog. Received: {name}"
-        )
     log = prediction_log_pb2.PredictionLog()
     spec = log.log_metadata.model_spec
     spec.name, spec.version.value, spec.signature_name = call.model, call.version, call.signature
     log.log_metadata.sampling_config.sampling_rate = sampling_rate
     log.log_metadata.timestamp_secs = call.time // 1_000_000
-    part = getattr(log, _LOGS[name])
-    part.request.CopyFrom(call.request)
-    part.response.CopyFrom(call.response)
+    name = call.request.DESCRIPTOR.full_name
+    if name in _LOGS:
+        part = getattr(log, _LOGS[name])
+        part.request.CopyFrom(call.request)
+        part.response.CopyFrom(call.response)
+    elif call.inputs:
+        _fill(log.predict_log, spec, call)
+    else:
+        raise TypeError(f"A PredictionLog has no place for a {name}, and nothing was computed.")
     return Row(
         call.time,
         call.request_id,
@@ -83,3 +91,14 @@ def to_row(call: Answered, sampling_rate: float) -> Row:
         1000 * call.seconds,
         log.SerializeToString(),
     )
+
+
+def _fill(log: prediction_log_pb2.PredictLog, spec: model_pb2.ModelSpec, call: Answered) -> None:
+    log.request.model_spec.CopyFrom(spec)
+    log.response.model_spec.CopyFrom(spec)
+    for tensors, arrays in (
+        (log.request.inputs, call.inputs),
+        (log.response.outputs, call.results),
+    ):
+        for name, array in arrays.items():
+            tensors[name].CopyFrom(encode(array, content=True))

@@ -36,6 +36,7 @@ from tensorflow_serving.apis import (
 from serving import errors
 from serving.call import Call
 from serving.inference import Inference
+from serving.protos import scoring_pb2
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
@@ -44,7 +45,7 @@ _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-    r"(?::(?P<method>predict|classify|regress)|(?P<metadata>/metadata))?",
+    r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
     re.IGNORECASE,
 )
 _HTTP = {
@@ -195,6 +196,16 @@ class Rest:
         request = regression_pb2.RegressionRequest(model_spec=spec)
         fill_examples(document, request.input)
         return values(self.inference.answer(request, call).result)
+
+    def _rank(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
+        call.api = "Rank"
+        request = scoring_pb2.RankRequest()
+        try:
+            json_format.ParseDict(document, request)
+        except json_format.ParseError as error:
+            raise errors.InvalidArgument(f"Not a RankRequest in JSON: {error}") from error
+        request.model_spec.MergeFrom(spec)
+        return _to_json(self.inference.answer(request, call))
 
 
 async def _gone(request: Request, call: Call) -> None:

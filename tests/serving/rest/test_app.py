@@ -57,6 +57,18 @@ def test_classify_and_regress(ask: Ask) -> None:
     assert ask("POST", f"{MODEL}:regress", body) == (200, {"results": [5.5]})
 
 
+def test_rank(ask: Ask) -> None:
+    body = {
+        "context": {"user": {"strings": {"values": ["ann"]}}, "age": {"ints": {"values": [31]}}},
+        "candidates": {"price": {"floats": {"values": [1.5, 7]}}},
+        "rank_by": "click",
+    }
+    status, document = ask("POST", f"{MODEL}:rank", body)
+    assert (status, document["ranking"]) == (200, [1, 0])
+    assert document["scores"]["click"] == {"values": [3.0, 14.0]}
+    assert document["model_spec"]["version"] == "5"
+
+
 def test_status_and_metadata(ask: Ask) -> None:
     expected = {"version": "5", "state": "AVAILABLE", "status": {
         "error_code": "OK", "error_message": "",
@@ -212,6 +224,9 @@ ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     "regress-unknown-signature": (
         "POST", f"{MODEL}:regress", {"signature_name": "x", "examples": [{}]}, 400,
         "No signature was found with the name: x",
+    ),
+    "no-rank": (
+        "POST", f"{MODEL}:rank", {"context": 3}, 400, "Not a RankRequest in JSON: ",
     ),
     "too-large": ("POST", f"{MODEL}:predict", b" " * 20_000, 429, "larger than 10000 bytes"),
 }  # fmt: skip
