@@ -18,7 +18,7 @@ from pipelines.config_errors import explain
 from pipelines.errors import PipelineError, did_you_mean
 from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.options import DataOptions
-from pipelines.names import check_feature_names
+from pipelines.names import check_feature_names, check_task_names
 from pipelines.options import Options
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
@@ -202,6 +202,7 @@ class Experiment(Options):
         features = [feature.name for feature in self.schema_.features]
         check_feature_names(features)
         tasks = [task.name for task in self.tasks]
+        check_task_names(tasks)
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         _known("training.monitor", [self.training.monitor or tasks[0]], tasks)

@@ -1,4 +1,4 @@
-"""Names that a feature may have: those that TensorFlow takes for a signature's inputs."""
+"""Names that features and tasks may have: those that an export's signatures can tell apart."""
 
 from __future__ import annotations
 
@@ -32,4 +32,20 @@ def check_feature_names(names: Iterable[str]) -> None:
             raise ValueError(
                 f"The feature names {other!r} and {name!r} differ in the case of their letters "
                 "only, which inputs of the exported model cannot. Rename one of them."
+            )
+
+
+def check_task_names(names: Iterable[str]) -> None:
+    """Raises where signatures or outputs of the export would have the name of another one.
+
+    Raises:
+        ValueError: A name ends in what the export adds to the names of tasks.
+    """
+    added = ("with_context", ".classes", ".scores")
+    for name in names:
+        if name.endswith(added):
+            raise ValueError(
+                f"The task name {name!r} must not end in {', '.join(added)}: signatures and "
+                "outputs of the exported model do. Rename the task and give it its column as "
+                "`label`."
             )

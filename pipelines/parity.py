@@ -13,10 +13,12 @@ import tensorflow as tf
 from pipelines.arrow import arrow_type
 from pipelines.data import DataSplit, Reader, request_starts
 from pipelines.errors import PipelineError
+from pipelines.examples import example_request, example_rows
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
 from pipelines.raw import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
-from pipelines.scoring import Scorer
+from pipelines.scoring import Scorer, Scores
+from pipelines.signatures import EXAMPLES_SIGNATURE, WITH_CONTEXT, classify_output, ranks
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Feature, Schema, is_listed
 
@@ -132,17 +134,12 @@ def check_parity(
         together.append_column(_REQUEST, pa.array(numbers)), fitted, _REQUEST
     )
     found = [
-        _call(loaded, ROWS_SIGNATURE, raw_rows(fitted.schema, together)),
+        *_exported(loaded, fitted.schema, requests),
         scorer.score_table(together, fitted, None),
     ]
-    if RANK_SIGNATURE in loaded.signatures:
-        parts = [
-            _call(loaded, RANK_SIGNATURE, raw_request(fitted.schema, table)) for table in requests
-        ]
-        found.append({task: np.concatenate([p[task][0] for p in parts]) for task in expected})
     worst = 0.0
     for task, scores in expected.items():
-        for result in found:
+        for result in (result for result in found if task in result):
             difference = np.abs(result[task] - scores)
             if not np.all(difference <= tolerance):
                 row = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
@@ -156,6 +153,42 @@ def check_parity(
     return {"rows": together.num_rows, "max_abs_difference": worst}
 
 
-def _call(loaded: Any, signature: str, raw: Raw) -> dict[str, np.ndarray]:
+def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Scores]:
+    """Scores of all rows by each of the signatures."""
+    together = pa.concat_tables(requests)
+    found = [
+        _call(loaded, ROWS_SIGNATURE, raw_rows(schema, together)),
+        *_by_method(schema, _call(loaded, EXAMPLES_SIGNATURE, example_rows(schema, together))),
+    ]
+    if ranks(schema):
+        ranked = [_call(loaded, RANK_SIGNATURE, raw_request(schema, table)) for table in requests]
+        shared = [
+            _call(loaded, EXAMPLES_SIGNATURE + WITH_CONTEXT, example_request(schema, table))
+            for table in requests
+        ]
+        found.append(_concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
+        found += _by_method(schema, _concatenated(shared))
+    return found
+
+
+def _by_method(schema: Schema, outputs: Scores) -> list[Scores]:
+    """The probabilities that Regress gives, and what both of Classify's scores make them."""
+    both = {
+        task.name: outputs[classify_output(task.name, "scores")]
+        for task in schema.tasks
+        if task.kind == "binary"
+    }
+    return [
+        outputs,
+        {task: 1 - scores[:, 0] for task, scores in both.items()},
+        {task: scores[:, 1] for task, scores in both.items()},
+    ]
+
+
+def _concatenated(parts: list[Scores]) -> Scores:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _call(loaded: Any, signature: str, raw: Raw) -> Scores:
     outputs = loaded.signatures[signature](**{n: tf.constant(a) for n, a in raw.items()})
     return {task: scores.numpy() for task, scores in outputs.items()}

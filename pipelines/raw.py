@@ -15,8 +15,9 @@ from recsys_attn.schema import Feature, Schema, is_listed
 ROWS_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
 EXPLAINED_SIGNATURE = "rank_explained"
+OF_CANDIDATES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
 Raw = dict[str, np.ndarray]
-_MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
+MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
 _NUMPY: dict[str, Any] = {"string": object, "int64": "int64", "float32": "float32"}
 
 
@@ -43,11 +44,11 @@ def _raw_feature(feature: Feature, table: pa.Table) -> np.ndarray:
     lengths = np.diff(offsets)
     # At least one column: an empty second axis could not carry the type of its values.
     shape = (len(lengths), max(int(lengths.max(initial=0)), 1))
-    padded = np.full(shape, _MISSING[feature.dtype], _NUMPY[feature.dtype])
+    padded = np.full(shape, MISSING[feature.dtype], _NUMPY[feature.dtype])
     padded[np.arange(shape[1]) < lengths[:, None]] = _values(values, feature.dtype)
     return padded
 
 
 def _values(column: pa.Array, dtype: str) -> np.ndarray:
-    filled = column.fill_null(pa.scalar(_MISSING[dtype], column.type))
+    filled = column.fill_null(pa.scalar(MISSING[dtype], column.type))
     return filled.to_numpy(zero_copy_only=False).astype(_NUMPY[dtype])

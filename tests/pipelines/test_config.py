@@ -143,6 +143,12 @@ def test_names_that_no_signature_takes_are_refused(tmp_path: Path, name: str, me
         load(tmp_path, ('name = "price"', f'name = "{name}"'))
 
 
+@pytest.mark.parametrize("name", ["click_with_context", "click.scores", "click.classes"])
+def test_tasks_with_names_that_the_export_makes_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PipelineError, match=f"The task name '{name}' must not end in with_context"):
+        load(tmp_path, ('name = "conversion"', f'name = "{name}"\nlabel = "conversion"'))
+
+
 def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"`embeddings_learning_rate` is of a row-wise"):
         load(tmp_path, training__embeddings_learning_rate=0.1, training__optimizer="sgd")

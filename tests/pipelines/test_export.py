@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.export import ServingModule
 from pipelines.features import fit
 from pipelines.features.graph import FeatureGraph
 from pipelines.names import check_feature_names
 from pipelines.raw import raw_request, raw_rows
 from pipelines.scoring import Scorer
+from pipelines.serving_module import ServingModule
+from pipelines.signatures import views
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models import logistic_regression
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Vocabulary, is_listed
@@ -56,10 +57,12 @@ def exported(request, tmp_path_factory):
 def test_signatures_have_the_schemas_names_types_and_axes(exported):
     _, fitted, manifest, loaded, _ = exported
     ranks = any(feature.side == "candidate" for feature in fitted.schema.features)
-    of_candidates = {"rank", "rank_explained"} if ranks else set()  # the model has gates
-    assert set(loaded.signatures) == {"serving_default"} | of_candidates
-    assert manifest["signatures"].keys() == set(loaded.signatures)
-    for name, signature in loaded.signatures.items():
+    raw = {"serving_default"} | ({"rank", "rank_explained"} if ranks else set())  # it has gates
+    of_examples = {"examples"} | ({"examples_with_context"} if ranks else set())
+    assert set(loaded.signatures) == raw | of_examples
+    assert manifest["signatures"].keys() == raw | of_examples | views(fitted.schema).keys()
+    for name in raw:
+        signature = loaded.signatures[name]
         per_request = name != "serving_default"
         inputs = signature.structured_input_signature[1]
         described = manifest["signatures"][name]["inputs"]
@@ -77,6 +80,7 @@ def test_signatures_have_the_schemas_names_types_and_axes(exported):
         if name == "rank_explained":
             outputs += [f"attention/{history}" for history in fitted.schema.histories]
             outputs += ["gate/click", "gate/buy"]
+        assert manifest["signatures"][name]["method"] == "tensorflow/serving/predict"
         assert manifest["signatures"][name]["outputs"] == outputs
         assert set(signature.structured_outputs) == set(outputs)
         for output, spec in signature.structured_outputs.items():

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipelines import examples as examples_module
 from pipelines import parity as parity_module
 from pipelines import scoring as scoring_module
 from pipelines.data import DataSplit
@@ -95,6 +96,34 @@ def test_a_rank_signature_with_other_scores_is_found(fitted, exported, requests,
 
     monkeypatch.setattr(parity_module, "raw_request", reversed_candidates)
     with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["example_rows", "example_request"])
+def test_a_signature_of_examples_with_other_scores_is_found(
+    fitted, exported, requests, monkeypatch, name
+):
+    def without_an_age(schema, table):
+        kept = Schema(tuple(f for f in schema.features if f.name != "age"), schema.tasks)
+        return getattr(examples_module, name)(kept, table)
+
+    monkeypatch.setattr(parity_module, name, without_an_age)
+    with pytest.raises(PipelineError, match="does not score like"):
+        check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_class_with_another_score_is_found(fitted, exported, requests, monkeypatch, label):
+    call = parity_module._call
+
+    def changed(loaded, signature, raw):
+        outputs = call(loaded, signature, raw)
+        if signature == "examples_with_context":
+            outputs["buy.scores"][:, label] += 0.01
+        return outputs
+
+    monkeypatch.setattr(parity_module, "_call", changed)
+    with pytest.raises(PipelineError, match=r"does not score like .* task 'buy'"):
         check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
 
 
