@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import pywrap_tf_session
 
@@ -48,7 +49,6 @@ class TensorFlowSession:
         try:
             with _serving_errors(), self.graph.as_default():
                 self._restore(meta, path)
-            self.graph.finalize()
         except BaseException:
             self.close()
             raise
@@ -104,6 +104,43 @@ class TensorFlowSession:
                 )
             )
         return {key: feeds[name] if name in feeds else next(found) for key, name in fetches.items()}
+
+    def add(
+        self,
+        prefix: str,
+        part: graph_pb2.GraphDef,
+        definition: meta_graph_pb2.SignatureDef,
+        tensors: Iterable[str],
+    ) -> dict[str, str]:
+        """Adds another form of a signature's graph, on the same inputs, variables and tables.
+
+        Args:
+            prefix: What its nodes are named after.
+            part: Nodes, of which the inputs of the signature may be some.
+            definition: The signature.
+            tensors: Names of tensors in `part`.
+
+        Returns:
+            What these tensors are called here.
+        """
+        inside = {node.name for node in part.node}
+        own = {info.name: info.name for info in definition.inputs.values()}
+        for node in part.node:  # by which variables and tables are found
+            if "shared_name" in node.attr and not node.attr["shared_name"].s:
+                node.attr["shared_name"].s = node.name.encode()
+        with self.graph.as_default():
+            scope = self.graph.unique_name(f"part_of_{prefix}")
+            tf.import_graph_def(
+                part,
+                {
+                    name: self.graph.get_tensor_by_name(name)
+                    for name in own
+                    if name.partition(":")[0] in inside
+                },
+                name=f"{scope}/",
+            )
+        self._session._extend_graph()
+        return {name: own.get(name, f"{scope}/{name}") for name in tensors}
 
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)
