@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-import tensorflow as tf
-
 from serving.inference import replay
 from serving.model import Model, load_model
+from serving.runtimes.tensorflow_session import start_threads
 from serving.warmup import warm_up
 
 
@@ -29,4 +28,4 @@ def start_compute_threads() -> None:
     The first operation starts them, with the priority of the thread that it is run in. That
     must not be the thread that loads models, which has a low one.
     """
-    tf.add(1.0, 1.0)
+    start_threads()

@@ -25,9 +25,7 @@ def require_token(tokens: Collection[bytes], header: str | None) -> None:
     if not tokens:
         return
     if header is None or not header.lower().startswith(_SCHEME):
-        raise Unauthenticated(
-            "A token is needed: send the header `authorization: Bearer TOKEN`."
-        )
+        raise Unauthenticated("A token is needed: send the header `authorization: Bearer TOKEN`.")
     received = header[len(_SCHEME) :].strip().encode()
     # Compares all of them, each in a time that tells nothing of where they differ.
     if not sum(hmac.compare_digest(received, token) for token in tokens):

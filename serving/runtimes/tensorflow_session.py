@@ -28,9 +28,11 @@ class TensorFlowSession:
 
     Args:
         path: The SavedModel's folder.
-        intra_op_threads: Threads that one operation is spread over; 0 for all cores. TensorFlow
-            has one pool of them in a process, as large as the first session wants it.
+        intra_op_threads: Threads that one operation is spread over; 0 for all cores.
         inter_op_threads: Operations that run at once; 0 for as many as cores.
+
+    All sessions of a process share these threads, and the first thing that TensorFlow computes
+    says how many there are: `start_threads` is for that.
 
     Raises:
         ServingError: The folder holds no SavedModel that can be loaded.
@@ -163,13 +165,22 @@ class TensorFlowSession:
         _return_memory()
 
 
-def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
-    config = config_pb2.ConfigProto(
-        intra_op_parallelism_threads=intra,
-        inter_op_parallelism_threads=inter,
-        use_per_session_threads=True,
-        allow_soft_placement=True,
+def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
+    """Starts the threads that all sessions compute in, with the calling thread's priority."""
+    config = _threads(intra_op_threads, inter_op_threads)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        session.run(tf.constant(0.0))
+
+
+def _threads(intra: int, inter: int) -> config_pb2.ConfigProto:
+    return config_pb2.ConfigProto(
+        intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
     )
+
+
+def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
+    config = _threads(intra, inter)
+    config.allow_soft_placement = True
     if meta.graph_def.library.function:
         # TensorFlow 2 puts signatures into functions, and each is optimised where it is called.
         # To optimise the graph around them too copies all vocabularies again and again.

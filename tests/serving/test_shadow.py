@@ -36,9 +36,7 @@ class _Manager:
 
 
 @pytest.fixture(scope="module")
-def manager(
-    tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: Path
-) -> _Manager:
+def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: Path) -> _Manager:
     folder = tmp_path_factory.mktemp("models")
     found = {5: install(twofold, folder, 5), 6: install(threefold, folder, 6)}
     return _Manager({n: load_model("tiny", n, path) for n, path in found.items()})
