@@ -31,7 +31,7 @@ class Background:
     """One thread of low priority that does what it is given, one thing after the other.
 
     Threads that it starts have its priority too. TensorFlow's compute threads are to be there
-    before (`serving.loading.start_compute_threads`): the first operation starts them for all.
+    before (`start_threads` of the runtime): the first operation starts them for all.
     """
 
     def __init__(self, name: str) -> None:

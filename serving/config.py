@@ -60,6 +60,15 @@ class ServerConfig:
         "requests too, and the differences are reported.",
     )
     runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
+    runtime_cache_dir: str = _option(
+        "", "Folder where converted models are kept for the next load."
+    )
+    tensorflow_intra_op_parallelism: int = _option(
+        1, "Threads that one operation is spread over; 0: all cores.", 0
+    )
+    tensorflow_inter_op_parallelism: int = _option(
+        0, "Operations of TensorFlow computed at once; 0: as many as cores.", 0
+    )
     backend: str = _option(
         "", "grpc://HOST:PORT[,HOST:PORT]: a fleet of TensorFlow Serving computes."
     )

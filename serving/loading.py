@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from serving.batching.arrays import grown
 from serving.batching.batched import Batched
@@ -168,12 +167,3 @@ def _limited(compute: Compute, limit: int) -> Compute:
         return compute(inputs, outputs, call)
 
     return checked
-
-
-def start_compute_threads() -> None:
-    """Starts the threads that all models compute in.
-
-    The first operation starts them, with the priority of the thread that it is run in. That
-    must not be the thread that loads models, which has a low one.
-    """
-    tf.add(1.0, 1.0)

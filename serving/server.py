@@ -26,7 +26,7 @@ from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.listening import listen, make_grpc_server
-from serving.loading import Loader, LoadOptions, start_compute_threads
+from serving.loading import Loader, LoadOptions
 from serving.manager import ModelManager
 from serving.metrics import Metrics
 from serving.model_config import ModelConfig
@@ -36,6 +36,7 @@ from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import backend_addresses
+from serving.runtimes.tensorflow_session import start_threads
 from serving.security import require_token
 from serving.upkeep import ManagerOptions
 
@@ -110,7 +111,8 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
-    start_compute_threads()
+    # By this thread: the one that loads models has a low priority, which they would take over.
+    start_threads(config.tensorflow_intra_op_parallelism, config.tensorflow_inter_op_parallelism)
     if config.file_system_poll_wait_seconds >= 0:
         server.manager.poll()
     return server, port
@@ -124,7 +126,12 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         batching = BatchingParameters()
     loader = Loader(
         LoadOptions(
-            runtime=RuntimeChoice(config.runtime),
+            runtime=RuntimeChoice(
+                config.runtime,
+                config.tensorflow_intra_op_parallelism,
+                config.tensorflow_inter_op_parallelism,
+                Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
+            ),
             backend=backend_addresses(config.backend) if config.backend else (),
             batching=batching,
             reads_own_batching=config.enable_per_model_batching_parameters,

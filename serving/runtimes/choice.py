@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving.runtimes.base import Runtime
+from serving.runtimes.onnx_runtime import OnnxRuntime, is_installed
 from serving.runtimes.tensorflow_session import TensorFlowSession
 
 TENSORFLOW = "tensorflow"
@@ -32,9 +33,26 @@ class RuntimeChoice:
 
 
 def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
-    """The runtime of a SavedModel folder."""
-    return TensorFlowSession(
+    """The runtime of a SavedModel folder.
+
+    Raises:
+        FailedPrecondition: ONNX Runtime is asked for and not installed; `auto` goes without it.
+    """
+    tensorflow = TensorFlowSession(
         path,
         intra_op_threads=choice.intra_op_threads,
         inter_op_threads=choice.inter_op_threads,
     )
+    if choice.runtime == TENSORFLOW or (choice.runtime == AUTO and not is_installed()):
+        return tensorflow
+    try:
+        return OnnxRuntime(
+            path,
+            tensorflow,
+            threads=choice.intra_op_threads,
+            cache_folder=choice.cache_folder,
+            faster_only=choice.runtime == AUTO,
+        )
+    except BaseException:
+        tensorflow.close()
+        raise

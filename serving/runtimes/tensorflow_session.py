@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import pywrap_tf_session
 
@@ -27,9 +28,11 @@ class TensorFlowSession:
 
     Args:
         path: The SavedModel's folder.
-        intra_op_threads: Threads that one operation is spread over; 0 for all cores. TensorFlow
-            has one pool of them in a process, as large as the first session wants it.
+        intra_op_threads: Threads that one operation is spread over; 0 for all cores.
         inter_op_threads: Operations that run at once; 0 for as many as cores.
+
+    All sessions of a process share these threads, and the first thing that TensorFlow computes
+    says how many there are: `start_threads` is for that.
 
     Raises:
         ServingError: The folder holds no SavedModel that can be loaded.
@@ -48,7 +51,6 @@ class TensorFlowSession:
         try:
             with _serving_errors(), self.graph.as_default():
                 self._restore(meta, path)
-            self.graph.finalize()
         except BaseException:
             self.close()
             raise
@@ -105,6 +107,43 @@ class TensorFlowSession:
             )
         return {key: feeds[name] if name in feeds else next(found) for key, name in fetches.items()}
 
+    def add(
+        self,
+        prefix: str,
+        part: graph_pb2.GraphDef,
+        definition: meta_graph_pb2.SignatureDef,
+        tensors: Iterable[str],
+    ) -> dict[str, str]:
+        """Adds another form of a signature's graph, on the same inputs, variables and tables.
+
+        Args:
+            prefix: What its nodes are named after.
+            part: Nodes, of which the inputs of the signature may be some.
+            definition: The signature.
+            tensors: Names of tensors in `part`.
+
+        Returns:
+            What these tensors are called here.
+        """
+        inside = {node.name for node in part.node}
+        own = {info.name: info.name for info in definition.inputs.values()}
+        for node in part.node:  # by which variables and tables are found
+            if "shared_name" in node.attr and not node.attr["shared_name"].s:
+                node.attr["shared_name"].s = node.name.encode()
+        with self.graph.as_default():
+            scope = self.graph.unique_name(f"part_of_{prefix}")
+            tf.import_graph_def(
+                part,
+                {
+                    name: self.graph.get_tensor_by_name(name)
+                    for name in own
+                    if name.partition(":")[0] in inside
+                },
+                name=f"{scope}/",
+            )
+        self._session._extend_graph()
+        return {name: own.get(name, f"{scope}/{name}") for name in tensors}
+
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)
         if endpoint is None:
@@ -126,13 +165,22 @@ class TensorFlowSession:
         _return_memory()
 
 
-def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
-    config = config_pb2.ConfigProto(
-        intra_op_parallelism_threads=intra,
-        inter_op_parallelism_threads=inter,
-        use_per_session_threads=True,
-        allow_soft_placement=True,
+def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
+    """Starts the threads that all sessions compute in, with the calling thread's priority."""
+    config = _threads(intra_op_threads, inter_op_threads)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        session.run(tf.constant(0.0))
+
+
+def _threads(intra: int, inter: int) -> config_pb2.ConfigProto:
+    return config_pb2.ConfigProto(
+        intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
     )
+
+
+def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
+    config = _threads(intra, inter)
+    config.allow_soft_placement = True
     if meta.graph_def.library.function:
         # TensorFlow 2 puts signatures into functions, and each is optimised where it is called.
         # To optimise the graph around them too copies all vocabularies again and again.
