@@ -60,9 +60,7 @@ class ServerConfig:
         "requests too, and the differences are reported.",
     )
     runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
-    runtime_cache_dir: str = _option(
-        "", "Folder where converted models are kept for the next load."
-    )
+    runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
     tensorflow_intra_op_parallelism: int = _option(
         1, "Threads that one operation is spread over; 0: all cores.", 0
     )

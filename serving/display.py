@@ -16,6 +16,7 @@ from serving.features import TensorSpec, shortened
 from serving.model import Model
 from serving.server import Server
 
+_EXAMPLES = ({"inputs"}, {"context", "examples"})  # the inputs of signatures that take Examples
 _EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
 
 
@@ -88,15 +89,23 @@ def to_json(scores: Mapping[str, np.ndarray]) -> str:
 
 
 def served_model(model: Model) -> RenderableType:
-    """What a server serves: model, version and signatures."""
+    """What a server serves: model, version and signatures; those that take Examples by name."""
     table = Table("signature", "inputs", "outputs", show_lines=True)
+    of_examples = []
     for key, signature in sorted(model.signatures.items()):
         definition = signature.definition
-        table.add_row(*map(Text, (key, _lines(definition.inputs), _lines(definition.outputs))))
-    return Group(
-        Text(f"Serving model {model.name}, version {model.version}, from {model.path}"),
-        table,
-    )
+        if set(definition.inputs) in _EXAMPLES:
+            of_examples.append(key)
+        else:
+            table.add_row(*map(Text, (key, _lines(definition.inputs), _lines(definition.outputs))))
+    parts: list[RenderableType] = [
+        Text(f"Serving model {model.name}, version {model.version}, from {model.path}")
+    ]
+    if table.rows:
+        parts.append(table)
+    if of_examples:
+        parts.append(Text(f"Signatures of serialized Examples: {', '.join(of_examples)}"))
+    return Group(*parts)
 
 
 def listening(server: Server, port: int) -> RenderableType:

@@ -308,8 +308,8 @@ def test_a_front_has_the_versions_and_words_of_its_fleet(
         with pytest.raises(InvalidArgument, match="reshape"):
             client.predict({"values": np.ones(5, np.float32)}, signature_name="fail")
         install(threefold, base_path, 6)
-        wait_until(lambda: client.status()[0].version == 6)
-        wait_until(lambda: client.rank(CONTEXT, CANDIDATES)["click"].tolist() == [4.5, 21.0])
+        wait_until(lambda: client.status()[0].version == 6, 30)
+        wait_until(lambda: client.rank(CONTEXT, CANDIDATES)["click"].tolist() == [4.5, 21.0], 30)
 
 
 def test_a_shadow_is_seen_in_the_metrics(
