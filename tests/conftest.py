@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
+
+USER_ENVIRONMENT = Path(__file__).parent / "support" / "user_environment"
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # JAX compiles every operation of every shape that a test meets: quickly matters more than well.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if os.environ["KERAS_BACKEND"] == "jax":
+    # XLA's older code generator takes half the time of the newer one to compile a small operation.
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Processes that tests start have what a user has installed, and so start sooner."""
+    # But not those that pytest-xdist starts to run tests.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        found = os.environ.get("PYTHONPATH")
+        paths = [str(USER_ENVIRONMENT), *([found] if found else [])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import hidden_or_half, invoke, start
-from tests.support.experiments import write
+from tests.support.experiments import QUICK, write
 
 LONG = ("--set", "training.epochs=100000", "--set", "training.patience=100000")
 HUGE = ("--set", "data.simulate.rows=100000000")
@@ -42,7 +42,7 @@ def test_a_training_that_is_interrupted(
     tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
 ) -> None:
     run = Path(shutil.copytree(prepared, tmp_path / "run"))
-    experiment = write(tmp_path)
+    experiment = write(tmp_path, QUICK)
     checkpoints = run / "checkpoints"
     arguments = ("run", experiment, "--run-dir", run)
     _interrupt(ending, code, lambda: any(checkpoints.glob("step-*")), *arguments, *LONG)

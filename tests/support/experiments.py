@@ -66,6 +66,10 @@ batch_size = 64
 ceiling = { click = "click_probability" }
 """
 
+# A change for tests that do not ask which model it is: one that is traced in half the time.
+_MODEL = SIMULATED.partition("[model]\n")[2].partition("\n\n")[0]
+QUICK = (_MODEL, 'name = "mlp"\nwidth = 4\nunits = [8]')
+
 
 def write(folder: Path, *changes: tuple[str, str], text: str = SIMULATED) -> Path:
     """An experiment file; each change replaces one piece of the text."""

@@ -95,9 +95,20 @@ def rows_are_independent(case: LayerCase, folder: Path) -> None:
         return
     layer, arrays = case.make(), case.arrays()
     together = outputs_of(layer, arrays)
+    others = case.arrays(seed=1)
     for row in (0, SIZES["B"] - 1):
-        alone = outputs_of(layer, {name: array[row : row + 1] for name, array in arrays.items()})
-        assert_same(alone, {name: output[row : row + 1] for name, output in together.items()})
+        one = slice(row, row + 1)
+        expected = {name: output[one] for name, output in together.items()}
+        # JAX compiles every operation for every shape: there, other rows stand beside this one.
+        if keras.backend.backend() == "jax":
+            replaced = {name: array.copy() for name, array in others.items()}
+            for name, array in replaced.items():
+                array[one] = arrays[name][one]
+            outputs = outputs_of(layer, replaced)
+            assert_same({name: output[one] for name, output in outputs.items()}, expected)
+        else:
+            alone = {name: array[one] for name, array in arrays.items()}
+            assert_same(outputs_of(layer, alone), expected)
 
 
 def padding_reaches_no_output(case: LayerCase, folder: Path) -> None:

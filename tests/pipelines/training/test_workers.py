@@ -18,7 +18,7 @@ import pytest
 from pipelines.errors import PipelineError
 from pipelines.training.workers import find_workers
 
-OPTIONS = {"model__dropout": 0.0, "training__epochs": 2}
+OPTIONS = {"model__dropout": 0.0, "model__activation": "relu", "training__epochs": 2}
 
 
 @pytest.fixture(scope="module")
