@@ -11,7 +11,7 @@ SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_composi
 BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ray jax oracles lint check bench clean
+.PHONY: help demo test ray jax oracles protos lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -24,7 +24,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
 	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
-	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS)
+	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 
 ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (250 MB)
 
@@ -33,6 +33,12 @@ jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: 
 
 oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -rP tests/oracles
+
+protos: ## Make the code of serving/protos anew, with the oldest tools that may meet it
+	$(PYTHON) -m venv build/protos
+	build/protos/bin/python -m pip install --quiet grpcio-tools==1.75.0 protobuf==6.31.1 setuptools
+	build/protos/bin/python -m pip install --quiet --no-deps tensorflow-serving-api==2.21.0
+	build/protos/bin/python -m tests.support.protos
 
 lint: $(VENV)/.dev ## Check the style and the formatting
 	$(BIN)/ruff check .
