@@ -68,7 +68,7 @@ def test_every_experiment_is_valid(path: Path) -> None:
 def test_every_command_is_named() -> None:
     from pipelines.cli import main
 
-    named = set(re.findall(r"^\| `recsys-attn ([a-z]+)", README, re.MULTILINE))
+    named = set(re.findall(r"^\| `recsys-attn ([a-z-]+)", README, re.MULTILINE))
     assert named == set(main.list_commands(None))
 
 
