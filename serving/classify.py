@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ _CLASSES, _SCORES = "classes", "scores"
 def classify(model: Model, request: classification_pb2.ClassificationRequest, call: Call) -> Any:
     """The answer of a version to a Classify request."""
     signature = _signature(model, request.model_spec)
+    found = _run(model, signature, request.input, _check_classify(signature), call)
     response = classification_pb2.ClassificationResponse()
-    _classify(model, signature, request.input, call, response.result)
+    _write_classes(found, call.candidates, response.result)
     write_spec(response.model_spec, model, signature.key)
     return response
 
@@ -37,8 +39,9 @@ def classify(model: Model, request: classification_pb2.ClassificationRequest, ca
 def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call) -> Any:
     """The answer of a version to a Regress request."""
     signature = _signature(model, request.model_spec)
+    found = _run(model, signature, request.input, _check_regress(signature), call)
     response = regression_pb2.RegressionResponse()
-    _regress(model, signature, request.input, call, response.result)
+    _write_values(found, call.candidates, response.result)
     write_spec(response.model_spec, model, signature.key)
     return response
 
@@ -46,13 +49,14 @@ def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call)
 def multi_inference(model: Model, request: inference_pb2.MultiInferenceRequest, call: Call) -> Any:
     """The answer of a version to a MultiInference request: one result for each task."""
     tasks = [(task, _requested(model, task, request)) for task in request.tasks]
+    computed = _run_together(model, [signature for _, signature in tasks], request.input, call)
     response = inference_pb2.MultiInferenceResponse()
-    for task, signature in tasks:
+    for (task, signature), found in zip(tasks, computed, strict=True):
         result = response.results.add()
         if task.method_name == CLASSIFY_METHOD:
-            _classify(model, signature, request.input, call, result.classification_result)
+            _write_classes(found, call.candidates, result.classification_result)
         else:
-            _regress(model, signature, request.input, call, result.regression_result)
+            _write_values(found, call.candidates, result.regression_result)
         write_spec(result.model_spec, model, signature.key)
     return response
 
@@ -89,24 +93,18 @@ def _requested(
     return signature
 
 
-def _classify(
-    model: Model,
-    signature: Signature,
-    examples: input_pb2.Input,
-    call: Call,
-    result: classification_pb2.ClassificationResult,
+def _write_classes(
+    found: Mapping[str, np.ndarray], count: int, result: classification_pb2.ClassificationResult
 ) -> None:
-    outputs = _check_classify(signature)
-    found = _run(model, signature, examples, outputs, call)
-    count = call.candidates
-    for name in outputs:
-        _check_table(name, found[name], count)
-    columns = {name: found[name].tolist() for name in outputs}
-    if len({found[name].shape[1] for name in outputs}) > 1:
-        raise errors.different_classes(found[_CLASSES].shape[1], found[_SCORES].shape[1])
+    for name, values in found.items():
+        _check_table(name, values, count)
+    sizes = {name: values.shape[1] for name, values in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise errors.different_classes(sizes[_CLASSES], sizes[_SCORES])
+    columns = {name: values.tolist() for name, values in found.items()}
     for i in range(count):
         classes = result.classifications.add().classes
-        for c in range(found[outputs[0]].shape[1]):
+        for c in range(next(iter(sizes.values()))):
             one = classes.add()
             if _CLASSES in columns:
                 one.label = _text(columns[_CLASSES][i][c])
@@ -114,16 +112,10 @@ def _classify(
                 one.score = columns[_SCORES][i][c]
 
 
-def _regress(
-    model: Model,
-    signature: Signature,
-    examples: input_pb2.Input,
-    call: Call,
-    result: regression_pb2.RegressionResult,
+def _write_values(
+    found: Mapping[str, np.ndarray], count: int, result: regression_pb2.RegressionResult
 ) -> None:
-    (output,) = _check_regress(signature)
-    values = _run(model, signature, examples, (output,), call)[output]
-    count = call.candidates
+    (values,) = found.values()
     if values.ndim != 1 and values.shape[1:] != (1,):
         raise errors.wrong_regression_shape(values.shape)
     if values.shape[0] != count:
@@ -132,6 +124,32 @@ def _regress(
         raise errors.wrong_output_dtype("output", "DT_FLOAT", values.dtype)
     for value in values.ravel().tolist():
         result.regressions.add(value=value)
+
+
+def _run_together(
+    model: Model, signatures: Sequence[Signature], examples: input_pb2.Input, call: Call
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of each signature; in one computation where one signature has all of them."""
+    outputs = [_outputs(signature) for signature in signatures]
+    covering = model.covering(signatures)
+    if covering is None:
+        return [
+            _run(model, signature, examples, names, call)
+            for signature, names in zip(signatures, outputs, strict=True)
+        ]
+    wanted = [
+        {name: covering.output_of(signature, name) for name in names}
+        for signature, names in zip(signatures, outputs, strict=True)
+    ]
+    together = tuple(dict.fromkeys(name for names in wanted for name in names.values()))
+    found = _run(model, covering, examples, together, call)
+    return [{name: found[own] for name, own in names.items()} for names in wanted]
+
+
+def _outputs(signature: Signature) -> tuple[str, ...]:
+    if signature.definition.method_name == CLASSIFY_METHOD:
+        return _check_classify(signature)
+    return _check_regress(signature)
 
 
 def _run(
@@ -168,7 +186,7 @@ def _check_classify(signature: Signature) -> tuple[str, ...]:
     return outputs
 
 
-def _check_regress(signature: Signature) -> tuple[str]:
+def _check_regress(signature: Signature) -> tuple[str, ...]:
     definition = signature.definition
     if definition.method_name != REGRESS_METHOD:
         raise errors.wrong_method("regression", REGRESS_METHOD, definition.method_name)

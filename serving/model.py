@@ -57,6 +57,13 @@ class Model:
     def signatures(self) -> Mapping[str, Signature]:
         return self._signatures
 
+    def covering(self, signatures: Sequence[Signature]) -> Signature | None:
+        """One that computes all that these do, of the same input; None where none does."""
+        for one in self._signatures.values():
+            if all(one.covers(signature) for signature in signatures):
+                return one
+        return None
+
     @property
     def context_names(self) -> frozenset[str]:
         """The features that the candidates of a request share; none without `rank`."""

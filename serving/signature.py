@@ -63,6 +63,18 @@ class Signature:
         """Puts something around the computation, such as what joins requests in a batch."""
         self._compute = wrap(self._compute)
 
+    def covers(self, other: Signature) -> bool:
+        """Whether it takes the same tensors as another signature, and gives all of its outputs."""
+        own, theirs = self.definition, other.definition
+        return _tensors(own.inputs) == _tensors(theirs.inputs) and (
+            set(_tensors(own.outputs).values()) >= set(_tensors(theirs.outputs).values())
+        )
+
+    def output_of(self, other: Signature, name: str) -> str:
+        """What it calls an output of a signature that it covers."""
+        tensor = other.definition.outputs[name].name
+        return next(own for own, info in self.definition.outputs.items() if info.name == tensor)
+
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""
         received = set(names)
@@ -141,6 +153,10 @@ class Signature:
 
 
 Shape = tuple[int | None, ...]
+
+
+def _tensors(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, str]:
+    return {name: info.name for name, info in infos.items()}
 
 
 def _declared(info: meta_graph_pb2.TensorInfo) -> tuple[int, Shape | None]:

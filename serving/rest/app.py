@@ -48,7 +48,7 @@ _PATH = re.compile(
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
     re.IGNORECASE,
 )
-_HTTP = {
+HTTP_STATUS = {
     "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
     "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
     "ALREADY_EXISTS": 409, "RESOURCE_EXHAUSTED": 429, "CANCELLED": 499, "UNKNOWN": 500,
@@ -119,7 +119,7 @@ class Rest:
                 watch.cancel()
             status, text = 200, json.dumps(document)
         except errors.ServingError as error:
-            status = _HTTP.get(error.code.name, 500)
+            status = HTTP_STATUS.get(error.code.name, 500)
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
             status, text = 499, ""

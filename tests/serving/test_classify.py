@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import grpc
 import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 
+import serving.classify as classify_module
+from serving.call import Call
+from serving.model import Model
 from tests.serving.stubs import classify, examples, multi_inference, regress, send
 
 ROWS = ({"user": "ann", "price": 1.5}, {"user": "bo"}, {"price": 7.0})
@@ -57,3 +66,49 @@ def test_an_example_with_a_feature_of_the_context_is_scored_with_its_own(
     sent = examples({"price": 1.0, "user": "b"}, {"price": 2.0}, context={"user": "ann"})
     response = send(shared_channel, regress(sent))
     assert [one.value for one in response.result.regressions] == [3.0, 7.0]
+
+
+class _Views:
+    """A runtime whose `regress` and `classify` are names for tensors of `examples`."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, tuple[str, ...]]] = []
+        views = {
+            "examples": ("predict", {"value": "value:0", "value.scores": "scores:0"}),
+            "regress": ("regress", {"outputs": "value:0"}),
+            "classify": ("classify", {"scores": "scores:0"}),
+        }
+        self.definitions = {key: self._definition(*view) for key, view in views.items()}
+
+    @staticmethod
+    def _definition(method: str, outputs: dict[str, str]) -> meta_graph_pb2.SignatureDef:
+        definition = meta_graph_pb2.SignatureDef(method_name=f"tensorflow/serving/{method}")
+        info = definition.inputs["inputs"]
+        info.name, info.dtype = "inputs:0", types_pb2.DT_STRING
+        info.tensor_shape.dim.add(size=-1)
+        for name, tensor in outputs.items():
+            output = definition.outputs[name]
+            output.name, output.dtype = tensor, types_pb2.DT_FLOAT
+            for _ in range(1 + name.endswith("scores")):
+                output.tensor_shape.dim.add(size=-1)
+        return definition
+
+    def run(
+        self, key: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], timeout: Any
+    ) -> dict[str, np.ndarray]:
+        self.runs.append((key, tuple(outputs)))
+        rows = np.arange(len(inputs["inputs"]), dtype=np.float32)
+        known = {"value:0": rows, "scores:0": np.stack([-rows, rows], 1)}
+        definition = self.definitions[key]
+        return {name: known[definition.outputs[name].name] for name in outputs}
+
+
+def test_tasks_of_one_computation_are_computed_once() -> None:
+    runtime = _Views()
+    request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
+    model = Model("tiny", 5, Path("nowhere"), runtime)
+    regressed, classified = classify_module.multi_inference(model, request, Call("")).results
+    assert [one.value for one in regressed.regression_result.regressions] == [0, 1, 2]
+    scores = [row.classes[1].score for row in classified.classification_result.classifications]
+    assert scores == [0, 1, 2]
+    assert runtime.runs == [("examples", ("value", "value.scores"))]

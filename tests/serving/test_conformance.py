@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
 import grpc
 import numpy as np
 import pytest
@@ -15,6 +20,10 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from serving.config import ServerConfig
+from serving.rest.app import HTTP_STATUS
+from serving.server import create_server
+from tests.serving.exports import install
 from tests.serving.stubs import (
     ROWS,
     classify,
@@ -235,3 +244,95 @@ def test_bytes_that_are_no_request_do_not_stop_the_server(shared_channel: grpc.C
         shared_channel.unary_unary(PREDICT_METHOD)(b"\xff\xff\xff", timeout=10.0)
     assert raised.value.code() == grpc.StatusCode.INTERNAL
     send(shared_channel, predict())
+
+
+@pytest.fixture(scope="module")
+def batched_channel(
+    tmp_path_factory: pytest.TempPathFactory, twofold: Path
+) -> Iterator[grpc.Channel]:
+    """Version 5 of `tiny`, in batches of at most two rows."""
+    folder = tmp_path_factory.mktemp("batched")
+    install(twofold, folder / "tiny", 5)
+    parameters = folder / "batching"
+    parameters.write_text(
+        "max_batch_size { value: 2 } max_enqueued_batches { value: 1 } "
+        "num_batch_threads { value: 1 }"
+    )
+    server, port = create_server(
+        ServerConfig(
+            str(folder / "tiny"), port=0, enable_batching=True,
+            batching_parameters_file=str(parameters),
+        )
+    )  # fmt: skip
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    server.stop()
+
+
+def _error(channel: grpc.Channel, request: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        send(channel, request)
+    return raised.value.code(), raised.value.details()
+
+
+def test_a_request_larger_than_a_batch(batched_channel: grpc.Channel) -> None:
+    request = predict(inputs={"values": np.ones(3, np.float32)}, signature_name="double")
+    words = "Task size 3 is larger than maximum input batch size 2"
+    assert _error(batched_channel, request) == (INVALID, words)
+
+
+def test_a_full_queue(batched_channel: grpc.Channel) -> None:
+    """One computes, two wait, and there is no room for more."""
+    wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(send, batched_channel, wait) for _ in range(8)]
+        failures = [call.exception() for call in calls]
+    refused = {(f.code(), f.details()) for f in failures if f is not None}
+    assert refused == {
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            "The batch scheduling queue to which this task was submitted is full",
+        )
+    }
+    assert failures.count(None) >= 3
+
+
+def test_reloads_that_cannot_be(batched_channel: grpc.Channel, tmp_path: Path) -> None:
+    request = model_management_pb2.ReloadConfigRequest()
+    config = request.config.model_config_list.config.add(
+        name="tiny", base_path=str(tmp_path), model_platform="tensorflow"
+    )
+    config.version_labels["canary"] = 7
+    assert _error(batched_channel, request) == (
+        FAILED,
+        "Request to assign label to version 7 of model tiny, which is not currently available "
+        "for inference",
+    )
+    request.config.model_config_list.config.add().CopyFrom(config)
+    assert _error(batched_channel, request) == (
+        INVALID, "Illegal to list model tiny multiple times in config list",
+    )  # fmt: skip
+
+
+def test_labels_where_no_model_was_ever_configured(tmp_path: Path) -> None:
+    models = tmp_path / "models.config"
+    models.write_text("model_config_list { }")
+    server, port = create_server(ServerConfig(model_config_file=str(models), port=0))
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        code, words = _error(channel, predict(version_label="canary"))
+    server.stop()
+    assert (code, words) == (grpc.StatusCode.UNAVAILABLE, "Model labels does not init yet.canary")
+
+
+HTTP = {
+    400: "INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE", 403: "PERMISSION_DENIED",
+    404: "NOT_FOUND", 409: "ABORTED ALREADY_EXISTS", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED",
+    500: "UNKNOWN INTERNAL", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", HTTP)
+def test_codes_over_http(status: int) -> None:
+    assert {HTTP_STATUS[name] for name in HTTP[status].split()} == {status}
