@@ -15,7 +15,7 @@ from tests.support.fresh_process import export_all, serve_all
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise, tensorflow
 from tests.support.layer_checks import CHECKS, exported_model_serves_any_batch
 
-# All exports are read together at the end, by one fresh process.
+# All are exported together at the end, and read by one fresh process.
 HERE = [check for check in CHECKS if check is not exported_model_serves_any_batch]
 CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
 
@@ -85,8 +85,8 @@ def test_every_backend_computes_the_same(name: str, on_tensorflow: dict[str, np.
 def test_an_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:
     """Random constants are saved and not drawn again; one process reads all exports."""
     tensorflow()
-    expected = export_all({n: c.case for n, c in COMPOSITIONS.items()}, tmp_path)
-    actual = serve_all(tmp_path)
+    cases = {name: composition.case for name, composition in COMPOSITIONS.items()}
+    expected, actual = export_all(cases, tmp_path), serve_all(cases, tmp_path)
     assert actual.keys() == expected.keys()
     for name, outputs in expected.items():
         for output, wanted in zip(actual[name], outputs, strict=True):

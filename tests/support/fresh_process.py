@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from tests.support.layer_case import LayerCase, outputs_of, randomise
 
@@ -16,13 +18,15 @@ import pathlib, sys
 import numpy as np
 import tensorflow as tf
 
-for export in sorted(pathlib.Path(sys.argv[1]).iterdir()):
-    served = tf.saved_model.load(str(export / "model")).signatures["serving_default"]
-    for path in sorted(export.glob("inputs_*.npz")):
-        inputs = np.load(path)
-        outputs = served(**{name: tf.constant(inputs[name]) for name in inputs.files})
-        output = path.with_name(path.name.replace("inputs", "output")).with_suffix(".npy")
-        np.save(output, outputs[sorted(outputs)[0]].numpy())
+folder = pathlib.Path(sys.argv[1])
+loaded = tf.saved_model.load(str(folder / "model"))
+for path in sorted(folder.glob("inputs_*.npz")):
+    arrays = np.load(path)
+    inputs = {name: tf.constant(arrays[name]) for name in arrays.files}
+    served = loaded.signatures[path.stem.split("_")[1]]
+    outputs = served(**inputs)
+    output = path.with_name(path.name.replace("inputs", "output")).with_suffix(".npy")
+    np.save(output, outputs[sorted(outputs)[0]].numpy())
 """
 
 
@@ -30,30 +34,37 @@ BATCHES = (1, 3, 5)
 
 
 def export_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[np.ndarray]]:
-    """Exports each layer with inputs of several batch sizes; its outputs in this process."""
+    """Exports every layer, all into one folder, with inputs of several batch sizes.
+
+    Returns:
+        Their outputs in this process by the layer's name and batch size.
+    """
+    archive = keras.export.ExportArchive()
     expected: dict[str, list[np.ndarray]] = {}
     for index, (name, case) in enumerate(cases.items()):
         model = case.model()
         randomise(model)
-        export = folder / f"{index:03d}"
-        model.export(export / "model", verbose=False)
-        (export / "name").write_text(name, encoding="utf-8")
+        signature = {
+            key: tf.TensorSpec(symbol.shape, symbol.dtype, key)
+            for key, symbol in case.symbols().items()
+        }
+        # By its number: an endpoint is an attribute, and most names could not be one.
+        archive.add_endpoint(f"layer{index}", model.__call__, [signature])
         expected[name] = []
         for rows in BATCHES:
             arrays = case.arrays(seed=rows, B=rows)
-            np.savez(export / f"inputs_{rows}.npz", **arrays)
+            np.savez(folder / f"inputs_layer{index}_{rows}.npz", **arrays)
             expected[name].append(outputs_of(model, {"inputs": arrays})["0"])
+    archive.write_out(folder / "model", verbose=False)
     return expected
 
 
-def serve_all(folder: Path) -> dict[str, list[np.ndarray]]:
+def serve_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[np.ndarray]]:
     """What another process, with TensorFlow alone, makes of all exports."""
     subprocess.run(
         [sys.executable, "-c", _SERVE, str(folder)], check=True, cwd=folder, capture_output=True
     )
     return {
-        (export / "name").read_text(encoding="utf-8"): [
-            np.load(export / f"output_{rows}.npy") for rows in BATCHES
-        ]
-        for export in sorted(folder.iterdir())
+        name: [np.load(folder / f"output_layer{index}_{rows}.npy") for rows in BATCHES]
+        for index, name in enumerate(cases)
     }
