@@ -18,7 +18,7 @@ DASHBOARD = read("deploy/grafana/dashboards/scoring.json")
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """What the metrics page has after one call of everything."""
+    """What the metrics page has after one call of everything, and what a process has beside it."""
     metrics, process = Metrics(), CollectorRegistry()
     ProcessCollector(registry=process)
     metrics(Call("Predict", model="ctr", version=5, results={"click": np.ones(3, np.float32)}))
