@@ -1,4 +1,4 @@
-# One image for both jobs: `recsys-attn run ...` trains, `recsys-attn serve ...` scores over gRPC.
+# One image for both jobs: `recsys-attn run ...` trains, `recsys-attn serve ...` scores over gRPC and REST.
 FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 \
@@ -26,7 +26,7 @@ COPY experiments experiments
 
 USER recsys
 VOLUME /app/runs
-EXPOSE 8500
+EXPOSE 8500 8501
 
 # The standard gRPC health service answers SERVING once a model is loaded.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \

@@ -1,0 +1,101 @@
+"""Dashboard, autoscaler and Prometheus ask for metrics, labels and services that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from serving.call import Call
+from serving.config_files import read_batching_parameters
+from serving.metrics import Metrics
+from tests.support.deployment import COMPOSE, PLAIN, ROOT, pod_of, read
+
+ADAPTER = read("deploy/prometheus-adapter.yaml")["rules"]["custom"]
+DASHBOARD = read("deploy/grafana/dashboards/scoring.json")
+
+
+def labels_by_metric() -> dict[str, set[str]]:
+    """What the metrics page has after one call of everything, and what a process has beside it."""
+    metrics, process = Metrics(), CollectorRegistry()
+    ProcessCollector(registry=process)
+    metrics(Call("Predict", model="ctr", version=5, results={"click": np.ones(3, np.float32)}))
+    metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
+    metrics.shadowed("ctr", 6, "click", 0.02)
+    page = (metrics.page() + generate_latest(process)).decode()
+    samples = re.findall(r"^([\w:]+)(?:\{(.*)\})? ", page, re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    for name, labels in samples:
+        found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return found
+
+
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+VARIABLES = {one["name"]: one.get("definition", "") for one in DASHBOARD["templating"]["list"]}
+
+
+def test_dashboard_and_autoscaler_ask_for_metrics_and_labels_that_there_are() -> None:
+    known = labels_by_metric()
+    rules = [rule["seriesQuery"] for rule in ADAPTER]
+    for query in [*QUERIES, *VARIABLES.values(), *rules]:
+        names = set(re.findall(r":\w+(?::\w+)+|process_\w+", query))
+        assert names <= set(known), query
+        labels = set(re.findall(r"(\w+)(?:=~|!=|=)", query))
+        labels |= {label for by in re.findall(r"by \((.*?)\)", query) for label in by.split(", ")}
+        # those that Prometheus adds where it scrapes
+        own = labels - {"job", "namespace", "pod"}
+        assert all(any(label in known[name] for name in names) for label in own), query
+    assert all(re.search(r":\w+(?::\w+)+|process_\w+", query) for query in QUERIES)
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    text = " ".join(QUERIES)
+    for name in labels_by_metric():
+        if name.startswith(":") and name.endswith(("_bucket", "_count")):
+            stem = name.removesuffix("_bucket").removesuffix("_count")
+            assert stem in text, name
+
+
+def test_the_autoscaler_waits_longer_than_a_batch_does(tmp_path: Path) -> None:
+    pods = PLAIN["HorizontalPodAutoscaler", "scoring"]["spec"]["metrics"][0]["pods"]
+    assert [rule["name"]["as"] for rule in ADAPTER] == [pods["metric"]["name"]]
+    file = tmp_path / "batching.config"
+    file.write_text(PLAIN["ConfigMap", "scoring"]["data"]["batching.config"], encoding="utf-8")
+    batching = read_batching_parameters(str(file))
+    assert int(pods["target"]["averageValue"]) > batching.batch_timeout_micros
+    _, container, _ = pod_of(PLAIN["Deployment", "scoring"])
+    assert batching.num_batch_threads == int(container["resources"]["requests"]["cpu"])
+
+
+def test_the_dashboards_panels_have_places_of_their_own() -> None:
+    identifiers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(identifiers)) == len(identifiers)
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    used = set(re.findall(r"\$\{?(\w+)", " ".join([*QUERIES, *VARIABLES.values()])))
+    assert used <= {*VARIABLES, "__rate_interval"}
+
+
+def test_grafana_finds_its_data_source_and_dashboards() -> None:
+    folder = "deploy/grafana/provisioning"
+    (source,) = read(f"{folder}/datasources/prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert "127.0.0.1:9090:9090" in COMPOSE["prometheus"]["ports"]
+    assert source["jsonData"]["timeInterval"].startswith(
+        read("deploy/prometheus.yml")["global"]["scrape_interval"]
+    )
+    mounted = [volume.split(":")[:2] for volume in COMPOSE["grafana"]["volumes"]]
+    inside = {target: ROOT / source for source, target in mounted}
+    (provider,) = read(f"{folder}/dashboards/scoring.yml")["providers"]
+    home = Path(COMPOSE["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert str(home.parent) == provider["options"]["path"]
+    assert (inside[str(home.parent)] / home.name).is_file()
+    assert inside["/etc/grafana/provisioning"] == ROOT / folder

@@ -1,0 +1,202 @@
+"""Compose and Kubernetes start servers whose options, files and ports are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.config import ServerConfig
+from serving.config_files import read_batching_parameters, read_metrics_path
+from serving.model_config import parse_model_config
+from serving.rest.app import Rest
+from serving.runtimes.remote import backend_addresses
+from tests.support.deployment import (
+    COMPOSE,
+    PLAIN,
+    ROOT,
+    Manifest,
+    config_of,
+    manifest,
+    patched,
+    pod_of,
+    read,
+)
+
+
+def with_tls(plain: Manifest) -> Manifest:
+    key = ("Deployment", "scoring")
+    return {**plain, key: patched(plain[key], read("deploy/tls.yaml"))}
+
+
+FRONT = manifest("deploy/front.yaml")
+TLS = with_tls(PLAIN)
+# Manifest and workload: ours, and TensorFlow Serving, whose options are ours too.
+WORKLOADS = [
+    pytest.param(PLAIN, PLAIN["Deployment", "scoring"], id="plain"),
+    pytest.param(TLS, TLS["Deployment", "scoring"], id="tls"),
+    pytest.param(FRONT, FRONT["Deployment", "front"], id="front"),
+    pytest.param(FRONT, FRONT["StatefulSet", "tensorflow-serving"], id="fleet"),
+]
+OURS = WORKLOADS[:3]
+COMPOSE_SERVERS = ["scoring", "front"]
+
+
+def files_of(config: ServerConfig) -> list[str]:
+    return [value for name, value in vars(config).items() if name.endswith("_file") and value]
+
+
+@pytest.mark.parametrize("name", COMPOSE_SERVERS)
+def test_compose_gives_its_servers_options_that_there_are_and_their_files(name: str) -> None:
+    service = COMPOSE[name]
+    assert service["command"][0] == "serve"
+    config = config_of(service["command"])
+    mounted = {part.split(":")[1]: part.split(":")[0] for part in service["volumes"]}
+    for file in files_of(config):
+        assert (ROOT / mounted[file]).is_file()
+    inside = {int(port.rpartition(":")[2]) for port in service["ports"]}
+    assert inside == {config.port, config.rest_api_port}
+    assert int(service["stop_grace_period"].removesuffix("s")) > config.grace_seconds
+    assert config.host == "0.0.0.0"  # or its neighbours could not ask it
+
+
+def test_compose_publishes_ports_on_this_machine_alone() -> None:
+    published = [port for service in COMPOSE.values() for port in service.get("ports", [])]
+    assert len(published) == len(set(published)) > 0
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_compose_files_are_read_by_the_servers() -> None:
+    assert read_batching_parameters(str(ROOT / "deploy/batching.config")).max_batch_size > 1
+    path = read_metrics_path(str(ROOT / "deploy/monitoring.config"))
+    for job in read("deploy/prometheus.yml")["scrape_configs"]:
+        assert job["metrics_path"] == path
+        (target,) = job["static_configs"][0]["targets"]
+        name, _, port = target.partition(":")
+        if name in COMPOSE_SERVERS:
+            assert int(port) == config_of(COMPOSE[name]["command"]).rest_api_port
+        else:
+            assert f":{port}" in "".join(COMPOSE[name]["ports"])
+
+
+@pytest.mark.parametrize(("objects", "workload"), WORKLOADS)
+def test_options_name_files_that_are_mounted_and_read(
+    objects: Manifest, workload: Any, tmp_path: Path
+) -> None:
+    pod, container, config = pod_of(workload)
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {m["mountPath"]: volumes[m["name"]] for m in container["volumeMounts"]}
+    for file in files_of(config):
+        volume = mounts[str(Path(file).parent)]
+        if "configMap" in volume:
+            text = objects["ConfigMap", volume["configMap"]["name"]]["data"][Path(file).name]
+            (tmp_path / Path(file).name).write_text(text, encoding="utf-8")
+    if config.batching_parameters_file:
+        read_batching_parameters(str(tmp_path / "batching.config"))
+    path = read_metrics_path(str(tmp_path / "monitoring.config"))
+    annotations = workload["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/path"] == path
+    assert annotations["prometheus.io/port"] == str(config.rest_api_port)
+    models = parse_model_config((tmp_path / "models.config").read_bytes(), "models.config")
+    assert models
+    if "models" in volumes:
+        assert all(model.base_path.is_relative_to("/models") for model in models)
+        claim = manifest("deploy/prepare.yaml")["PersistentVolumeClaim", "runs"]
+        named = volumes["models"]["persistentVolumeClaim"]
+        assert named == {"claimName": claim["metadata"]["name"], "readOnly": True}
+
+
+@pytest.mark.parametrize(("objects", "workload"), WORKLOADS)
+def test_ports_labels_and_names_agree(objects: Manifest, workload: Any) -> None:
+    _, container, config = pod_of(workload)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"grpc": config.port, "rest": config.rest_api_port}
+    template = workload["spec"]["template"]["metadata"]["labels"]
+    assert workload["spec"]["selector"]["matchLabels"] == template
+    services = [
+        one["spec"]
+        for (kind, _), one in objects.items()
+        if kind == "Service" and one["spec"]["selector"] == template
+    ]
+    assert services
+    for port in (port for service in services for port in service["ports"]):
+        assert port["targetPort"] == port["name"]
+        assert port["port"] == ports[port["name"]]
+    for (kind, _), one in objects.items():
+        if kind == "PodDisruptionBudget":
+            assert one["spec"]["selector"]["matchLabels"] == template
+        if kind == "HorizontalPodAutoscaler":
+            target = one["spec"]["scaleTargetRef"]
+            assert (target["kind"], target["name"]) == ("Deployment", workload["metadata"]["name"])
+            assert "replicas" not in workload["spec"]
+
+
+@pytest.mark.parametrize(("objects", "workload"), OURS)
+def test_probes_ask_what_answers_without_a_token(objects: Manifest, workload: Any) -> None:
+    _, container, config = pod_of(workload)
+    nothing: Any = None
+    app = Rest(nothing, nothing, 1.0, 1, nothing, nothing).app()
+    paths = {getattr(route, "path", "") for route in app.routes}
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = container[kind]
+        assert ("grpc" in probe) != ("httpGet" in probe)
+        if "grpc" in probe:  # the kubelet's speaks no TLS
+            assert probe["grpc"]["port"] == config.port
+            assert not config.ssl_config_file
+        else:
+            expected = "/healthz" if kind == "livenessProbe" else "/readyz"
+            assert probe["httpGet"]["path"] == expected
+            assert expected in paths
+            assert probe["httpGet"]["port"] == "rest"
+            scheme = probe["httpGet"].get("scheme", "HTTP")
+            assert scheme == ("HTTPS" if config.ssl_config_file else "HTTP")
+
+
+def test_with_tls_nothing_is_insecure() -> None:
+    _, _, config = pod_of(TLS["Deployment", "scoring"])
+    assert config.ssl_config_file
+    assert config.auth_token_file
+    assert not config.allow_insecure
+    annotations = TLS["Deployment", "scoring"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/scheme"] == "https"
+    kustomization = read("deploy/kustomization.yaml")
+    assert kustomization["resources"] == ["serving.yaml"]
+    assert [patch["path"] for patch in kustomization["patches"]] == ["tls.yaml"]
+
+
+@pytest.mark.parametrize(("objects", "workload"), OURS)
+def test_a_pod_ends_without_a_lost_request_and_may_do_little(
+    objects: Manifest, workload: Any
+) -> None:
+    pod, container, config = pod_of(workload)
+    waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 0 < waits + config.grace_seconds < pod["terminationGracePeriodSeconds"]
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert f"--uid {pod['securityContext']['runAsUser']} " in dockerfile
+    assert re.findall(r"EXPOSE (.*)", dockerfile) == [f"{config.port} {config.rest_api_port}"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    writable = [m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")]
+    assert writable == ["/tmp"]
+
+
+def test_the_front_names_each_server_of_its_fleet() -> None:
+    fleet = FRONT["StatefulSet", "tensorflow-serving"]
+    _, container, options = pod_of(fleet)
+    name, service = fleet["metadata"]["name"], fleet["spec"]["serviceName"]
+    assert FRONT["Service", service]["spec"]["clusterIP"] == "None"
+    assert backend_addresses(pod_of(FRONT["Deployment", "front"])[2].backend) == tuple(
+        f"{name}-{i}.{service}:{options.port}" for i in range(fleet["spec"]["replicas"])
+    )
+    models = parse_model_config(FRONT["ConfigMap", "front"]["data"]["models.config"].encode(), "")
+    assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
+
+
+def test_the_readme_names_every_file() -> None:
+    folder = ROOT / "deploy"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    for path in folder.iterdir():
+        assert path.name == "README.md" or f"`{path.name}" in text, path
