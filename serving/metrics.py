@@ -14,6 +14,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
@@ -41,6 +42,7 @@ class Metrics:
     def __init__(self, runtime: str = "TensorFlow") -> None:
         disable_created_metrics()
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         self._requests = Counter(
             f"{_SERVING}request_count",
             "Requests.",
@@ -118,6 +120,7 @@ class Metrics:
         registry = self._registry
         if _SHARED_FOLDER in os.environ:
             registry = CollectorRegistry()
+            ProcessCollector(registry=registry)
             MultiProcessCollector(registry)
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from serving.call import Call
 from serving.config_files import read_batching_parameters
@@ -18,13 +17,12 @@ DASHBOARD = read("deploy/grafana/dashboards/scoring.json")
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """What the metrics page has after one call of everything, and what a process has beside it."""
-    metrics, process = Metrics(), CollectorRegistry()
-    ProcessCollector(registry=process)
+    """What the metrics page has after one call of everything."""
+    metrics = Metrics()
     metrics(Call("Predict", model="ctr", version=5, results={"click": np.ones(3, np.float32)}))
     metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
     metrics.shadowed("ctr", 6, "click", 0.02)
-    page = (metrics.page() + generate_latest(process)).decode()
+    page = metrics.page().decode()
     samples = re.findall(r"^([\w:]+)(?:\{(.*)\})? ", page, re.MULTILINE)
     found: dict[str, set[str]] = {}
     for name, labels in samples:
