@@ -93,6 +93,12 @@ class Inference:
             raise call.error
         return call.response
 
+    def refuse(self, call: Call, error: errors.ServingError) -> None:
+        """Has the observers see a call that came to no request."""
+        call.error = error
+        call.seconds = time.perf_counter() - call.started
+        self._observe(call)
+
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:

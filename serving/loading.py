@@ -118,7 +118,7 @@ class Loader:
         return self._options.batching
 
     def _warm_up(self, model: Model, parameters: BatchingParameters | None) -> None:
-        started, succeeded = time.perf_counter(), False
+        started, succeeded, count = time.perf_counter(), False, 0
         rows: dict[str, Mapping[str, np.ndarray]] = {}
 
         def answer(request: object) -> None:
@@ -134,7 +134,7 @@ class Loader:
             succeeded = True
         finally:
             seconds = time.perf_counter() - started
-            if self._options.warmed is not None:
+            if self._options.warmed is not None and (count or not succeeded):
                 self._options.warmed(str(model.path), seconds, succeeded)
         _LOGGER.info(
             "Version %d of model %s: %d requests of warm-up took %.1f s",

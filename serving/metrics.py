@@ -39,7 +39,7 @@ class Metrics:
         runtime: What computes, for the label of `runtime_latency`.
     """
 
-    def __init__(self, runtime: str = "TensorFlow") -> None:
+    def __init__(self, runtime: str = "tensorflow") -> None:
         disable_created_metrics()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)

@@ -105,7 +105,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
     tokens = read_tokens(config.auth_token_file) if config.auth_token_file else frozenset()
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
-    metrics = Metrics() if path else None
+    metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(config, server.inference, server.health, server.refusal, tokens)
     port = listen(server.grpc, config, config.port, certificates)

@@ -119,6 +119,8 @@ class Rest:
                 watch.cancel()
             status, text = 200, json.dumps(document)
         except errors.ServingError as error:
+            if call.api and call.error is None:
+                self.inference.refuse(call, error)
             status = HTTP_STATUS.get(error.code.name, 500)
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:

@@ -66,7 +66,7 @@ def test_times_are_microseconds_in_the_buckets_of_tensorflow_serving() -> None:
     )
     np.testing.assert_allclose(bounds[:-1], 10 * 1.8 ** np.arange(33))
     runtime = ":tensorflow:serving:runtime_latency_sum"
-    assert _value(metrics, runtime, **api, runtime="TensorFlow") == 3000
+    assert _value(metrics, runtime, **api, runtime="tensorflow") == 3000
     queue = ":tensorflow:serving:batching_session:queuing_latency_sum"
     assert _value(metrics, queue, **MODEL) == 500
 

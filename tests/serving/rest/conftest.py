@@ -42,9 +42,8 @@ def rest(
                 "admit": lambda header: None,
                 **options,
             }
-            server = RestServer(
-                Rest(Inference(backend.manager), executor, **settings), "127.0.0.1", 0, None, 5.0
-            )
+            inference = Inference(backend.manager, settings.pop("observers", []))
+            server = RestServer(Rest(inference, executor, **settings), "127.0.0.1", 0, None, 5.0)
             server.start()
             stack.callback(server.stop)
             return server
