@@ -15,6 +15,7 @@ from serving.batching.arrays import grown
 from serving.batching.batched import Batched
 from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Scheduler
+from serving.batching.split import Split
 from serving.call import Call
 from serving.config_files import read_batching_parameters
 from serving.errors import InvalidArgument
@@ -24,11 +25,12 @@ from serving.predict import read_request
 from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Remote, remote_versions
-from serving.signature import Compute
+from serving.signature import Compute, Signature
 from serving.warmup import warm_up
 
 _LOGGER = logging.getLogger(__name__)
 _OWN_BATCHING = "batching_params.pbtxt"
+_LARGEST_PART = 1000  # candidates: with a long history each, they take a hundred megabytes
 _MANIFEST = "manifest.json"  # of an export of this project, whose missing values change no score
 
 
@@ -96,20 +98,30 @@ class Loader:
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)
         for signature in model.signatures.values():
-            if self._scheduler is not None and parameters is not None:
-                fill = missing_value if (model.path / _MANIFEST).is_file() else None
-                signature.wrap(
-                    functools.partial(
-                        Batched,
-                        signature,
-                        scheduler=self._scheduler,
-                        parameters=parameters,
-                        fill=fill,
-                    )
-                )
-            signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
+            self._guard(signature, parameters, (model.path / _MANIFEST).is_file())
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)
+
+    def _guard(
+        self, signature: Signature, parameters: BatchingParameters | None, is_ours: bool
+    ) -> None:
+        """Puts batches, parts and limits around a signature's computation."""
+        size, splits = _LARGEST_PART, bool(signature.candidate_names)
+        if self._scheduler is not None and parameters is not None:
+            size = parameters.execution_size
+            splits = splits or parameters.enable_large_batch_splitting
+            signature.wrap(
+                functools.partial(
+                    Batched,
+                    signature,
+                    scheduler=self._scheduler,
+                    parameters=parameters,
+                    fill=missing_value if is_ours else None,
+                )
+            )
+        if splits and signature.is_batched:
+            signature.wrap(functools.partial(Split, signature, size=size))
+        signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
 
     def _parameters(self, path: Path) -> BatchingParameters | None:
         own = path / _OWN_BATCHING

@@ -121,11 +121,11 @@ class Signature:
         listed = {name: array for name, array in inputs.items() if name in self.candidate_names}
         _check_same(listed, 1, "number of candidates (second dimension)")
         call.signature, call.inputs = self.key, inputs
-        call.rows, call.candidates = self._count(inputs)
+        call.rows, call.candidates = self.count(inputs)
         call.results = self._compute(inputs, outputs, call)
         return call.results
 
-    def _count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
+    def count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
         """Rows or requests, and the candidates in all of them."""
         for name in self.candidate_names:
             rows, candidates = inputs[name].shape[:2]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.batching.arrays import bucket, grown, joined, merge, parts
+from serving.batching.arrays import bucket, grown, merge
 from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Job, Scheduler
 from serving.call import Call
@@ -50,37 +50,16 @@ class Batched:
     def __call__(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
-        signature = self._signature
-        if not signature.is_batched:
-            return self._submit(inputs, outputs, call, 1, lane=object())
-        names, axis = list(inputs), 0
-        if signature.candidate_names:
-            names, axis = sorted(signature.candidate_names), 1
-        if call.candidates <= self._parameters.execution_size:
-            return self._submit(inputs, outputs, call, call.candidates, self._lane(inputs, outputs))
-        if not axis and not self._parameters.enable_large_batch_splitting:
+        size = 1
+        lane: Hashable = object()  # no other request is of it
+        if self._signature.is_batched:
+            _, size = self._signature.count(inputs)
+            lane = self._lane(inputs, outputs)
+        if size > self._parameters.execution_size:
             raise InvalidArgument(
-                f"Task size {call.candidates} is larger than maximum input batch size "
+                f"Task size {size} is larger than maximum input batch size "
                 f"{self._parameters.max_batch_size}"
             )
-        rows = 1 if not axis else call.rows
-        size = max(1, self._parameters.execution_size // rows)
-        return joined(
-            [
-                self._submit(part, outputs, call, part[names[0]].shape[axis] * rows, object())
-                for part in parts(inputs, names, axis, size)
-            ],
-            axis,
-        )
-
-    def _submit(
-        self,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Sequence[str],
-        call: Call,
-        size: int,
-        lane: Hashable,
-    ) -> dict[str, np.ndarray]:
         job = Job(lane, self, self._parameters, size, call, self._run, (inputs, tuple(outputs)))
         return self._scheduler.compute(job)
 

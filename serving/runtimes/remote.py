@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.codec import decode, encode
-from serving.errors import DataLoss, DeadlineExceeded, Unavailable, from_code
+from serving.errors import DataLoss, DeadlineExceeded, NotFound, Unavailable, from_code
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.saved_model import INIT_SIGNATURE
 from serving.status import State
@@ -166,12 +166,19 @@ class Remote:
         request.model_spec.signature_name = key
         for name, array in inputs.items():
             request.inputs[name].CopyFrom(encode(array, content=True))
-        response = self._fleet.call(
+        try:
+            response = self._predict(request, timeout)
+        except NotFound:  # the fleet went on to another version before this front has
+            request.model_spec.ClearField("version")
+            response = self._predict(request, timeout)
+        return {name: decode(name, response.outputs[name]) for name in outputs}
+
+    def _predict(self, request: predict_pb2.PredictRequest, timeout: float | None) -> Any:
+        return self._fleet.call(
             lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict,
             request,
             timeout,
         )
-        return {name: decode(name, response.outputs[name]) for name in outputs}
 
     def close(self) -> None:
         """Ends the connections."""

@@ -23,7 +23,7 @@ ROWS = {"user": (tf.string, (-1,)), "history": (tf.string, (-1, -1)), "price": (
 RANK = {**ROWS, "price": (tf.float32, (-1, -1))}
 
 
-def _definition(inputs: Mapping[str, Any], axes: int) -> meta_graph_pb2.SignatureDef:
+def definition(inputs: Mapping[str, Any], axes: int) -> meta_graph_pb2.SignatureDef:
     definition = meta_graph_pb2.SignatureDef()
     for name, (dtype, shape) in inputs.items():
         definition.inputs[name].dtype = dtype.as_datatype_enum
@@ -35,7 +35,7 @@ def _definition(inputs: Mapping[str, Any], axes: int) -> meta_graph_pb2.Signatur
     return definition
 
 
-class _Model:
+class Model:
     """score = letters of the user + 10 * events + price, of rows or of candidates."""
 
     def __init__(self) -> None:
@@ -53,19 +53,19 @@ class _Model:
 
 
 def _batched(
-    model: _Model, rank: bool = False, fill: Fill | None = missing_value, **parameters: Any
+    model: Model, rank: bool = False, fill: Fill | None = missing_value, **parameters: Any
 ) -> Signature:
     """A signature whose requests are batched, one batch at a time."""
     key, inputs = ("rank", RANK) if rank else ("serving_default", ROWS)
     settings = BatchingParameters(**parameters)
-    signature = Signature(key, _definition(inputs, 1 + rank), model)
+    signature = Signature(key, definition(inputs, 1 + rank), model)
     if rank:
-        signature.share_candidates(Signature("serving_default", _definition(ROWS, 1), model))
+        signature.share_candidates(Signature("serving_default", definition(ROWS, 1), model))
     signature.wrap(lambda compute: Batched(signature, compute, Scheduler(1), settings, fill))
     return signature
 
 
-def _request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
+def request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     rows, events, candidates = 1 + seed % 3, seed % 5, 1 + seed % 7
     shape = (rows, candidates) if rank else (rows,)
@@ -79,59 +79,37 @@ def _request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("rank", [False, True])
 @pytest.mark.parametrize("fill", [missing_value, None])
 def test_requests_of_all_sizes_at_once_get_their_own_scores(rank: bool, fill: Fill | None) -> None:
-    model = _Model()
+    model = Model()
     signature = _batched(
         model, rank, fill, max_batch_size=50, max_enqueued_batches=999, batch_timeout_micros=500
     )
-    requests = [_request(seed, rank) for seed in range(200)]
+    requests = [request(seed, rank) for seed in range(200)]
     with ThreadPoolExecutor(16) as pool:
         found = list(
             pool.map(lambda r: signature.run(r, ["score"], Call("Predict"))["score"], requests)
         )
-    for request, scores in zip(requests, found, strict=True):
-        np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
+    for sent, scores in zip(requests, found, strict=True):
+        np.testing.assert_array_equal(scores, Model()(sent, ["score"], Call(""))["score"])
     if fill:  # without it, requests of unlike shapes are kept apart
         assert len(model.rows) < len(requests), "some were computed together"
 
 
 def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
-    model = _Model()
+    model = Model()
     signature = _batched(model, max_batch_size=8, allowed_batch_sizes=(2, 5, 8))
     for seed in range(3):
-        request = _request(seed)
-        scores = signature.run(request, ["score"], Call("Predict"))["score"]
-        np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
+        sent = request(seed)
+        scores = signature.run(sent, ["score"], Call("Predict"))["score"]
+        np.testing.assert_array_equal(scores, Model()(sent, ["score"], Call(""))["score"])
     assert model.rows == [2, 2, 5]
 
 
 def test_too_large_a_request_is_refused() -> None:
-    request = {name: np.repeat(array, 4, 0) for name, array in _request(2).items()}
+    sent = {name: np.repeat(array, 4, 0) for name, array in request(2).items()}
     with pytest.raises(
         InvalidArgument, match="Task size 12 is larger than maximum input batch size 10"
     ):
-        _batched(_Model(), max_batch_size=10).run(request, ["score"], Call("Predict"))
-
-
-def test_too_large_a_request_is_split_where_that_is_allowed() -> None:
-    model = _Model()
-    signature = _batched(
-        model, max_batch_size=10, enable_large_batch_splitting=True, max_execution_batch_size=5
-    )
-    request = {name: np.repeat(array, 4, 0) for name, array in _request(2).items()}
-    call = Call("Predict")
-    scores = signature.run(request, ["score"], call)["score"]
-    np.testing.assert_array_equal(scores, _Model()(request, ["score"], call)["score"])
-    assert model.rows == [5, 5, 2]
-
-
-def test_many_candidates_of_a_context_are_split() -> None:
-    model = _Model()
-    signature = _batched(model, rank=True, max_batch_size=9)
-    request = _request(6, rank=True) | {"price": np.arange(23, dtype=np.float32)[None]}
-    request = {name: array[:1] for name, array in request.items()}
-    scores = signature.run(request, ["score"], Call("Predict"))["score"]
-    np.testing.assert_array_equal(scores, _Model()(request, ["score"], Call(""))["score"])
-    assert model.rows == [1, 1, 1]
+        _batched(Model(), max_batch_size=10).run(sent, ["score"], Call("Predict"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Large requests in parts, so that no computation is larger than allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from serving.batching.arrays import joined, parts
+from serving.call import Call
+from serving.signature import Compute, Signature
+
+
+class Split:
+    """Computes a signature's large requests in parts: by rows, then by candidates.
+
+    Args:
+        signature: Its rows, and the candidates of each, are independent.
+        compute: Computes a part.
+        size: Most rows or candidates of a part.
+    """
+
+    def __init__(self, signature: Signature, compute: Compute, size: int) -> None:
+        self._signature = signature
+        self._compute = compute
+        self._size = size
+
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    ) -> dict[str, np.ndarray]:
+        rows, candidates = self._signature.count(inputs)
+        if candidates <= self._size:
+            return self._compute(inputs, outputs, call)
+        names, axis, size = list(inputs), 0, max(1, self._size * rows // candidates)
+        if rows == 1:
+            names, axis, size = sorted(self._signature.candidate_names), 1, self._size
+        return joined(
+            [self(part, outputs, call) for part in parts(inputs, names, axis, size)], axis
+        )
