@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from serving.errors import Unavailable
+from serving.errors import shutting_down
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -34,4 +34,5 @@ class Refusal(grpc.ServerInterceptor):
 
 
 def _refuse(request: bytes, context: grpc.ServicerContext) -> None:
-    context.abort(Unavailable.code, "The server is shutting down.")
+    error = shutting_down()
+    context.abort(error.code, str(error))

@@ -67,6 +67,7 @@ class Rest:
         timeout_seconds: Time that a request may take.
         max_bytes: Largest body.
         is_ready: Whether every model is served.
+        is_ending: Whether what is new is refused.
         admit: Raises where the headers of a request are not those of somebody who may ask.
         metrics: The metrics page; None where there is none.
         metrics_path: Where it is.
@@ -77,6 +78,7 @@ class Rest:
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
+    is_ending: Callable[[], bool]
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
@@ -107,7 +109,11 @@ class Rest:
         request_id = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
         end = time.monotonic() + self.timeout_seconds
         call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
+        headers = {REQUEST_ID: request_id}
         try:
+            if self.is_ending():
+                headers["connection"] = "close"  # what it would carry next meets nobody
+                raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
@@ -128,7 +134,6 @@ class Rest:
         except Exception as error:  # a fault of ours is answered too
             _LOGGER.exception("%s %s failed", request.method, request.url.path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
-        headers = {REQUEST_ID: request_id}
         return Response(text, status, headers, media_type="application/json")
 
     async def _body(self, request: Request) -> bytes:
