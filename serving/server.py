@@ -39,6 +39,7 @@ from serving.security import require_token
 from serving.upkeep import ManagerOptions
 
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
+_HELD_SECONDS = 0.1  # and for all of them to call again
 
 
 class Server:
@@ -84,7 +85,11 @@ class Server:
         self.health.drain()
         self.refusal.is_on = True
         time.sleep(_REFUSAL_SECONDS)
-        ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
+        with self.refusal.held():
+            time.sleep(_HELD_SECONDS)
+            ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
+            if self.rest is not None:
+                self.rest.close()
         if self.rest is not None:
             self.rest.stop()
         if ended is not None:
@@ -194,7 +199,7 @@ def _make_rest(
         config.rest_api_timeout_in_ms / 1e3,
         config.max_message_bytes,
         lambda: server.health.is_serving,
-        lambda: server.refusal.is_on,
+        server.refusal,
         functools.partial(require_token, tokens),
         None if metrics is None else metrics.page,
         metrics_path,

@@ -15,7 +15,6 @@ import uvicorn
 from serving.config_files import Certificates
 from serving.rest.app import Rest
 
-_CLOSING_SECONDS = 0.1  # time to answer those who connected last
 _KEEP_ALIVE_SECONDS = 75
 
 
@@ -51,7 +50,6 @@ class RestServer:
         if certificates is not None:
             config.ssl = tls_context(certificates)
         self._server = uvicorn.Server(config)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
     def start(self) -> None:
@@ -60,19 +58,24 @@ class RestServer:
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.005)
 
+    def close(self) -> None:
+        """Lets nobody connect any more, and ends each connection after the answer it waits for."""
+        if self._server.started and self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+
     def stop(self) -> None:
-        """Lets nobody connect any more, and what runs finish."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._close)
-            time.sleep(_CLOSING_SECONDS)
+        """Closes, and waits for what runs, as long as the grace lasts."""
+        self.close()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         for listener in self._server.servers:
             listener.close()
+        for connection in list(self._server.server_state.connections):
+            connection.shutdown()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:

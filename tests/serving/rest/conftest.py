@@ -14,6 +14,7 @@ import pytest
 
 from serving.config import ServerConfig
 from serving.inference import Inference
+from serving.interceptors import Refusal
 from serving.ports import bound
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
@@ -40,7 +41,7 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
-                "is_ending": lambda: False,
+                "refusal": Refusal(),
                 "admit": lambda header: None,
                 **options,
             }
