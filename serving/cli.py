@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
-import logging
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,29 +30,27 @@ def serve(**options: Any) -> None:
     Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving
     spells its own, such as --model_base_path.
     """
-    _import_tensorflow_quietly()
-    from serving import display
+    from serving import process
     from serving.errors import ServingError
-    from serving.server import create_server
-    from serving.server import serve as run
+    from serving.processes import StartFailed, supervise
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("serving").setLevel(logging.INFO)
-    # What was imported lives as long as the process: collections after a change of versions
-    # then look at the models alone, and hold up requests less.
-    gc.freeze()
+    console = Console(soft_wrap=True)
     try:
         config = ServerConfig(**options)
-        server, port = create_server(config)
-        for versions in server.manager.models.values():
-            versions.require_available()
-    except (ServingError, ValueError) as error:
+        if config.processes > 1:
+            supervise(config, console.print)
+            return
+        server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s")
+    except (ServingError, StartFailed, ValueError) as error:
         raise StartError(str(error)) from error
+    from serving import display
+    from serving.ports import listening
+
     for name in server.manager.models:
         with server.manager.lease(name) as model:
             Console().print(display.served_model(model))
-    Console().print(display.listening(server, port))
-    run(server)
+    rest_port = 0 if server.rest is None else server.rest.port
+    process.serve(server, lambda: console.print(listening(config, port, rest_port)))
 
 
 @click.command()
@@ -120,7 +114,9 @@ def request(
 
     A feature that is absent or null is missing.
     """
-    _import_tensorflow_quietly()
+    from serving.process import import_tensorflow_quietly
+
+    import_tensorflow_quietly()
     from serving import display
     from serving.client import Client, Tls
     from serving.errors import ServingError
@@ -156,18 +152,3 @@ def _read(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise click.ClickException(f"Cannot read {file}: {error.strerror}.") from error
-
-
-def _import_tensorflow_quietly() -> None:
-    """Its remarks on the processor and missing GPUs go past every logger to descriptor 2."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors reach the user as exceptions
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        importlib.import_module("tensorflow")
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -14,7 +14,7 @@ from typing import Any
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
 RUNTIMES = ("tensorflow", "onnx", "auto")
-_CPUS = os.cpu_count() or 1
+CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _BATCHING_THREADS = 128  # they wait for their batch; few of them compute
 
 
@@ -105,7 +105,9 @@ class ServerConfig:
         0, "Requests beyond these are refused with RESOURCE_EXHAUSTED; 0: none.", 0
     )
     max_connections: int = _option(0, "Connections beyond these are closed; 0: none.", 0)
-    processes: int = _option(1, "Processes that share the port.", 1)
+    processes: int = _option(
+        1, "Processes that share the ports, each with the models and its part of the cores.", 1
+    )
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -115,6 +117,8 @@ class ServerConfig:
             object.__setattr__(self, "model_name", Path(self.model_base_path).resolve().name)
         if self.batching_parameters_file and not self.enable_batching:
             raise ValueError("`batching_parameters_file` needs `enable_batching`.")
+        if self.grpc_socket_path and self.shares_ports:
+            raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
         self._check_security()
 
     def _check_models(self) -> None:
@@ -152,9 +156,19 @@ class ServerConfig:
         return f"{host}:{port}"
 
     @property
+    def shares_ports(self) -> bool:
+        return self.processes > 1
+
+    @property
+    def compute_threads(self) -> int:
+        """Operations that a process computes at once; 0: as many as cores."""
+        share = max(1, CPUS // self.processes) if self.shares_ports else 0
+        return self.tensorflow_inter_op_parallelism or share
+
+    @property
     def workers(self) -> int:
         """Threads that answer."""
-        most = max(4 * _CPUS, _BATCHING_THREADS) if self.enable_batching else 4 * _CPUS
+        most = max(4 * CPUS, _BATCHING_THREADS) if self.enable_batching else 4 * CPUS
         return self.grpc_max_threads or most
 
 

@@ -14,7 +14,6 @@ from rich.text import Text
 from serving.errors import InvalidArgument
 from serving.features import TensorSpec, shortened
 from serving.model import Model
-from serving.server import Server
 
 _EXAMPLES = ({"inputs"}, {"context", "examples"})  # the inputs of signatures that take Examples
 _EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
@@ -106,17 +105,6 @@ def served_model(model: Model) -> RenderableType:
     if of_examples:
         parts.append(Text(f"Signatures of serialized Examples: {', '.join(of_examples)}"))
     return Group(*parts)
-
-
-def listening(server: Server, port: int) -> RenderableType:
-    """Where a server listens."""
-    config, rest = server.config, server.rest
-    lines = [f"Listening on {config.address_of(port)} (gRPC)"]
-    if config.grpc_socket_path:
-        lines.append(f"unix:{config.grpc_socket_path} (gRPC)")
-    if rest is not None:
-        lines.append(f"{config.address_of(rest.port)} (REST)")
-    return Text(", ".join(lines) + ". Stop with Ctrl-C.")
 
 
 def _lines(infos: Mapping[str, Any]) -> str:

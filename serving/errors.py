@@ -105,6 +105,10 @@ def truncated(message: str) -> str:
     return message[:MESSAGE_LIMIT] + "...TRUNCATED"
 
 
+def shutting_down() -> ServingError:
+    return Unavailable("The server is shutting down.")
+
+
 def missing_model_spec() -> ServingError:
     return InvalidArgument("Missing ModelSpec")
 

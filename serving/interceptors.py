@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health
 
-from serving.errors import Unavailable
+from serving.errors import shutting_down
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -20,7 +22,22 @@ class Refusal(grpc.ServerInterceptor):
 
     def __init__(self) -> None:
         self.is_on = False
-        self._handler = grpc.unary_unary_rpc_method_handler(_refuse)
+        self.is_free = threading.Event()  # to answer; else what is refused waits
+        self.is_free.set()
+        self._handler = grpc.unary_unary_rpc_method_handler(self._refuse)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Who is refused hears of it at the end of the block.
+
+        So whoever calls again as soon as he is answered has nothing on its way while the
+        connections are told to end, and then knows it.
+        """
+        self.is_free.clear()
+        try:
+            yield
+        finally:
+            self.is_free.set()
 
     def intercept_service(
         self,
@@ -32,6 +49,7 @@ class Refusal(grpc.ServerInterceptor):
             return self._handler
         return continuation(handler_call_details)
 
-
-def _refuse(request: bytes, context: grpc.ServicerContext) -> None:
-    context.abort(Unavailable.code, "The server is shutting down.")
+    def _refuse(self, request: bytes, context: grpc.ServicerContext) -> None:
+        self.is_free.wait()
+        error = shutting_down()
+        context.abort(error.code, str(error))

@@ -54,7 +54,9 @@ def make_grpc_server(
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(inference), server
     )
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(inference), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(
+        ModelService(inference, config.processes), server
+    )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection(_SERVICES, server)
@@ -96,7 +98,7 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", config.max_message_bytes),
         ("grpc.max_send_message_length", config.max_message_bytes),
         # Without other processes a taken port is an error, not half of the requests.
-        ("grpc.so_reuseport", int(config.processes > 1)),
+        ("grpc.so_reuseport", int(config.shares_ports)),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),

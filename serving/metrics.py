@@ -1,7 +1,7 @@
 """Prometheus metrics, under TensorFlow Serving's names and more.
 
 Times are microseconds, as they are there. Several processes add up what they count where
-PROMETHEUS_MULTIPROC_DIR names a folder that they share.
+PROMETHEUS_MULTIPROC_DIR names a folder that they share (`count_as`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
+    values,
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -32,6 +33,14 @@ _SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _CODE = {False: "ERROR", True: "OK"}
 
 
+def count_as(number: int) -> None:
+    """Has this process, one of several, go on where the one that had its number before stopped.
+
+    The client's own way is a file for each process that ever was.
+    """
+    values.ValueClass = values.MultiProcessValue(lambda: number)
+
+
 class Metrics:
     """Counts calls; an observer of `Inference`.
 
@@ -43,6 +52,7 @@ class Metrics:
         disable_created_metrics()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
+        self._asked: list[tuple[Gauge, Callable[[], float]]] = []
         self._requests = Counter(
             f"{_SERVING}request_count",
             "Requests.",
@@ -82,6 +92,7 @@ class Metrics:
 
     def __call__(self, call: Call) -> None:
         """Counts a call."""
+        self._ask()
         name = call.model if call.version is not None else ""  # not what anybody may make up
         code = "OK" if call.error is None else call.error.code.name
         self._requests.labels(name, code).inc()
@@ -95,10 +106,10 @@ class Metrics:
         self._examples.labels(name).observe(call.candidates)
         self._examples_total.labels(name).inc(call.candidates)
         self._batches.labels(name).observe(call.batch_rows)
-        for task, values in call.results.items():
-            if values.dtype.kind == "f" and values.size:
+        for task, scores in call.results.items():
+            if scores.dtype.kind == "f" and scores.size:
                 of_task = self._scores.labels(name, str(call.version), task)
-                for score in values.ravel()[:: 1 + values.size // _SCORES_LOOKED_AT].tolist():
+                for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
                     of_task.observe(score)
 
     def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
@@ -110,13 +121,16 @@ class Metrics:
         self._shadow.labels(model, str(version), task).observe(difference)
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Shows a number that is asked for when the page is."""
-        Gauge(f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode="sum").set_function(
-            value
-        )
+        """Shows a number that is asked for with every call and every page; of processes, the sum.
+
+        The client's own `set_function` shows nothing where processes add up their numbers.
+        """
+        gauge = Gauge(f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode="sum")
+        self._asked.append((gauge, value))
 
     def page(self) -> bytes:
         """All metrics in Prometheus' text format."""
+        self._ask()
         registry = self._registry
         if _SHARED_FOLDER in os.environ:
             registry = CollectorRegistry()
@@ -125,6 +139,10 @@ class Metrics:
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"
         return generate_latest(registry).replace(f"{name}_total".encode(), name.encode())
+
+    def _ask(self) -> None:
+        for gauge, value in self._asked:
+            gauge.set(value())
 
     def _histogram(
         self,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-import logging
-import queue
-import signal
 import time
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
-from types import FrameType
 
 import grpc
 
 from serving.batching.parameters import BatchingParameters
-from serving.config import ServerConfig
+from serving.config import CPUS, ServerConfig
 from serving.config_files import (
     Certificates,
     read_batching_parameters,
@@ -32,6 +29,7 @@ from serving.metrics import Metrics
 from serving.model_config import ModelConfig
 from serving.model_config_file import ConfigFile
 from serving.observers import Observers
+from serving.ports import bound
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.runtimes.choice import RuntimeChoice
@@ -40,9 +38,8 @@ from serving.runtimes.tensorflow_session import start_threads
 from serving.security import require_token
 from serving.upkeep import ManagerOptions
 
-_LOGGER = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HELD_SECONDS = 0.1  # and for all of them to call again
 
 
 class Server:
@@ -64,11 +61,18 @@ class Server:
         self.inference = Inference(manager, observers.all)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
+        self.listen: Callable[[], int] | None = None  # on a shared port: not before it answers
         self._observers = observers
         self._config_file = config_file
 
     def start(self) -> None:
-        """Answers requests and looks for new versions from now on."""
+        """Answers requests and looks for new versions from now on.
+
+        Raises:
+            Unavailable: The port, which other processes share, cannot be listened on.
+        """
+        if self.listen is not None:
+            self.listen()
         self.manager.start(self.config.file_system_poll_wait_seconds)
         if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
             self._config_file.start(self.config.model_config_file_poll_wait_seconds)
@@ -76,27 +80,36 @@ class Server:
             if listener is not None:
                 listener.start()
 
-    def stop(self) -> None:
+    def drain(self) -> None:
         """Health turns NOT_SERVING, new requests are refused, running ones get the grace."""
         self.health.drain()
         self.refusal.is_on = True
         time.sleep(_REFUSAL_SECONDS)
-        ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
+        with self.refusal.held():
+            time.sleep(_HELD_SECONDS)
+            ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
+            if self.rest is not None:
+                self.rest.close()
         if self.rest is not None:
             self.rest.stop()
         if ended is not None:
             ended.wait()
+        self._observers.close()
+
+    def stop(self) -> None:
+        """Drains, and waits for what is being loaded."""
+        self.drain()
         if self._config_file is not None:
             self._config_file.stop()
         self.manager.stop()
-        self._observers.close()
 
 
 def create_server(config: ServerConfig) -> tuple[Server, int]:
     """A server that is bound and has loaded what there is to load, and its port for gRPC.
 
     It does not answer yet (`Server.start`), and it need not have found a version: it serves
-    one that comes later, and is NOT_SERVING until then.
+    one that comes later, and is NOT_SERVING until then. A port that processes share is listened
+    on when it starts: the system deals connections out to whoever listens.
 
     Raises:
         ServingError: A file of the configuration is not valid, or an address cannot be listened
@@ -108,11 +121,18 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(config, server.inference, server.health, server.refusal, tokens)
-    port = listen(server.grpc, config, config.port, certificates)
+    port, bind = (
+        config.port,
+        functools.partial(listen, server.grpc, config, config.port, certificates),
+    )
+    if config.shares_ports:
+        server.listen = bind
+    else:
+        port = bind()
     if config.rest_api_port:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.
-    start_threads(config.tensorflow_intra_op_parallelism, config.tensorflow_inter_op_parallelism)
+    start_threads(config.tensorflow_intra_op_parallelism, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
         server.manager.poll()
     return server, port
@@ -123,13 +143,13 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     if config.batching_parameters_file:
         batching = read_batching_parameters(config.batching_parameters_file)
     elif config.enable_batching:
-        batching = BatchingParameters()
+        batching = BatchingParameters(num_batch_threads=config.compute_threads or CPUS)
     loader = Loader(
         LoadOptions(
             runtime=RuntimeChoice(
                 config.runtime,
                 config.tensorflow_intra_op_parallelism,
-                config.tensorflow_inter_op_parallelism,
+                config.compute_threads,
                 Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
             ),
             backend=backend_addresses(config.backend) if config.backend else (),
@@ -179,26 +199,10 @@ def _make_rest(
         config.rest_api_timeout_in_ms / 1e3,
         config.max_message_bytes,
         lambda: server.health.is_serving,
+        server.refusal,
         functools.partial(require_token, tokens),
         None if metrics is None else metrics.page,
         metrics_path,
     )
-    shares = config.processes > 1
-    return RestServer(
-        rest, config.host, config.rest_api_port, certificates, config.grace_seconds, shares
-    )
-
-
-def serve(server: Server) -> None:
-    """Serves until SIGTERM or SIGINT, then drains. To be called in the main thread."""
-    received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
-
-    def remember(signum: int, frame: FrameType | None) -> None:
-        received.put(signum)
-
-    previous = {number: signal.signal(number, remember) for number in _SIGNALS}
-    server.start()
-    name = signal.Signals(received.get()).name
-    _LOGGER.info("%s: draining for at most %g s", name, server.config.grace_seconds)
-    signal.signal(signal.SIGINT, previous[signal.SIGINT])  # the impatient press Ctrl-C twice
-    server.stop()
+    address = bound(config.host, config.rest_api_port, "rest_api_port", config.shares_ports)
+    return RestServer(rest, address, certificates, config.grace_seconds)

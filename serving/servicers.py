@@ -102,10 +102,16 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """Where the versions of each model stand, and which ones there are to be."""
+    """Where the versions of each model stand, and which ones there are to be.
 
-    def __init__(self, inference: Inference) -> None:
+    Args:
+        inference: Answers.
+        processes: Processes that share the port, of which a request reaches one.
+    """
+
+    def __init__(self, inference: Inference, processes: int = 1) -> None:
         self._inference = inference
+        self._processes = processes
 
     @rpc
     def GetModelStatus(
@@ -119,4 +125,10 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         request: model_management_pb2.ReloadConfigRequest,
         context: grpc.ServicerContext,
     ) -> model_management_pb2.ReloadConfigResponse:
+        if self._processes > 1:
+            raise errors.FailedPrecondition(
+                f"A reload would reach one of the {self._processes} processes that share this "
+                "port. Name the models in `model_config_file`, change the file, and set "
+                "`model_config_file_poll_wait_seconds`: all processes follow it."
+            )
         return self._inference.reload(request)

@@ -36,6 +36,7 @@ from tensorflow_serving.apis import (
 from serving import errors
 from serving.call import Call
 from serving.inference import Inference
+from serving.interceptors import Refusal
 from serving.protos import scoring_pb2
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
@@ -43,6 +44,7 @@ from serving.signature import DEFAULT_SIGNATURE
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
+_MOMENT_SECONDS = 0.01
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
@@ -67,6 +69,7 @@ class Rest:
         timeout_seconds: Time that a request may take.
         max_bytes: Largest body.
         is_ready: Whether every model is served.
+        refusal: Whether what is new is refused.
         admit: Raises where the headers of a request are not those of somebody who may ask.
         metrics: The metrics page; None where there is none.
         metrics_path: Where it is.
@@ -77,6 +80,7 @@ class Rest:
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
+    refusal: Refusal
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
@@ -107,7 +111,13 @@ class Rest:
         request_id = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
         end = time.monotonic() + self.timeout_seconds
         call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
+        headers = {REQUEST_ID: request_id}
         try:
+            if self.refusal.is_on:
+                headers["connection"] = "close"
+                while not self.refusal.is_free.is_set():
+                    await asyncio.sleep(_MOMENT_SECONDS)
+                raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
@@ -128,7 +138,6 @@ class Rest:
         except Exception as error:  # a fault of ours is answered too
             _LOGGER.exception("%s %s failed", request.method, request.url.path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
-        headers = {REQUEST_ID: request_id}
         return Response(text, status, headers, media_type="application/json")
 
     async def _body(self, request: Request) -> bytes:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 
 from serving.config_files import Certificates
-from serving.errors import Unavailable
 from serving.rest.app import Rest
 
 _KEEP_ALIVE_SECONDS = 75
@@ -24,26 +23,20 @@ class RestServer:
 
     Args:
         rest: What it answers.
-        host: Address to listen on.
-        port: Its port.
+        bound: The socket of its address, which does not listen yet.
         certificates: For TLS; None for none.
         grace_seconds: Time that running requests have to finish at the end.
-        shares_port: Whether other processes listen on the same port.
-
-    Raises:
-        Unavailable: The address cannot be listened on.
     """
 
     def __init__(
         self,
         rest: Rest,
-        host: str,
-        port: int,
+        bound: socket.socket,
         certificates: Certificates | None,
         grace_seconds: float,
-        shares_port: bool = False,
     ) -> None:
-        self._socket = _listen(host, port, shares_port)
+        self._socket = bound
+        self.port = int(bound.getsockname()[1])
         config = uvicorn.Config(
             rest.app(),
             log_config=None,
@@ -59,25 +52,35 @@ class RestServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
-    @property
-    def port(self) -> int:
-        return int(self._socket.getsockname()[1])
-
     def start(self) -> None:
         """Answers from now on."""
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.005)
 
+    def close(self) -> None:
+        """Lets nobody connect any more, and ends each connection after the answer it waits for."""
+        if self._server.started and self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+
     def stop(self) -> None:
-        """Refuses what is new and lets what runs finish."""
+        """Closes, and waits for what runs, as long as the grace lasts."""
+        self.close()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
 
+    async def _close(self) -> None:
+        for listener in self._server.servers:
+            listener.close()
+        for connection in list(self._server.server_state.connections):
+            connection.shutdown()
+
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._server.serve(sockets=[self._socket]))
 
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
@@ -93,20 +96,3 @@ def tls_context(certificates: Certificates) -> ssl.SSLContext:
         context.load_verify_locations(cadata=certificates.client_authority.decode())
         context.verify_mode = ssl.CERT_REQUIRED if certificates.client_verify else ssl.CERT_OPTIONAL
     return context
-
-
-def _listen(host: str, port: int, shares_port: bool) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found: Any = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if shares_port:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise Unavailable(
-            f"Cannot listen on {host}:{port} for REST: {error.strerror}. Choose another "
-            "`rest_api_port` or host."
-        ) from error
-    return found

@@ -18,6 +18,7 @@ from tensorflow.python.client import pywrap_tf_session
 from serving.errors import DataLoss, DeadlineExceeded, Unimplemented, from_code
 from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
+from serving.runtimes.graph_import import import_graph
 
 
 class TensorFlowSession:
@@ -58,8 +59,9 @@ class TensorFlowSession:
 
     def _restore(self, meta: meta_graph_pb2.MetaGraphDef, path: Path) -> None:
         try:
-            saver = tf.compat.v1.train.import_meta_graph(meta)
-            if saver is not None and list(path.glob(f"{saved_model.VARIABLES}.*")):
+            import_graph(meta)
+            if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
+                saver = tf.compat.v1.train.Saver(saver_def=meta.saver_def)
                 saver.restore(self._session, str(path / saved_model.VARIABLES))
         except ValueError as error:  # what the graph or the checkpoint's index is not
             raise DataLoss(f"{path} is damaged: {error}") from error

@@ -14,6 +14,8 @@ import pytest
 
 from serving.config import ServerConfig
 from serving.inference import Inference
+from serving.interceptors import Refusal
+from serving.ports import bound
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.server import create_server
@@ -39,11 +41,13 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
+                "refusal": Refusal(),
                 "admit": lambda header: None,
                 **options,
             }
             inference = Inference(backend.manager, settings.pop("observers", []))
-            server = RestServer(Rest(inference, executor, **settings), "127.0.0.1", 0, None, 5.0)
+            address = bound("127.0.0.1", 0, "rest_api_port", shares_port=False)
+            server = RestServer(Rest(inference, executor, **settings), address, None, 5.0)
             server.start()
             stack.callback(server.stop)
             return server

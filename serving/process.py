@@ -1,0 +1,101 @@
+"""One process that serves: its start, its signals, and its end without a lost request."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from serving.config import ServerConfig
+
+if TYPE_CHECKING:
+    from serving.server import Server
+
+_LOGGER = logging.getLogger(__name__)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LAST_SECONDS = 1.0  # after the grace: what is written when the last request has ended
+
+
+def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
+    """A server that has something to serve and answers nobody yet, and its port for gRPC.
+
+    Raises:
+        ServingError: Nothing can be served, or the port is taken.
+    """
+    import_tensorflow_quietly()
+    from serving.server import create_server
+
+    logging.basicConfig(format=log_format)
+    logging.getLogger("serving").setLevel(logging.INFO)
+    # What was imported lives as long as the process: collections after a change of versions
+    # then look at the models alone, and hold up requests less.
+    gc.freeze()
+    server, port = create_server(config)
+    for versions in server.manager.models.values():
+        versions.require_available()
+    return server, port
+
+
+def serve(
+    server: Server, started: Callable[[], object], signals: Collection[int] = SIGNALS
+) -> None:
+    """Serves until a signal, drains, and ends the process. To be called in the main thread.
+
+    What outlasts the drain, such as a version that still loads, is not waited for.
+
+    Args:
+        server: What serves.
+        started: Called once it answers.
+        signals: Those that end it. After the first one, Ctrl-C ends it at once.
+    """
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
+
+    def remember(signum: int, frame: FrameType | None) -> None:
+        received.put(signum)
+
+    for number in signals:
+        signal.signal(number, remember)
+    server.start()
+    started()
+    first = received.get()
+    if signal.SIGINT in signals:
+        signal.signal(signal.SIGINT, _end_at_once)
+    grace = server.config.grace_seconds
+    _LOGGER.info("%s: draining for at most %g s", signal.Signals(first).name, grace)
+    threading.Timer(grace + LAST_SECONDS, _end).start()
+    server.drain()
+    _end()
+
+
+def import_tensorflow_quietly() -> None:
+    """Its remarks on the processor and missing GPUs go past every logger to descriptor 2."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its errors reach the user as exceptions
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        importlib.import_module("tensorflow")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _end_at_once(signum: int, frame: FrameType | None) -> None:
+    os._exit(128 + signum)
+
+
+def _end() -> None:
+    """Python's own end waits for every thread, of which one may compute or load for minutes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,76 @@
+"""How a process ends: after the drain, with the grace, or at once. The server is no real one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.serving.commands import ROOT
+
+PROGRAM = """
+import sys, threading, time
+from types import SimpleNamespace
+from serving.process import serve
+
+threading.Thread(target=lambda: time.sleep(60)).start()  # what computes on and on
+config = SimpleNamespace(grace_seconds=float(sys.argv[1]))
+drain = lambda: (print("draining", flush=True), time.sleep(float(sys.argv[2])))
+serve(SimpleNamespace(config=config, start=lambda: None, drain=drain), lambda: print("started"))
+"""
+
+Run = Callable[[float, float], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Starts a server with a grace whose drain takes some seconds; waits until it serves."""
+    started = []
+
+    def start(grace: float, drain: float) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", PROGRAM, str(grace), str(drain)],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+        started.append(process)
+        _expect(process, "started")
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _expect(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{line}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_it_ends_after_the_drain_whatever_else_runs(run: Run, number: signal.Signals) -> None:
+    process = run(30.0, 0.2)
+    process.send_signal(number)
+    _expect(process, "draining")
+    assert process.wait(10) == 0
+
+
+def test_it_ends_with_the_grace_whatever_drains(run: Run) -> None:
+    process = run(0.2, 60.0)
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
+    process = run(30.0, 60.0)
+    process.send_signal(signal.SIGTERM)
+    _expect(process, "draining")
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert process.poll() is None, "who asks again to drain is patient"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 128 + signal.SIGINT
