@@ -84,14 +84,8 @@ def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
         raise unparsable_tensor(name, f"dtype {proto.dtype} is not supported")
     shape = _shape(name, proto)
     values = _from_content(name, proto) if proto.tensor_content else _from_field(name, proto)
-    size = math.prod(shape)
-    # Empty axes count as one: a model may well make a tensor of the other axes.
-    if math.prod(max(dim, 1) for dim in shape) > max(MAX_FILLED_ELEMENTS, values.size):
-        raise unparsable_tensor(name, f"shape {shape} needs {size} values. Received: {values.size}")
-    if values.size > size or (proto.tensor_content and values.size < size):
-        raise unparsable_tensor(name, f"shape {shape} has {size} values. Received: {values.size}")
-    if values.size < size:
-        values = _filled(values, size)
+    if not values.size or values.size != math.prod(shape):
+        values = _fitted(name, values, shape, fills=not proto.tensor_content)
     return values.reshape(shape)
 
 
@@ -125,12 +119,10 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
 def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
     if proto.tensor_shape.unknown_rank:
         raise unparsable_tensor(name, "a value must have a shape. Received: unknown rank")
-    if len(proto.tensor_shape.dim) > _MAX_RANK:
-        raise unparsable_tensor(
-            name, f"at most {_MAX_RANK} axes. Received: {len(proto.tensor_shape.dim)}"
-        )
-    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    if any(dim < 0 for dim in shape):
+    shape = tuple([dim.size for dim in proto.tensor_shape.dim])
+    if len(shape) > _MAX_RANK:
+        raise unparsable_tensor(name, f"at most {_MAX_RANK} axes. Received: {len(shape)}")
+    if shape and min(shape) < 0:
         raise unparsable_tensor(name, f"a shape has no negative axis. Received: {shape}")
     return shape
 
@@ -175,23 +167,35 @@ def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
 
 
 def _from_field(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
-    field, dtype = getattr(proto, _FIELDS[proto.dtype]), _DTYPES[proto.dtype]
-    if proto.dtype in (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128):
+    key, dtype = _FIELDS[proto.dtype], _DTYPES[proto.dtype]
+    field = getattr(proto, key)
+    if key in ("scomplex_val", "dcomplex_val"):
         if len(field) % 2:
             raise unparsable_tensor(name, "a complex value needs its real and imaginary part")
-        real = np.float32 if proto.dtype == types_pb2.DT_COMPLEX64 else np.float64
-        return np.array(field, real).view(dtype)
-    if _FIELDS[proto.dtype] not in ("int_val", "half_val"):
-        return np.array(field, dtype)
-    stored = np.dtype(np.uint16) if _FIELDS[proto.dtype] == "half_val" else dtype
-    wide = np.array(field, np.int32)
+        return _array(field, np.empty(0, dtype).real.dtype).view(dtype)
+    if key not in ("int_val", "half_val"):
+        return _array(field, dtype)
+    stored = np.dtype(np.uint16) if key == "half_val" else dtype
+    wide = _array(field, np.dtype(np.int32))
     values = wide.astype(stored)
     if (values != wide).any():
         raise unparsable_tensor(name, f"a value is outside {dtype_name(proto.dtype)}")
     return values.view(dtype)
 
 
-def _filled(values: np.ndarray, size: int) -> np.ndarray:
+def _array(field: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """A repeated field's values: `numpy.array` would first ask it for all that it might be."""
+    return np.fromiter(field, dtype, len(field))
+
+
+def _fitted(name: str, values: np.ndarray, shape: tuple[int, ...], *, fills: bool) -> np.ndarray:
+    """The values of a shape that has another number of them, or none."""
+    size = math.prod(shape)
+    # Empty axes count as one: a model may well make a tensor of the other axes.
+    if math.prod(max(dim, 1) for dim in shape) > max(MAX_FILLED_ELEMENTS, values.size):
+        raise unparsable_tensor(name, f"shape {shape} needs {size} values. Received: {values.size}")
+    if values.size > size or (values.size < size and not fills):
+        raise unparsable_tensor(name, f"shape {shape} has {size} values. Received: {values.size}")
     last = values[-1] if values.size else (b"" if values.dtype == object else 0)
     filled = np.full(size, last, values.dtype)
     filled[: values.size] = values

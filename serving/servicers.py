@@ -24,6 +24,7 @@ from tensorflow_serving.apis import (
 from serving import errors
 from serving.call import Call
 from serving.inference import APIS, Inference
+from serving.runtimes.base import LONGEST_SECONDS
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -57,9 +58,14 @@ def call_of(request: Any, context: grpc.ServicerContext) -> Call:
     return Call(
         api,
         request_id=request_id,
-        remaining=context.time_remaining,
+        remaining=functools.partial(_remaining, context),
         is_active=context.is_active,
     )
+
+
+def _remaining(context: grpc.ServicerContext) -> float | None:
+    seconds = context.time_remaining()
+    return None if seconds is None or seconds > LONGEST_SECONDS else seconds
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):

@@ -41,6 +41,12 @@ class Signature:
         self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
         self._required = set(definition.inputs) - set(self._defaults)
         self._inputs = {name: _declared(info) for name, info in definition.inputs.items()}
+        self._dtypes = {name: numpy_dtype(enum) for name, (enum, _) in self._inputs.items()}
+        self._sized = {
+            name
+            for name, (_, shape) in self._inputs.items()
+            if shape is not None and any(dim is not None for dim in shape)
+        }
         # Where every input and output starts with an open axis, that axis is the batch.
         shapes = [shape for _, shape in self._inputs.values()]
         shapes += [_declared(info)[1] for info in definition.outputs.values()]
@@ -130,17 +136,17 @@ class Signature:
         for name in self.candidate_names:
             rows, candidates = inputs[name].shape[:2]
             return rows, rows * candidates
-        rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        rows = max([len(array) for array in inputs.values() if array.ndim], default=1)
         return rows, rows
 
     def _check(self, name: str, array: np.ndarray) -> None:
         enum, shape = self._inputs[name]
-        if array.dtype != numpy_dtype(enum):
+        if array.dtype != self._dtypes[name]:
             raise errors.InvalidArgument(
                 f"input {name}: expected dtype {dtype_name(enum)}. "
                 f"Received: {_tf_dtype(array).name}"
             )
-        if shape is None:
+        if shape is None or (len(shape) == array.ndim and name not in self._sized):
             return
         if len(array.shape) != len(shape) or any(
             want is not None and want != got for want, got in zip(shape, array.shape, strict=True)
@@ -170,6 +176,6 @@ def _tf_dtype(array: np.ndarray) -> tf.DType:
 
 
 def _check_same(inputs: Mapping[str, np.ndarray], axis: int, what: str) -> None:
-    sizes = {name: array.shape[axis] for name, array in sorted(inputs.items())}
-    if len(set(sizes.values())) > 1:
+    if len({array.shape[axis] for array in inputs.values()}) > 1:
+        sizes = {name: array.shape[axis] for name, array in sorted(inputs.items())}
         raise errors.InvalidArgument(f"inputs must have the same {what}. Received: {sizes}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,27 +14,31 @@ def bucket(size: int) -> int:
     return 1 << max(size - 1, 0).bit_length()
 
 
-def merge(requests: Sequence[Arrays], fill: Mapping[str, object]) -> dict[str, np.ndarray]:
+def merge(
+    requests: Sequence[Arrays], fill: Callable[[np.ndarray], object]
+) -> dict[str, np.ndarray]:
     """The rows of all requests after each other, by input.
 
     Args:
         requests: Arrays by input name.
-        fill: By input name, what fills up the axes after the first to a common length.
+        fill: What fills up the axes after the first to a common length, by the first array.
     """
     if len(requests) == 1:
         return dict(requests[0])
     return {
-        name: np.concatenate(_aligned([request[name] for request in requests], fill.get(name)))
+        name: np.concatenate(_aligned([request[name] for request in requests], fill))
         for name in requests[0]
     }
 
 
-def _aligned(arrays: Sequence[np.ndarray], fill: object) -> Sequence[np.ndarray]:
-    shape = arrays[0].shape[1:]
-    if all(array.shape[1:] == shape for array in arrays):
+def _aligned(
+    arrays: Sequence[np.ndarray], fill: Callable[[np.ndarray], object]
+) -> Sequence[np.ndarray]:
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) == 1:
         return arrays
-    shape = tuple(max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True))
-    return [_padded(array, (len(array), *shape), fill) for array in arrays]
+    shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    return [_padded(array, (len(array), *shape), fill(arrays[0])) for array in arrays]
 
 
 def _padded(array: np.ndarray, shape: tuple[int, ...], fill: object) -> np.ndarray:

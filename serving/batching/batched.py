@@ -75,7 +75,7 @@ class Batched:
     def _run(self, batch: Sequence[Job]) -> None:
         requests = [job.payload[0] for job in batch]
         outputs = batch[0].payload[1]
-        merged = merge(requests, {n: self._filler(a) for n, a in requests[0].items()})
+        merged = merge(requests, self._filler)
         rows = [_rows(request) for request in requests]
         allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
         if allowed and self._signature.is_batched and not self._signature.candidate_names:
@@ -105,7 +105,7 @@ class Batched:
 
 
 def _rows(request: Mapping[str, np.ndarray]) -> int:
-    return max((len(array) for array in request.values() if array.ndim), default=1)
+    return max([len(array) for array in request.values() if array.ndim], default=1)
 
 
 def _together(batch: Sequence[Job]) -> Call:

@@ -16,12 +16,14 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from serving.client import Client
 from serving.config import ServerConfig
 from serving.errors import ResourceExhausted, ServingError, Unavailable
 from serving.interceptors import Refusal
 from serving.server import create_server
+from tests.serving import stubs
 from tests.serving.conftest import StartServer
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +115,22 @@ def test_messages_over_the_limit_are_refused(base_path: Path, start_server: Star
     _, address = start_server(base_path, max_message_bytes=1000)
     with Client(address, model="tiny") as client, pytest.raises(ResourceExhausted):
         client.predict({"pair": np.zeros((1000, 2), np.float32)}, signature_name="pair")
+
+
+def test_callers_without_a_deadline_wait_for_their_batch(
+    base_path: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    parameters = tmp_path / "batching.txt"
+    parameters.write_text("num_batch_threads { value: 1 }")
+    _, address = start_server(
+        base_path, enable_batching=True, batching_parameters_file=str(parameters)
+    )
+    with grpc.insecure_channel(address) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        inputs = {"seconds": np.float32([0.3])}
+        request = stubs.predict(inputs=inputs, signature_name="wait")
+        answers = [stub.Predict.future(request) for _ in range(3)]
+        assert ["turns" in answer.result().outputs for answer in answers] == 3 * [True]
 
 
 def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:

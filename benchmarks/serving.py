@@ -1,0 +1,165 @@
+"""The scoring service beside a plain gRPC server, and the model alone: speed and latency.
+
+    python benchmarks/serving.py
+    python benchmarks/serving.py --models din --candidates 200 --callers 1,16 --output results.json
+    python benchmarks/serving.py --quick          # does it run?
+
+Client and servers share one machine and talk over loopback; each server is a process of its own,
+and so is the client, whose callers send bytes that were made before and do not read the answers.
+Each caller sends its next request when it has the answer to the last. In every turn all servers
+are called one after the other, so that a noisy machine meets them alike; requests a second and
+ratios are medians of the turns, latencies are of all requests. The processor's time is that of
+the server's process, beside it that of the callers.
+
+- `ours` is `recsys-attn serve`. A request of several candidates is one context with them, sent to
+  the signature `rank`; a single one is a row, sent to `serving_default`.
+- `plain` (`benchmarks/servers/plain.py`) is a page of Python: gRPC's threads, `tf.make_ndarray`,
+  `serving_default` of `tf.saved_model.load`, `tf.make_tensor_proto`. It knows rows alone, so its
+  client sends each candidate with the whole context.
+- `in process` is the runtime of ours, called by one thread with arrays that were decoded before:
+  what is left of a request without server, network and messages.
+
+The models are untrained (`benchmarks/servers/subjects.py`): AutoInt over 39 strings and numbers,
+DIN over a history of 200 strings, and the same with a history that self-attention encodes before
+the candidates look at it; 10,000 values of strings each. Nothing is asserted about speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.servers import tables
+from benchmarks.servers.contenders import Contender, running
+from benchmarks.servers.load import Load
+from benchmarks.servers.processes import Process
+from benchmarks.servers.tables import IN_PROCESS, Cell
+
+MODELS = ("autoint", "din", "din_encoded")
+LOG = Console(stderr=True, highlight=False)
+
+
+def options() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python benchmarks/serving.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    def several(name: str, default: str, kind: Callable[[str], Any], text: str) -> None:
+        parser.add_argument(
+            name,
+            type=lambda value: [kind(part) for part in value.split(",") if part],
+            default=default,
+            help=f"{text} ({default})",
+        )
+
+    several("--models", ",".join(MODELS), _model, "which are served")
+    several("--candidates", "1,50,200,1000", int, "of a request")
+    several("--callers", "1,4,16,64", int, "at the same time")
+    several("--batching", "no,yes", lambda word: word == "yes", "whether ours joins requests")
+    parser.add_argument("--processes", type=int, default=1, help="of our server (1)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each cell (1.5)")
+    parser.add_argument("--turns", type=int, default=3, help="that they are spread over (3)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
+    parser.add_argument("--quick", action="store_true", help="little of it: whether it runs")
+    found = parser.parse_args()
+    if found.quick:
+        found.candidates, found.callers, found.turns, found.seconds = [1, 200], [1, 16], 1, 0.4
+    return found
+
+
+def _model(word: str) -> str:
+    if word not in MODELS:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(MODELS)}")
+    return word
+
+
+class Benchmark:
+    """All cells, and the tables of them."""
+
+    def __init__(self, found: argparse.Namespace, folder: Path) -> None:
+        self._options = found
+        self._folder = folder
+        self._console = Console(width=150)
+        self._loads: dict[Cell, Load] = {}
+
+    def run(self) -> None:
+        """Prints the tables, and writes the output as far as it is known."""
+        chosen, folder = self._options, self._folder
+        LOG.print("Making models and requests.")
+        what = {name: getattr(chosen, name) for name in ("models", "candidates", "seed")}
+        module = "benchmarks.servers.subjects"
+        Process(module, str(folder), json.dumps(what), log=folder / "subjects.log").finish()
+        alone = Process("benchmarks.servers.in_process", str(folder), log=folder / "alone.log")
+        try:
+            with running(folder, chosen.batching, chosen.processes) as contenders:
+                for model in chosen.models:
+                    for candidates in chosen.candidates:
+                        self._measure(model, candidates, contenders, alone)
+                    self._console.print(tables.measured(model, self._loads), "")
+                    self._write()
+        finally:
+            alone.stop()
+        self._console.print(tables.ratios(self._loads), "")
+
+    def _measure(
+        self, model: str, candidates: int, contenders: list[Contender], alone: Process
+    ) -> None:
+        """All servers at all numbers of callers, turn after turn."""
+        chosen = self._options
+        folder = self._folder / "requests" / model / str(candidates)
+        requests = {one.name: one.requests(folder) for one in contenders}
+        for one in contenders:
+            for request in requests[one.name]:
+                one.wait(request)
+        seconds = chosen.seconds / chosen.turns
+        for callers, _ in product(chosen.callers, range(chosen.turns)):
+            for one in contenders:
+                load = one.turn(requests[one.name], callers, seconds)
+                self._add(Cell(model, candidates, callers, one.name), load)
+            if callers == 1:
+                latencies, processor = alone.ask([model, candidates, seconds])
+                load = Load([len(latencies) / sum(latencies)], latencies, processor)
+                self._add(Cell(model, candidates, callers, IN_PROCESS), load)
+
+    def _add(self, cell: Cell, load: Load) -> None:
+        self._loads.setdefault(cell, Load()).add(load)
+        LOG.print(*cell, f"{load.rates[-1]:,.1f} requests/s", markup=False)
+
+    def _write(self) -> None:
+        """All numbers so far."""
+        chosen = self._options
+        if chosen.output is None:
+            return
+        named = {k: str(v) if isinstance(v, Path) else v for k, v in vars(chosen).items()}
+        results = {
+            "options": named,
+            "machine": {"processors": os.cpu_count(), "platform": platform.platform()},
+            "cells": [cell._asdict() | vars(load) for cell, load in self._loads.items()],
+        }
+        chosen.output.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+def main() -> None:
+    """Prints the tables."""
+    begin = time.monotonic()
+    with TemporaryDirectory() as folder:
+        Benchmark(options(), Path(folder)).run()
+    LOG.print(f"{time.monotonic() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The serving benchmark's arithmetic: rates of a closed loop, ratios of the turns."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from benchmarks.servers.load import Load, call, rate
+from benchmarks.servers.subjects import EVENTS, fitted_of, schema_of, write_requests
+from benchmarks.servers.tables import IN_PROCESS, Cell, measured, ratios, to_in_process, to_plain
+from serving.codec import decode
+
+
+def test_answers_a_second_are_those_within_the_time_or_all() -> None:
+    np.testing.assert_allclose(rate([0.2, 0.4, 0.5, 3.0], seconds=1.0), 3 / 0.5)
+    np.testing.assert_allclose(rate([2.0, 4.0], seconds=1.0), 2 / 4.0)
+
+
+def test_callers_send_one_request_at_a_time_each_and_all_requests_in_turns() -> None:
+    lock, running, most, sent = threading.Lock(), 0, 0, []
+
+    def send(request: bytes) -> bytes:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            sent.append(request)
+        threading.Event().wait(0.002)
+        with lock:
+            running -= 1
+        return b""
+
+    load = call([send], [b"a", b"b", b"c"], callers=5, seconds=0.05)
+    assert most <= 5
+    assert set(sent) == {b"a", b"b", b"c"}
+    assert len(load.latencies) == len(sent)
+    assert min(load.latencies) >= 0.002
+
+
+def test_a_request_that_fails_ends_the_load() -> None:
+    def send(request: bytes) -> bytes:
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError, match="gone"):
+        call([send], [b""], callers=3, seconds=5.0)
+
+
+def test_ratios_are_medians_of_turns_and_of_latencies() -> None:
+    cell = Cell("din", 200, 1, "ours")
+    loads = {
+        cell: Load([6.0, 8.0, 30.0], [0.2, 0.3, 0.9], processor=0.3),
+        cell._replace(contender="plain"): Load([3.0, 2.0, 3.0], [0.5, 0.5, 0.5]),
+        cell._replace(contender=IN_PROCESS): Load([9.0, 9.0, 9.0], [0.1, 0.2, 0.2]),
+    }
+    np.testing.assert_allclose(to_plain(loads, cell), 4.0)
+    np.testing.assert_allclose(to_in_process(loads, cell), 1.5)
+    assert np.isnan(to_plain({cell: loads[cell]}, cell))
+    assert [list(column.cells) for column in ratios(loads).columns] == [
+        ["din"],
+        ["200"],
+        ["ours"],
+        ["4.00"],
+        ["1.50"],
+    ]
+    assert list(measured("din", loads).columns[-2].cells) == ["100.00", "0.00", "0.00"]
+
+
+@pytest.mark.parametrize("name", ["autoint", "din"])
+def test_both_ways_send_the_same_candidates(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(0)
+    schema = fitted_of(schema_of(name), rng).schema
+    write_requests(tmp_path / "new", name, schema, 3, seed=1)
+    rank, tiled = (
+        predict_pb2.PredictRequest.FromString((tmp_path / "new" / f"{way}-0").read_bytes())
+        for way in ("rank", "tiled")
+    )
+    assert set(rank.inputs) == set(tiled.inputs) == {f.name for f in schema.features}
+    for feature in schema.features:
+        once, rows = (decode(feature.name, r.inputs[feature.name]) for r in (rank, tiled))
+        if feature.side == "candidate":
+            np.testing.assert_array_equal(once[0], rows)
+        else:
+            np.testing.assert_array_equal(np.repeat(once, 3, axis=0), rows)
+    if name == "din":
+        assert decode("seen", tiled.inputs["seen"]).shape == (3, EVENTS)
