@@ -8,11 +8,12 @@ Client and servers share one machine and talk over loopback; each server is a pr
 and so is the client, whose callers send bytes that were made before and do not read the answers.
 Each caller sends its next request when it has the answer to the last. In every turn all servers
 are called one after the other, so that a noisy machine meets them alike; requests a second and
-ratios are medians of the turns, latencies are of all requests. The processor's time is that of
-the server's process, beside it that of the callers.
+ratios are medians of the turns (fewer where the last answers of a turn take long), latencies are
+of all requests. The processor's time is that of the server's process, beside it the callers'.
 
 - `ours` is `recsys-attn serve`. A request of several candidates is one context with them, sent to
-  the signature `rank`; a single one is a row, sent to `serving_default`.
+  the signature `rank`; a single one is a row, sent to `serving_default`. With batching, its queue
+  is long enough for all.
 - `plain` (`benchmarks/servers/plain.py`) is a page of Python: gRPC's threads, `tf.make_ndarray`,
   `serving_default` of `tf.saved_model.load`, `tf.make_tensor_proto`. It knows rows alone, so its
   client sends each candidate with the whole context.
@@ -32,7 +33,6 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,6 +46,7 @@ from benchmarks.servers.processes import Process
 from benchmarks.servers.tables import IN_PROCESS, Cell
 
 MODELS = ("autoint", "din", "din_encoded")
+ENOUGH = 10.0  # seconds of a number of callers, after which no other turn begins
 LOG = Console(stderr=True, highlight=False)
 
 
@@ -126,14 +127,18 @@ class Benchmark:
             for request in requests[one.name]:
                 one.wait(request)
         seconds = chosen.seconds / chosen.turns
-        for callers, _ in product(chosen.callers, range(chosen.turns)):
-            for one in contenders:
-                load = one.turn(requests[one.name], callers, seconds)
-                self._add(Cell(model, candidates, callers, one.name), load)
-            if callers == 1:
-                latencies, processor = alone.ask([model, candidates, seconds])
-                load = Load([len(latencies) / sum(latencies)], latencies, processor)
-                self._add(Cell(model, candidates, callers, IN_PROCESS), load)
+        for callers in chosen.callers:
+            begin = time.monotonic()
+            for _ in range(chosen.turns):
+                for one in contenders:
+                    load = one.turn(requests[one.name], callers, seconds)
+                    self._add(Cell(model, candidates, callers, one.name), load)
+                if callers == 1:
+                    latencies, processor = alone.ask([model, candidates, seconds])
+                    load = Load([len(latencies) / sum(latencies)], latencies, processor)
+                    self._add(Cell(model, candidates, callers, IN_PROCESS), load)
+                if time.monotonic() - begin > ENOUGH:
+                    break
 
     def _add(self, cell: Cell, load: Load) -> None:
         self._loads.setdefault(cell, Load()).add(load)

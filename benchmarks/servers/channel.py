@@ -8,7 +8,7 @@ import grpc
 
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
-_TIMEOUT = 60.0  # as most callers have one
+_TIMEOUT = 300.0  # as most callers have one; this one waits for any answer
 _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 
 Send = Callable[[bytes], bytes]

@@ -15,7 +15,7 @@ from benchmarks.servers.processes import Process, free_address
 
 OURS, BATCHING, PLAIN = "ours", "ours, batching", "plain"
 _CONNECTIONS = 8
-_CONFIG = "models.config"
+_CONFIG, _BATCHING = "models.config", "batching.config"
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -94,4 +94,8 @@ def _serve(folder: Path, address: str, is_batching: bool, processes: int) -> lis
     config.write_text(f"model_config_list {{\n{models}}}\n", encoding="utf-8")
     command = ["serve", "--model-config-file", str(config), "--port", address.rpartition(":")[2]]
     command += ["--processes", str(processes)]
-    return [*command, *(["--enable-batching"] if is_batching else [])]
+    if not is_batching:
+        return command
+    parameters = folder / _BATCHING  # the defaults, but that no request is refused
+    parameters.write_text("max_enqueued_batches { value: 1000 }\n", encoding="utf-8")
+    return [*command, "--enable-batching", "--batching-parameters-file", str(parameters)]

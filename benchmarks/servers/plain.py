@@ -7,6 +7,7 @@ FOLDER holds NAME/1 for each model. It answers Predict alone, and knows rows alo
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent import futures
 from pathlib import Path
@@ -18,7 +19,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from benchmarks.servers.channel import UNLIMITED
 
-WORKERS = 10  # as in gRPC's own examples
+WORKERS = 4 * (os.cpu_count() or 1)  # as ours has without batching
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
