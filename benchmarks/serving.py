@@ -94,7 +94,7 @@ class Benchmark:
     def __init__(self, found: argparse.Namespace, folder: Path) -> None:
         self._options = found
         self._folder = folder
-        self._console = Console(width=150)
+        self._console = Console(width=180)
         self._loads: dict[Cell, Load] = {}
 
     def run(self) -> None:
