@@ -71,11 +71,11 @@ class Server:
         Raises:
             Unavailable: The port, which other processes share, cannot be listened on.
         """
-        if self.listen is not None:
-            self.listen()
         self.manager.start(self.config.file_system_poll_wait_seconds)
         if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
             self._config_file.start(self.config.model_config_file_poll_wait_seconds)
+        if self.listen is not None:
+            self.listen()
         for listener in (self.grpc, self.rest):
             if listener is not None:
                 listener.start()
@@ -121,14 +121,9 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(config, server.inference, server.health, server.refusal, tokens)
-    port, bind = (
-        config.port,
-        functools.partial(listen, server.grpc, config, config.port, certificates),
-    )
-    if config.shares_ports:
-        server.listen = bind
-    else:
-        port = bind()
+    bind = functools.partial(listen, server.grpc, config, config.port, certificates)
+    port = config.port if config.shares_ports else bind()
+    server.listen = bind if config.shares_ports else None
     if config.rest_api_port:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.

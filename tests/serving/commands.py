@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,10 @@ class Command:
         self.process.kill()
         self.process.wait()
         self.output.close()
+
+
+def free_port() -> int:
+    """A port that nobody has, for those who cannot take a free one by themselves."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

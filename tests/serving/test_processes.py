@@ -23,7 +23,7 @@ from serving import process, processes
 from serving.client import Client
 from serving.config import ServerConfig
 from serving.errors import NotFound
-from tests.serving.commands import Command
+from tests.serving.commands import Command, free_port
 from tests.serving.conftest import wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send, status
@@ -52,25 +52,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory, twofold: Path) -> Path:
 @pytest.fixture(scope="module")
 def command(folder: Path) -> Iterator[Command]:
     """A server of two processes."""
-    with _free_port() as rest_port:
-        command = Command(
-            folder / "log",
-            processes=2,
-            model_config_file=folder / "models.pbtxt",
-            model_config_file_poll_wait_seconds=0.1,
-            file_system_poll_wait_seconds=0.1,
-            monitoring_config_file=folder / "monitoring.pbtxt",
-            rest_api_port=rest_port,
-        )
+    command = Command(
+        folder / "log",
+        processes=2,
+        model_config_file=folder / "models.pbtxt",
+        model_config_file_poll_wait_seconds=0.1,
+        file_system_poll_wait_seconds=0.1,
+        monitoring_config_file=folder / "monitoring.pbtxt",
+        rest_api_port=free_port(),
+    )
     yield command.listens()
     command.end()
-
-
-@contextlib.contextmanager
-def _free_port() -> Iterator[int]:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        yield found.getsockname()[1]
 
 
 def _page(command: Command) -> str:
