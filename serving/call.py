@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 import numpy as np
 
 from serving.errors import Cancelled, DeadlineExceeded, ServingError
+
+
+def request_id_of(sent: str | None) -> str:
+    """The caller's own id, where it has one that an answer can carry; else a new one."""
+    return sent if sent and sent.isascii() and sent.isprintable() else uuid.uuid4().hex
 
 
 def _forever() -> float | None:

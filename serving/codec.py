@@ -18,7 +18,7 @@ from serving.errors import DataLoss, unparsable_tensor
 # As TensorFlow does it, the last value that was sent fills the rest of the shape. A shape
 # that names more elements than this must send them.
 MAX_FILLED_ELEMENTS = 2**20
-_MAX_RANK = 32
+MAX_RANK = 32
 
 _FIELDS = {
     types_pb2.DT_FLOAT: "float_val",
@@ -120,8 +120,8 @@ def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
     if proto.tensor_shape.unknown_rank:
         raise unparsable_tensor(name, "a value must have a shape. Received: unknown rank")
     shape = tuple([dim.size for dim in proto.tensor_shape.dim])
-    if len(shape) > _MAX_RANK:
-        raise unparsable_tensor(name, f"at most {_MAX_RANK} axes. Received: {len(shape)}")
+    if len(shape) > MAX_RANK:
+        raise unparsable_tensor(name, f"at most {MAX_RANK} axes. Received: {len(shape)}")
     if shape and min(shape) < 0:
         raise unparsable_tensor(name, f"a shape has no negative axis. Received: {shape}")
     return shape

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from concurrent import futures
 
 import grpc
 from grpc_health.v1 import health, health_pb2
 
 _STATUS = health_pb2.HealthCheckResponse
-Send = Callable[[health_pb2.HealthCheckResponse | None], None]
+_MOST_WATCHES = 1000  # at a time; a thread each, and those beyond wait for one
 
 
 class Health(health.HealthServicer):
-    """NOT_SERVING until every model has a version available, and again once draining."""
+    """NOT_SERVING until every model has a version available, and again once draining.
+
+    A watch has a thread of its own. The one of gRPC's servicer has none: it sends while it holds
+    the lock that the end of any other watch needs too, in the thread that all calls come in by,
+    so that two watches may hold up the whole server for ever.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(
+            experimental_non_blocking=False,
+            experimental_thread_pool=futures.ThreadPoolExecutor(_MOST_WATCHES, "health-watch"),
+        )
         self._reported: dict[str, bool] = {}  # used by the one thread that polls
-        # Guards `_watches` and `_is_draining`; never held while something is sent.
-        self._watch_lock = threading.Lock()
-        self._watches: set[Send] = set()
+        # Has gRPC's own lock of the statuses; never held while something is sent.
+        self._changed = threading.Condition(self._lock)
         self._is_draining = False
         self.is_serving = False  # as a whole
         self.set(health.OVERALL_HEALTH, _STATUS.NOT_SERVING)
+
+    def set(self, service: str, status: int) -> None:
+        """Sets the status of a model; watches hear of it."""
+        with self._changed:
+            super().set(service, status)
+            self._changed.notify_all()
 
     def report(self, available: Mapping[str, bool]) -> None:
         """Takes over which model is available; watches hear of changes only."""
@@ -39,38 +53,39 @@ class Health(health.HealthServicer):
 
     def drain(self) -> None:
         """Turns everything NOT_SERVING for good and ends the watches, which never end alone."""
-        self.enter_graceful_shutdown()
         self.is_serving = False
-        with self._watch_lock:
+        self.enter_graceful_shutdown()
+        with self._changed:
             self._is_draining = True
-            watches = list(self._watches)
-        for send in watches:
-            send(None)
+            self._changed.notify_all()
 
     def Watch(
-        self,
-        request: health_pb2.HealthCheckRequest,
-        context: grpc.ServicerContext,
-        send_response_callback: Send | None = None,
-    ) -> None:
-        if send_response_callback is None:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Watch needs a non-blocking server.")
-            return
-        answer = send_response_callback
+        self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
+    ) -> Iterator[health_pb2.HealthCheckResponse]:
+        context.add_callback(self._wake)
+        told = None
+        while (status := self._next_status(request.service, told, context)) is not None:
+            yield _STATUS(status=status)
+            told = status
 
-        def send(response: health_pb2.HealthCheckResponse | None) -> None:
-            if response is None:  # the end, which gRPC takes once
-                with self._watch_lock:
-                    if send not in self._watches:
-                        return
-                    self._watches.remove(send)
-            answer(response)
+    def _next_status(
+        self, service: str, told: int | None, context: grpc.ServicerContext
+    ) -> int | None:
+        """The status once it is another than the one told; None at the end of the watch."""
+        with self._changed:
+            while context.is_active():
+                status = self._server_status.get(service, _STATUS.SERVICE_UNKNOWN)
+                if status != told:
+                    return status
+                if self._is_draining:
+                    break
+                self._changed.wait()
+        return None
 
-        with self._watch_lock:
-            self._watches.add(send)
-        super().Watch(request, context, send)
-        if self._is_draining:
-            send(None)
+    def _wake(self) -> None:
+        """Has the watches look whether somebody still waits for them."""
+        with self._changed:
+            self._changed.notify_all()
 
     def List(
         self, request: health_pb2.HealthListRequest, context: grpc.ServicerContext

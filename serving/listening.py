@@ -22,12 +22,14 @@ from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
 from serving.security import Authentication, credentials
 from serving.servicers import ModelService, PredictionService
 
 _HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
 _PING_MS = 5_000  # how often a client may ask whether the connection still lives
+_KEEPALIVE_MS = 60_000  # how often a client is asked: one that vanished holds no thread for ever
 _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
@@ -59,7 +61,7 @@ def make_grpc_server(
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-    reflection.enable_server_reflection(_SERVICES, server)
+    add_reflection(server, _SERVICES)
     return server
 
 
@@ -100,6 +102,7 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         # Without other processes a taken port is an error, not half of the requests.
         ("grpc.so_reuseport", int(config.shares_ports)),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),
     ]

@@ -40,6 +40,7 @@ from serving.upkeep import ManagerOptions
 
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
 _HELD_SECONDS = 0.1  # and for all of them to call again
+_LAST_SECONDS = 5.0  # for gRPC to end what it cancelled: a call that it forgot holds up no end
 
 
 class Server:
@@ -93,7 +94,7 @@ class Server:
         if self.rest is not None:
             self.rest.stop()
         if ended is not None:
-            ended.wait()
+            ended.wait(self.config.grace_seconds + _LAST_SECONDS)
         self._observers.close()
 
     def stop(self) -> None:

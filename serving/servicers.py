@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import errors
-from serving.call import Call
+from serving.call import Call, request_id_of
 from serving.inference import APIS, Inference
 from serving.runtimes.base import LONGEST_SECONDS
 
@@ -52,7 +51,7 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
 def call_of(request: Any, context: grpc.ServicerContext) -> Call:
     """The call that a request came with; its id goes back with the answer."""
     metadata = dict(context.invocation_metadata())
-    request_id = metadata.get(REQUEST_ID) or uuid.uuid4().hex
+    request_id = request_id_of(metadata.get(REQUEST_ID))
     context.set_trailing_metadata([(REQUEST_ID, request_id)])
     api, _ = APIS[type(request)]
     return Call(

@@ -13,7 +13,6 @@ import json
 import logging
 import re
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import errors
-from serving.call import Call
+from serving.call import Call, request_id_of
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.protos import scoring_pb2
@@ -48,8 +47,10 @@ _MOMENT_SECONDS = 0.01
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
 )
+_MAX_DIGITS = 19  # of an int64
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # may be half a pair, which is no character
 HTTP_STATUS = {
     "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
     "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
@@ -108,7 +109,8 @@ class Rest:
         return Response(page, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, request: Request) -> Response:
-        request_id = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
+        path = request.scope["path"]  # `request.url` has the `Host` in it, which may be anything
+        request_id = request_id_of(request.headers.get(REQUEST_ID))
         end = time.monotonic() + self.timeout_seconds
         call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
         headers = {REQUEST_ID: request_id}
@@ -123,7 +125,7 @@ class Rest:
             watch = asyncio.ensure_future(_gone(request, call))
             try:
                 document = await asyncio.get_running_loop().run_in_executor(
-                    self.executor, self._document, request.method, request.url.path, body, call
+                    self.executor, self._document, request.method, path, body, call
                 )
             finally:
                 watch.cancel()
@@ -136,18 +138,24 @@ class Rest:
         except ClientDisconnect:
             status, text = 499, ""
         except Exception as error:  # a fault of ours is answered too
-            _LOGGER.exception("%s %s failed", request.method, request.url.path)
+            _LOGGER.exception("%s %s failed", request.method, path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
         return Response(text, status, headers, media_type="application/json")
 
     async def _body(self, request: Request) -> bytes:
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self.max_bytes:
-                raise errors.ResourceExhausted(
-                    f"The request's body is larger than {self.max_bytes} bytes."
-                )
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > self.max_bytes:
+                        raise errors.ResourceExhausted(
+                            f"The request's body is larger than {self.max_bytes} bytes."
+                        )
+        except TimeoutError as error:
+            raise errors.DeadlineExceeded(
+                "The deadline had passed before the request's body was all there."
+            ) from error
         return bytes(body)
 
     def _document(self, method: str, path: str, body: bytes, call: Call) -> Any:
@@ -156,14 +164,14 @@ class Rest:
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
         spec = model_pb2.ModelSpec(name=found["model"])
         if found["version"]:
-            if int(found["version"]) >= 2**63:
+            if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
                 raise errors.InvalidArgument(
                     f"Failed to convert version: {found['version']} to numeric."
                 )
             spec.version.value = int(found["version"])
         if found["label"]:
             spec.version_label = found["label"]
-        if method == "GET":
+        if method != "POST":
             return self._about(spec, bool(found["metadata"]))
         document = _parse(body)
         if "signature_name" in document:
@@ -211,9 +219,16 @@ class Rest:
     def _rank(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
         call.api = "Rank"
         request = scoring_pb2.RankRequest()
+        for side in ("context", "candidates"):  # null is what was not sent, of a column too
+            if isinstance(document.get(side), dict):
+                sent = document[side].items()
+                document = {
+                    **document,
+                    side: {n: column for n, column in sent if column is not None},
+                }
         try:
             json_format.ParseDict(document, request)
-        except json_format.ParseError as error:
+        except (json_format.ParseError, OverflowError) as error:
             raise errors.InvalidArgument(f"Not a RankRequest in JSON: {error}") from error
         request.model_spec.MergeFrom(spec)
         return _to_json(self.inference.answer(request, call))
@@ -230,7 +245,10 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not body:
         raise errors.InvalidArgument("JSON Parse error: The document is empty")
     try:
-        document = json.loads(body)
+        text = body.decode()
+        document = json.loads(text)
+        if _HALF_PAIR.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise errors.InvalidArgument(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):

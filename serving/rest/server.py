@@ -14,8 +14,7 @@ import uvicorn
 
 from serving.config_files import Certificates
 from serving.rest.app import Rest
-
-_KEEP_ALIVE_SECONDS = 75
+from serving.rest.protocol import Http
 
 
 class RestServer:
@@ -43,7 +42,7 @@ class RestServer:
             access_log=False,
             server_header=False,
             lifespan="off",
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            http=Http,
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
         )
         config.load()

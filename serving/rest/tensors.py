@@ -12,7 +12,7 @@ import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from serving.codec import decode, dtype_name, encode, numpy_dtype
+from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype
 from serving.errors import InvalidArgument, Unimplemented
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
@@ -22,7 +22,10 @@ _INT32 = np.iinfo(np.int32)
 
 def shown(value: Any) -> str:
     """A value as JSON, for an error."""
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "nested too deeply"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
@@ -144,6 +147,8 @@ def _array(value: Any, enum: int) -> np.ndarray:
     while isinstance(inner, list):
         shape.append(len(inner))
         inner = inner[0] if inner else None
+    if len(shape) > MAX_RANK:
+        raise InvalidArgument(f"A tensor has at most {MAX_RANK} axes. Received: {len(shape)}")
     leaves: list[Any] = []
     _collect(value, tuple(shape), 0, leaves)
     dtype = numpy_dtype(enum)

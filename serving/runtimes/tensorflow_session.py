@@ -15,7 +15,13 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import pywrap_tf_session
 
-from serving.errors import DataLoss, DeadlineExceeded, Unimplemented, from_code
+from serving.errors import (
+    DataLoss,
+    DeadlineExceeded,
+    InvalidArgument,
+    Unimplemented,
+    from_code,
+)
 from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.graph_import import import_graph
@@ -216,6 +222,9 @@ def _serving_errors() -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         raise from_code(error.error_code, error.message) from error
+    except UnicodeDecodeError as error:  # of TensorFlow's own words, which quote what was sent
+        words = error.object.decode(errors="replace")
+        raise InvalidArgument(f"TensorFlow cannot read what was sent: {words}") from error
 
 
 def _return_memory() -> None:

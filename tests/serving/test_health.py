@@ -80,3 +80,28 @@ def test_watches_hear_of_each_change_once_and_do_not_hold_up_the_drain(
         watcher.join(timeout=5.0)
         assert not watcher.is_alive()
         assert [heard.get_nowait() for _ in range(heard.qsize())] == [NOT_SERVING]
+
+
+def test_watches_that_come_and_go_hold_up_nobody(
+    base_path: Path, start_server: StartServer
+) -> None:
+    _, address = start_server(base_path)
+    asked = health_pb2.HealthCheckRequest(service="tiny")
+
+    def come_and_go() -> None:
+        with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            for _ in range(40):
+                watch = health_pb2_grpc.HealthStub(channel).Watch(asked, timeout=10.0)
+                next(watch)
+                watch.cancel()
+
+    watchers = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for watcher in watchers:
+        watcher.start()
+    for watcher in watchers:
+        watcher.join(timeout=20.0)
+        assert not watcher.is_alive()
+    with grpc.insecure_channel(address) as channel:
+        assert _check(channel, "tiny") == SERVING
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("health-watch")}
+    assert len(before) < 40, "the threads of watches that ended are used again"

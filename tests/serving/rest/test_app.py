@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import math
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -229,6 +231,35 @@ ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
     "no-rank": (
         "POST", f"{MODEL}:rank", {"context": 3}, 400, "Not a RankRequest in JSON: ",
     ),
+    "half-a-pair": (
+        "POST", f"{MODEL}:regress", {"examples": [{"user": "\ud800"}]}, 400, "JSON Parse error: ",
+    ),
+    "half-a-pair-name": (
+        "POST", f"{MODEL}:rank", {"candidates": {"price": {"\ud800": 1}}}, 400,
+        "JSON Parse error: ",
+    ),
+    "half-a-pair-bytes": (
+        "POST", f"{MODEL}:predict", b'{"\xed\xa0\x80": 1}', 400, "JSON Parse error",
+    ),
+    "too-many-axes": (
+        "POST", f"{MODEL}:predict",
+        b'{"signature_name": "double", "inputs": ' + b"[" * 33 + b"]" * 33 + b"}", 400,
+        "A tensor has at most 32 axes. Received: 33",
+    ),
+    "nested": (
+        "POST", f"{MODEL}:predict", b'{"inputs": ' + b"[" * 3000 + b"]" * 3000 + b"}", 400,
+        "JSON Parse error: maximum recursion depth",
+    ),
+    "long-version": (
+        "GET", f"{MODEL}/versions/{'9' * 5000}", None, 400, "Failed to convert version: 999",
+    ),
+    "letter-of-no-method": (
+        "POST", f"{MODEL}:cla%C5%BF%C5%BFify", {}, 400, "Malformed request: POST",
+    ),
+    "float-of-no-size": (
+        "POST", f"{MODEL}:rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}}, 400,
+        "Not a RankRequest in JSON: ",
+    ),
     "too-large": ("POST", f"{MODEL}:predict", b" " * 20_000, 429, "larger than 10000 bytes"),
 }  # fmt: skip
 
@@ -239,6 +270,44 @@ def test_codes_and_words(ask: Ask, case: str) -> None:
     found, document = ask(method, path, body)
     assert (found, set(document)) == (status, {"error"})
     assert words in document["error"]
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 9))
+def test_no_depth_is_a_fault(ask: Ask, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    for body in (nested, b'{"inputs": ' + nested + b"}", b'{"examples": ' + nested + b"}"):
+        for method in ("predict", "classify", "rank"):
+            assert ask("POST", f"{MODEL}:{method}", body)[0] == 400
+
+
+def test_a_column_that_is_null_was_not_sent(ask: Ask) -> None:
+    price = {"price": {"floats": {"values": [1.5, 2.5]}}}
+    body = {"context": {"user": None}, "candidates": {**price, "tags": None}}
+    assert ask("POST", f"{MODEL}:rank", body) == ask("POST", f"{MODEL}:rank", {"candidates": price})
+
+
+@pytest.mark.parametrize(("path", "status"), [(MODEL, 200), (f"{MODEL}:predict", 400)])
+def test_head_is_get_without_its_body(
+    rest: Callable[..., RestServer], path: str, status: int
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
+    connection.request("HEAD", path, b'{"instances": [1]}')
+    with contextlib.closing(connection), connection.getresponse() as response:
+        assert (response.status, response.read()) == (status, b"")
+
+
+@pytest.mark.parametrize("host", ["[::", "a/b", "a?b", "é"])
+def test_the_path_does_not_depend_on_the_host(ask: Ask, host: str) -> None:
+    assert ask("GET", MODEL, headers={"Host": host})[0] == 200
+
+
+def test_a_body_that_never_ends_is_not_waited_for(rest: Callable[..., RestServer]) -> None:
+    port = rest(timeout_seconds=0.3).port
+    with socket.create_connection(("127.0.0.1", port), timeout=10.0) as stalled:
+        stalled.sendall(
+            b"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
+        )
+        assert stalled.recv(1000).startswith(b"HTTP/1.1 504 ")
 
 
 def test_probes(rest: Callable[..., RestServer]) -> None:

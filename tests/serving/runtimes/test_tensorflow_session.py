@@ -166,3 +166,13 @@ def test_a_damaged_folder_says_so(tmp_path: Path, twofold: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
     with pytest.raises(DataLoss, match="tagged 'serve'"):
         TensorFlowSession(tmp_path)
+
+
+def test_an_error_that_quotes_what_was_sent_need_not_be_text(twofold: Path) -> None:
+    session = TensorFlowSession(twofold)
+    example = tf.train.Example()
+    example.features.feature["price"].bytes_list.value.append(b"\xff\xfe")
+    for content in (example.SerializeToString(), b"\x0a\xff\xfe", b"\xec\xff"):
+        with pytest.raises(InvalidArgument, match=r"parse|read|Key"):
+            session.run("regress", {"inputs": np.array([content], object)}, ["outputs"], None)
+    session.close()
