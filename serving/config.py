@@ -102,9 +102,14 @@ class ServerConfig:
     max_message_bytes: int = _option(INT32_MAX, "Largest request and answer.", 1, INT32_MAX)
     max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
     max_concurrent_requests: int = _option(
-        0, "Requests beyond these are refused with RESOURCE_EXHAUSTED; 0: none.", 0
+        0,
+        "Requests at a time, of gRPC and of REST each; those beyond are refused with "
+        "RESOURCE_EXHAUSTED. 0: any number.",
+        0,
     )
-    max_connections: int = _option(0, "Connections beyond these are closed; 0: none.", 0)
+    max_connections: int = _option(
+        0, "Connections of gRPC; those beyond are closed. 0: any number.", 0
+    )
     processes: int = _option(
         1, "Processes that share the ports, each with the models and its part of the cores.", 1
     )

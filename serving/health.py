@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 import grpc
 from grpc_health.v1 import health, health_pb2
 
+from serving.workers import answered_promptly
+
 _STATUS = health_pb2.HealthCheckResponse
 Send = Callable[[health_pb2.HealthCheckResponse | None], None]
 
@@ -72,6 +74,13 @@ class Health(health.HealthServicer):
         if self._is_draining:
             send(None)
 
+    @answered_promptly
+    def Check(
+        self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
+    ) -> health_pb2.HealthCheckResponse:
+        return super().Check(request, context)
+
+    @answered_promptly
     def List(
         self, request: health_pb2.HealthListRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthListResponse:

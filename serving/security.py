@@ -14,6 +14,7 @@ from grpc_health.v1 import health
 
 from serving.config_files import Certificates
 from serving.errors import InvalidArgument, ServingError, Unauthenticated
+from serving.interceptors import refused
 
 _SCHEME = "bearer "
 _OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
@@ -56,15 +57,8 @@ class Authentication(grpc.ServerInterceptor):
         try:
             require_token(self._tokens, metadata.get("authorization"))
         except ServingError as error:
-            return _refusal(error)
+            return refused(error)
         return continuation(handler_call_details)
-
-
-def _refusal(error: ServingError) -> Any:
-    def refuse(request: bytes, context: grpc.ServicerContext) -> None:
-        context.abort(error.code, str(error))
-
-    return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:

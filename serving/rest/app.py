@@ -15,7 +15,6 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +40,7 @@ from serving.protos import scoring_pb2
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
+from serving.workers import Workers
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -76,7 +76,7 @@ class Rest:
     """
 
     inference: Inference
-    executor: Executor
+    executor: Workers
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
@@ -103,8 +103,8 @@ class Rest:
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
             return PlainTextResponse("", 404)
-        loop = asyncio.get_running_loop()
-        page = await loop.run_in_executor(self.executor, self.metrics)
+        # Not by the threads that answer: who looks why they are busy shall see it.
+        page = await asyncio.to_thread(self.metrics)
         return Response(page, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, request: Request) -> Response:
@@ -119,6 +119,7 @@ class Rest:
                     await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
+            self.executor.require_room()
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
             try:
