@@ -120,8 +120,9 @@ class ServerConfig:
         self._check_models()
         if self.model_base_path and not self.model_name:
             object.__setattr__(self, "model_name", Path(self.model_base_path).resolve().name)
-        if self.batching_parameters_file and not self.enable_batching:
-            raise ValueError("`batching_parameters_file` needs `enable_batching`.")
+        for name in ("batching_parameters_file", "enable_per_model_batching_parameters"):
+            if getattr(self, name) and not self.enable_batching:
+                raise ValueError(f"`{name}` needs `enable_batching`.")
         if self.grpc_socket_path and self.shares_ports:
             raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
         self._check_security()

@@ -133,8 +133,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.
     start_threads(config.tensorflow_intra_op_parallelism, config.compute_threads)
-    if config.file_system_poll_wait_seconds >= 0:
-        server.manager.poll()
+    server.manager.poll()
     return server, port
 
 
