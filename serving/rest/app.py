@@ -156,6 +156,7 @@ class Rest:
         if found is None or (method == "POST") != bool(found["method"]):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
         spec = model_pb2.ModelSpec(name=found["model"])
+        call.model = spec.name
         if found["version"]:
             if int(found["version"]) >= 2**63:
                 raise errors.InvalidArgument(
