@@ -78,7 +78,11 @@ class Health(health.HealthServicer):
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        return super().Check(request, context)
+        with self._lock:
+            status = self._server_status.get(request.service)
+        if status is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"No model is named {request.service!r}.")
+        return _STATUS(status=status)
 
     @answered_promptly
     def List(
