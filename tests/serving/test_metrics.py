@@ -94,3 +94,21 @@ def test_shadows_warmups_and_gauges_have_their_place() -> None:
     warmup = ":tensorflow:serving:model_warmup_latency_sum"
     assert _value(metrics, warmup, model_path="/models/ctr/6", status="OK") == 500_000
     assert _value(metrics, ":recsys_attn:serving:dropped") == 7
+
+
+def test_versions_that_have_gone_are_forgotten_and_those_in_use_are_not() -> None:
+    """A model that is trained every hour has thousands of versions in the life of a server."""
+    metrics = Metrics()
+    for version in range(2, 402):
+        for answered in (1, version):
+            metrics(_call(version=answered, results={"click": np.float32([0.5])}))
+        metrics.warmed(f"/models/ctr/{version}", 0.1, True)
+    counts = {
+        dict(labels)["version"]: value
+        for (name, labels), value in _samples(metrics).items()
+        if name == ":recsys_attn:serving:score_count"
+    }
+    assert len(counts) == 200
+    assert counts["1"] == 400
+    assert "401" in counts
+    assert metrics.page().count(b"latency_count{model_path=") == 200
