@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import TypeVar
 
-from serving.errors import Unavailable
+from serving.errors import ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
 _NICENESS = 10
@@ -71,7 +71,7 @@ class Periodic:
 
     Args:
         name: Name of the thread.
-        action: What it calls; a failure is logged, and the next call comes.
+        action: What it calls; a failure is logged, the same one once, and the next call comes.
     """
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
@@ -79,6 +79,7 @@ class Periodic:
         self._action = action
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._told = ""  # the failure that was logged last; none where the last call had none
 
     def start(self, wait_seconds: float) -> None:
         """Calls for the first time after `wait_seconds`."""
@@ -95,7 +96,15 @@ class Periodic:
 
     def _work(self, wait_seconds: float) -> None:
         while not self._stopped.wait(wait_seconds):
-            _logged(self._action)
+            try:
+                self._action()
+                self._told = ""
+            except ServingError as error:
+                if str(error) != self._told and not self._stopped.is_set():
+                    _LOGGER.warning("%s; the next look comes in %g s", error, wait_seconds)
+                self._told = str(error)
+            except Exception:  # the next time may go better
+                _LOGGER.exception("What goes on beside the requests failed")
 
 
 def _lower_priority() -> None:
@@ -117,9 +126,7 @@ def _interrupted_often(work: Callable[[], Result]) -> Result:
 def _logged(work: Callable[[], object]) -> None:
     try:
         work()
-    except Unavailable as error:  # stopped meanwhile
-        _LOGGER.info("%s", error)
-    except Exception:  # the next time may go better
+    except Exception:  # nobody waits for it
         _LOGGER.exception("What goes on beside the requests failed")
 
 

@@ -77,7 +77,7 @@ def _requested(
     """The signature of one task, checked before anything is computed."""
     if not task.model_spec.name:
         raise errors.empty_model_name()
-    if task.model_spec.name != model.name:
+    if task.model_spec.name != request.tasks[0].model_spec.name:  # it may be a warm-up's own name
         raise errors.different_models()
     key = task.model_spec.signature_name or DEFAULT_SIGNATURE
     keys = [other.model_spec.signature_name or DEFAULT_SIGNATURE for other in request.tasks]

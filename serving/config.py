@@ -102,9 +102,14 @@ class ServerConfig:
     max_message_bytes: int = _option(INT32_MAX, "Largest request and answer.", 1, INT32_MAX)
     max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
     max_concurrent_requests: int = _option(
-        0, "Requests beyond these are refused with RESOURCE_EXHAUSTED; 0: none.", 0
+        0,
+        "Requests at a time, of gRPC and of REST each; those beyond are refused with "
+        "RESOURCE_EXHAUSTED. 0: any number.",
+        0,
     )
-    max_connections: int = _option(0, "Connections beyond these are closed; 0: none.", 0)
+    max_connections: int = _option(
+        0, "Connections of gRPC; those beyond are closed. 0: any number.", 0
+    )
     processes: int = _option(
         1, "Processes that share the ports, each with the models and its part of the cores.", 1
     )
@@ -115,8 +120,9 @@ class ServerConfig:
         self._check_models()
         if self.model_base_path and not self.model_name:
             object.__setattr__(self, "model_name", Path(self.model_base_path).resolve().name)
-        if self.batching_parameters_file and not self.enable_batching:
-            raise ValueError("`batching_parameters_file` needs `enable_batching`.")
+        for name in ("batching_parameters_file", "enable_per_model_batching_parameters"):
+            if getattr(self, name) and not self.enable_batching:
+                raise ValueError(f"`{name}` needs `enable_batching`.")
         if self.grpc_socket_path and self.shares_ports:
             raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
         self._check_security()

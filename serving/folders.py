@@ -27,8 +27,14 @@ def find_versions(base_path: Path) -> dict[int, list[Path]]:
 
 
 def is_complete(path: Path) -> bool:
-    """Whether it can be loaded: a folder that is still being written has no saved_model.pb yet."""
-    return (path / SAVED_MODEL_FILE).is_file()
+    """Whether it can be loaded: a folder that is still being written has no saved_model.pb yet.
+
+    Nor has one that cannot be read.
+    """
+    try:
+        return (path / SAVED_MODEL_FILE).is_file()
+    except OSError:
+        return False
 
 
 def fingerprint(path: Path) -> Fingerprint:
@@ -60,7 +66,10 @@ def why_nothing(base_path: Path) -> str:
             f"No version in {base_path} has a {SAVED_MODEL_FILE}. {expected} "
             f"Looked into: {', '.join(numbered)}."
         )
-    found = sorted(path.name for path in base_path.iterdir())
+    try:
+        found = sorted(path.name for path in base_path.iterdir())
+    except OSError as error:
+        return f"The model base path {base_path} cannot be read: {error.strerror}."
     return (
         f"The model base path {base_path} holds no version. {expected} "
         f"Found: {', '.join(found[:10]) or 'nothing'}."

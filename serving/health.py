@@ -9,6 +9,8 @@ from concurrent import futures
 import grpc
 from grpc_health.v1 import health, health_pb2
 
+from serving.workers import answered_promptly
+
 _STATUS = health_pb2.HealthCheckResponse
 _MOST_WATCHES = 1000  # at a time; a thread each, and those beyond wait for one
 
@@ -87,6 +89,17 @@ class Health(health.HealthServicer):
         with self._changed:
             self._changed.notify_all()
 
+    @answered_promptly
+    def Check(
+        self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
+    ) -> health_pb2.HealthCheckResponse:
+        with self._lock:
+            status = self._server_status.get(request.service)
+        if status is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"No model is named {request.service!r}.")
+        return _STATUS(status=status)
+
+    @answered_promptly
     def List(
         self, request: health_pb2.HealthListRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthListResponse:

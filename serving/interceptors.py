@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from serving.errors import shutting_down
+from serving.errors import ResourceExhausted, ServingError, shutting_down
+from serving.workers import Workers, answered_promptly
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -49,7 +50,41 @@ class Refusal(grpc.ServerInterceptor):
             return self._handler
         return continuation(handler_call_details)
 
+    @answered_promptly
     def _refuse(self, request: bytes, context: grpc.ServicerContext) -> None:
         self.is_free.wait()
         error = shutting_down()
         context.abort(error.code, str(error))
+
+
+class Limit(grpc.ServerInterceptor):
+    """Answers RESOURCE_EXHAUSTED to a call that is one too many; health goes on.
+
+    Args:
+        workers: Know how many there are, and may be.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Any],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        if not handler_call_details.method.startswith(f"/{health.SERVICE_NAME}/"):
+            try:
+                self._workers.require_room()
+            except ResourceExhausted as error:
+                return refused(error)
+        return continuation(handler_call_details)
+
+
+def refused(error: ServingError) -> Any:
+    """What answers a call with an error at once, whatever its method is."""
+
+    @answered_promptly
+    def refuse(request: bytes, context: grpc.ServicerContext) -> None:
+        context.abort(error.code, str(error))
+
+    return grpc.unary_unary_rpc_method_handler(refuse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent import futures
 from typing import Any
 
 import grpc
@@ -20,12 +19,13 @@ from serving.config_files import Certificates
 from serving.errors import InvalidArgument, Unavailable
 from serving.health import Health
 from serving.inference import Inference
-from serving.interceptors import Refusal
+from serving.interceptors import Limit, Refusal
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
 from serving.security import Authentication, credentials
 from serving.servicers import ModelService, PredictionService
+from serving.workers import Workers
 
 _HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
 _PING_MS = 5_000  # how often a client may ask whether the connection still lives
@@ -47,11 +47,11 @@ def make_grpc_server(
     tokens: frozenset[bytes],
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
+    workers = Workers(config.workers, "rpc", config.max_concurrent_requests)
     server = grpc.server(
-        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rpc"),
-        interceptors=[refusal, *([Authentication(tokens)] if tokens else [])],
+        workers,
+        interceptors=[refusal, *([Authentication(tokens)] if tokens else []), Limit(workers)],
         options=_options(config),
-        maximum_concurrent_rpcs=config.max_concurrent_requests or None,
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(inference), server

@@ -141,10 +141,16 @@ class ModelManager:
         self._background.run(lambda: self._settle(Upkeep.settle))
 
     def _settle(self, settle: Callable[[Upkeep], None]) -> None:
+        failures = []
         for upkeep in self._kept_up.values():
             if not self._is_stopped.is_set():
-                settle(upkeep)
+                try:
+                    settle(upkeep)
+                except Exception as error:  # this model's own: the others go on
+                    failures.append(error)
         self._report({name: versions.is_available for name, versions in self._models.items()})
+        if failures:
+            raise failures[0]
 
     def _reload(self, models: Sequence[ModelConfig]) -> None:
         before = self._kept_up

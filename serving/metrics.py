@@ -7,6 +7,7 @@ PROMETHEUS_MULTIPROC_DIR names a folder that they share (`count_as`).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 
 from prometheus_client import (
@@ -31,6 +32,7 @@ _DIFFERENCES = [10.0**n for n in range(-9, 1)]
 _SCORES_LOOKED_AT = 16  # of a request, evenly: enough for a distribution, and cheap
 _SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _CODE = {False: "ERROR", True: "OK"}
+_MOST_SERIES = 200  # of a histogram by version: an hourly model makes 17,000 a year
 
 
 def count_as(number: int) -> None:
@@ -39,6 +41,29 @@ def count_as(number: int) -> None:
     The client's own way is a file for each process that ever was.
     """
     values.ValueClass = values.MultiProcessValue(lambda: number)
+
+
+class _Recent:
+    """A histogram by version, which forgets those that nobody was answered by for longest.
+
+    Where processes add up what they count, nothing can be forgotten.
+    """
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._lock = threading.Lock()  # guards what follows
+        self._used: dict[tuple[str, ...], Histogram] = {}  # the one used last comes last
+
+    def labels(self, *names: str) -> Histogram:
+        """The series of these values of the labels."""
+        with self._lock:
+            series = self._used.pop(names, None) or self._histogram.labels(*names)
+            self._used[names] = series
+            if len(self._used) > _MOST_SERIES and _SHARED_FOLDER not in os.environ:
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                self._histogram.remove(*oldest)
+            return series
 
 
 class Metrics:
@@ -75,20 +100,22 @@ class Metrics:
         self._queuing = self._histogram(
             "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
         )
-        self._warmup = self._histogram(
-            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+        self._warmup = _Recent(
+            self._histogram(
+                "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+            )
         )
         self._batches = self._histogram(
             "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
         )
-        self._scores = self._histogram(
+        self._scores = _Recent(self._histogram(
             "score", f"Scores, {_SCORES_LOOKED_AT} of a request at most.",
             ("model_name", "version", "task"), _SHARES, _OWN,
-        )  # fmt: skip
-        self._shadow = self._histogram(
+        ))  # fmt: skip
+        self._shadow = _Recent(self._histogram(
             "shadow_difference", "Largest difference from the version in the shadow.",
             ("model_name", "version", "task"), _DIFFERENCES, _OWN,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def __call__(self, call: Call) -> None:
         """Counts a call."""

@@ -15,44 +15,23 @@ Everything is checked here, before a server changes anything.
 
 from __future__ import annotations
 
-import os
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tensorflow_serving.config import logging_config_pb2, model_server_config_pb2
+from tensorflow_serving.config import model_server_config_pb2
 
 from serving.errors import InvalidArgument, ServingError
 from serving.policies import All, Latest, Policy, Specific
-from serving.text_protos import parse_text, read_content
+from serving.text_protos import parse_text
 
+_LOGGER = logging.getLogger(__name__)
 _PLATFORM = "tensorflow"
 _LABEL = re.compile(r"[a-zA-Z0-9_]+")
 _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-
-
-@dataclass(frozen=True)
-class LoggingConfig:
-    """What of a model's requests is written down.
-
-    Args:
-        sampling_rate: Share of the requests, from 0 to 1.
-        collector_type: Kind of the log.
-        filename_prefix: Where its files begin.
-    """
-
-    sampling_rate: float = 0.0
-    collector_type: str = ""
-    filename_prefix: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.sampling_rate <= 1:
-            raise InvalidArgument(
-                "logging_config expects a sampling_rate from 0 to 1. "
-                f"Received: sampling_rate={self.sampling_rate}"
-            )
 
 
 @dataclass(frozen=True)
@@ -64,14 +43,12 @@ class ModelConfig:
         base_path: Folder that holds `<version>/saved_model.pb`.
         policy: Which of its versions are served.
         version_labels: Names of versions, such as `{"stable": 42}`.
-        logging: What of its requests is written down; nothing where None.
     """
 
     name: str
     base_path: Path
     policy: Policy = field(default_factory=Latest)
     version_labels: Mapping[str, int] = field(default_factory=dict)
-    logging: LoggingConfig | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", Path(self.base_path))
@@ -99,21 +76,13 @@ def require_unique(models: Iterable[ModelConfig]) -> None:
         names.add(model.name)
 
 
-def read_model_config_file(path: str | os.PathLike[str]) -> tuple[ModelConfig, ...]:
-    """The models of a text proto.
-
-    Args:
-        path: File that holds a `ModelServerConfig`.
+def parse_model_config(content: bytes, source: str) -> tuple[ModelConfig, ...]:
+    """The models of a text proto; errors begin with `source`.
 
     Raises:
-        ServingError: There is no such file, it is no such proto, or a model in it is not valid;
-            the message names the file, and the line or the model.
+        ServingError: It is no such proto, or a model in it is not valid; the message names
+            `source`, and the line or the model.
     """
-    return parse_model_config(read_content(path), str(path))
-
-
-def parse_model_config(content: bytes, source: str) -> tuple[ModelConfig, ...]:
-    """The models of a text proto; errors begin with `source`."""
     message = parse_text(model_server_config_pb2.ModelServerConfig, content, source)
     try:
         return model_configs(message)
@@ -144,12 +113,15 @@ def _model(config: model_server_config_pb2.ModelConfig) -> ModelConfig:
     _require_folder(config)
     try:
         policy = _policy(config)
-        logging = _logging(config.logging_config) if config.HasField("logging_config") else None
     except InvalidArgument as error:
         raise InvalidArgument(f"Model {config.name}: {error}") from error
-    return ModelConfig(
-        config.name, Path(config.base_path), policy, dict(config.version_labels), logging
-    )
+    if config.HasField("logging_config"):
+        _LOGGER.warning(
+            "Model %s: logging_config is not read. The options prediction_log_dir and "
+            "prediction_log_sampling_rate log requests, of all models",
+            config.name,
+        )
+    return ModelConfig(config.name, Path(config.base_path), policy, dict(config.version_labels))
 
 
 def _require_tensorflow(config: model_server_config_pb2.ModelConfig) -> None:
@@ -194,10 +166,3 @@ def _policy(config: model_server_config_pb2.ModelConfig) -> Policy:
             return Specific(message.specific.versions)
     # As TensorFlow Serving reads it, `latest { }` asks for one version.
     return Latest(max(message.latest.num_versions, 1))
-
-
-def _logging(message: logging_config_pb2.LoggingConfig) -> LoggingConfig:
-    collector = message.log_collector_config
-    return LoggingConfig(
-        message.sampling_config.sampling_rate, collector.type, collector.filename_prefix
-    )

@@ -39,10 +39,11 @@ class Observers:
             self.all.append(self._log)
             if metrics is not None:
                 log = self._log
-                metrics.gauge("prediction_log_dropped", "Not logged.", lambda: log.dropped)
+                metrics.gauge("prediction_log_dropped", "Too many at once.", lambda: log.dropped)
+                metrics.gauge("prediction_log_failed", "Not written.", lambda: log.failed)
         if config.shadow:
             count = metrics.shadowed if metrics is not None else _nobody_counts
-            self._shadow = Shadow(_shadow_options(config.shadow), manager, count)
+            self._shadow = Shadow(_shadow_options(config), manager, count)
             self.all.append(self._shadow)
 
     def close(self) -> None:
@@ -66,11 +67,17 @@ def _prediction_log(config: ServerConfig) -> PredictionLogger:
         ) from error
 
 
-def _shadow_options(text: str) -> ShadowOptions:
+def _shadow_options(config: ServerConfig) -> ShadowOptions:
     try:
-        return ShadowOptions.parse(text)
+        options = ShadowOptions.parse(config.shadow)
     except ValueError as error:
         raise InvalidArgument(str(error)) from error
+    if not config.model_config_file and options.model != config.model_name:
+        raise InvalidArgument(
+            f"`shadow` must name the model that is served, {config.model_name!r}. "
+            f"Received: {config.shadow!r}"
+        )
+    return options
 
 
 def _nobody_counts(model: str, version: int, task: str, difference: float) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hmac
+import ssl
+import tempfile
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health
 
 from serving.config_files import Certificates
-from serving.errors import ServingError, Unauthenticated
+from serving.errors import InvalidArgument, ServingError, Unauthenticated
+from serving.interceptors import refused
 
 _SCHEME = "bearer "
 _OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
@@ -53,21 +57,50 @@ class Authentication(grpc.ServerInterceptor):
         try:
             require_token(self._tokens, metadata.get("authorization"))
         except ServingError as error:
-            return _refusal(error)
+            return refused(error)
         return continuation(handler_call_details)
 
 
-def _refusal(error: ServingError) -> Any:
-    def refuse(request: bytes, context: grpc.ServicerContext) -> None:
-        context.abort(error.code, str(error))
-
-    return grpc.unary_unary_rpc_method_handler(refuse)
-
-
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """TLS for gRPC; clients show a certificate where one is asked of them."""
+    """TLS for gRPC; clients show a certificate where one is asked of them.
+
+    Raises:
+        InvalidArgument: They cannot be read, or the key is another certificate's.
+    """
+    tls_context(certificates)  # says what is wrong with them, which gRPC does not
     return grpc.ssl_server_credentials(
         [(certificates.key, certificates.certificate)],
         root_certificates=certificates.client_authority or None,
         require_client_auth=certificates.client_verify,
     )
+
+
+def tls_context(certificates: Certificates) -> ssl.SSLContext:
+    """TLS for REST; Python reads certificates from files alone, so there are some briefly.
+
+    Raises:
+        InvalidArgument: They cannot be read, or the key is another certificate's.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.TemporaryDirectory() as folder:
+        both = Path(folder) / "both.pem"
+        both.touch(mode=0o600)
+        both.write_bytes(certificates.certificate + b"\n" + certificates.key)
+        try:
+            context.load_cert_chain(both, password="")  # or it would ask the terminal
+        except ssl.SSLError as error:
+            raise InvalidArgument(
+                "`ssl_config_file`: `server_key` must be the key of `server_cert`, both in PEM "
+                f"and not encrypted. OpenSSL says: {error.reason or error}"
+            ) from error
+    if certificates.client_authority:
+        try:
+            context.load_verify_locations(cadata=certificates.client_authority.decode())
+        except ssl.SSLError as error:
+            raise InvalidArgument(
+                "`ssl_config_file`: `custom_ca` must hold certificates in PEM. OpenSSL says: "
+                f"{error.reason or error}"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED if certificates.client_verify else ssl.CERT_OPTIONAL
+    return context

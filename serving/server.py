@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from concurrent import futures
 from pathlib import Path
 
 import grpc
@@ -37,6 +36,7 @@ from serving.runtimes.remote import backend_addresses
 from serving.runtimes.tensorflow_session import start_threads
 from serving.security import require_token
 from serving.upkeep import ManagerOptions
+from serving.workers import Workers
 
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
 _HELD_SECONDS = 0.1  # and for all of them to call again
@@ -129,8 +129,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.
     start_threads(config.tensorflow_intra_op_parallelism, config.compute_threads)
-    if config.file_system_poll_wait_seconds >= 0:
-        server.manager.poll()
+    server.manager.poll()
     return server, port
 
 
@@ -191,7 +190,7 @@ def _make_rest(
 ) -> RestServer:
     rest = Rest(
         server.inference,
-        futures.ThreadPoolExecutor(config.workers, thread_name_prefix="rest"),
+        Workers(config.workers, "rest", config.max_concurrent_requests),
         config.rest_api_timeout_in_ms / 1e3,
         config.max_message_bytes,
         lambda: server.health.is_serving,

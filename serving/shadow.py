@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -82,9 +83,9 @@ class Shadow:
             call.error is None
             and call.model == self._options.model
             and self._sample.keeps(call.request_id)
-            and not self._calls.full()
         ):
-            self._calls.put(call)
+            with contextlib.suppress(queue.Full):
+                self._calls.put_nowait(call)
 
     def close(self) -> None:
         """Compares what waits, and ends."""
@@ -92,11 +93,15 @@ class Shadow:
         self._thread.join()
 
     def _compare_all(self) -> None:
+        told = ""
         while (call := self._calls.get()) is not None:
             try:
                 self._compare(call)
+                told = ""
             except ServingError as error:
-                _LOGGER.warning("No shadow of request %s: %s", call.request_id, error)
+                if str(error) != told:  # most often that of all requests: there is no such version
+                    told = str(error)
+                    _LOGGER.warning("No shadow of request %s: %s", call.request_id, error)
             except Exception:
                 _LOGGER.exception("No shadow of request %s", call.request_id)
 

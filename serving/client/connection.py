@@ -36,6 +36,16 @@ _HINTS = (
     ("DNS", "Check the host's name"),
     ("onnect", "Check that the server runs and listens there"),
 )
+_ASKS = "Check whether the server asks for a certificate: `Tls(certificate=..., key=...)`"
+_TLS_HINTS = (
+    (
+        "security handshaker",
+        "Check that `tls` holds certificates, and `tls.key` the key of its own",
+    ),
+    ("Socket closed", _ASKS),
+    ("Connection reset", _ASKS),
+    *_HINTS,
+)
 
 
 class Connection:
@@ -54,6 +64,7 @@ class Connection:
         check_token(token, tls, addresses, options.allow_insecure_token)
         self.addresses = addresses
         self.token = token
+        self._hints = _HINTS if tls is None else _TLS_HINTS
         self.credentials = None if tls is None else tls.credentials()
         self.options = options.channel_options() + ([] if tls is None else tls.options(addresses))
         self.target = Target(addresses)
@@ -67,7 +78,7 @@ class Connection:
         words = str(raised)
         # This client cancels nothing: a cancelled call met a server that was stopping.
         if isinstance(raised, (Unavailable, Cancelled)):
-            hints = [hint for part, hint in _HINTS if part in words]
+            hints = [hint for part, hint in self._hints if part in words]
             todo = f". {hints[0]}." if hints else ""
             raised = Unavailable(f"No scores from {self.addresses}: {words}{todo}")
         if isinstance(raised, DeadlineExceeded) and call.invocation.timeout is not None:

@@ -32,7 +32,7 @@ from serving.errors import (
     Unimplemented,
     from_code,
 )
-from serving.features import Row, Rows, encode_candidates, encode_rows
+from serving.features import Row, Rows, as_rows, encode_candidates, encode_rows
 from serving.rank_messages import Ranking, make_rank_request, read_rank_response
 from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
 from serving.status import VersionStatus
@@ -138,7 +138,8 @@ class Plans:
         """
         invocation = self._begin(options)
         _require("candidates", candidates)
-        row = context.to_pylist()[0] if arrow.is_table(context) else context
+        shared = as_rows(context)
+        row = shared.to_pylist()[0] if arrow.is_table(shared) else shared[0]
         rows = candidates.to_pydict() if arrow.is_table(candidates) else candidates
         request = make_rank_request("", row, rows, rank_by=rank_by, top_k=top_k, explain=True)
         request.model_spec.CopyFrom((yield from self._spec(invocation)))

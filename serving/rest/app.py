@@ -14,7 +14,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +39,7 @@ from serving.protos import scoring_pb2
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
+from serving.workers import Workers
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -77,7 +77,7 @@ class Rest:
     """
 
     inference: Inference
-    executor: Executor
+    executor: Workers
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
@@ -104,8 +104,8 @@ class Rest:
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
             return PlainTextResponse("", 404)
-        loop = asyncio.get_running_loop()
-        page = await loop.run_in_executor(self.executor, self.metrics)
+        # Not by the threads that answer: who looks why they are busy shall see it.
+        page = await asyncio.to_thread(self.metrics)
         return Response(page, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, request: Request) -> Response:
@@ -121,6 +121,7 @@ class Rest:
                     await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
+            self.executor.require_room()
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
             try:
@@ -163,6 +164,7 @@ class Rest:
         if found is None or (method == "POST") != bool(found["method"]):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
         spec = model_pb2.ModelSpec(name=found["model"])
+        call.model = spec.name
         if found["version"]:
             if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
                 raise errors.InvalidArgument(

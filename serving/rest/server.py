@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import uvicorn
 
 from serving.config_files import Certificates
 from serving.rest.app import Rest
 from serving.rest.protocol import Http
+from serving.security import tls_context
 
 
 class RestServer:
@@ -80,18 +78,3 @@ class RestServer:
         with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             self._loop = runner.get_loop()
             runner.run(self._server.serve(sockets=[self._socket]))
-
-
-def tls_context(certificates: Certificates) -> ssl.SSLContext:
-    """How TLS is spoken; Python reads certificates from files alone, so there are some briefly."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with tempfile.TemporaryDirectory() as folder:
-        both = Path(folder) / "both.pem"
-        both.touch(mode=0o600)
-        both.write_bytes(certificates.certificate + b"\n" + certificates.key)
-        context.load_cert_chain(both)
-    if certificates.client_authority:
-        context.load_verify_locations(cadata=certificates.client_authority.decode())
-        context.verify_mode = ssl.CERT_REQUIRED if certificates.client_verify else ssl.CERT_OPTIONAL
-    return context

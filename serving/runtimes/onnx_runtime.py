@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
-import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -15,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.errors import FailedPrecondition
 from serving.runtimes import saved_model
+from serving.runtimes.onnx_cache import TowerCache
 from serving.runtimes.onnx_convert import Shape, converted, convertible
 from serving.runtimes.samples import Inputs, made_up, recorded
 from serving.runtimes.split import Split, flattened, split
@@ -70,15 +68,14 @@ class OnnxRuntime:
         self.definitions = tensorflow.definitions
         self._tensorflow = tensorflow
         self._threads = threads
-        self._cache = cache_folder
+        self._cache = TowerCache(cache_folder, path)
         self.towers: dict[str, Tower] = {}
         meta = saved_model.read_graph(path)
-        digest = _digest(path)
         requests = _requests(path, self.definitions)
         for key, definition in self.definitions.items():
             started = time.perf_counter()
             try:
-                tower = self._tower(key, definition, meta, digest)
+                tower = self._tower(key, definition, meta)
                 self._check(key, tower, requests[key])
             except Exception as error:  # whatever a graph has that does not convert
                 reason = " ".join(str(error).split())
@@ -130,33 +127,36 @@ class OnnxRuntime:
         return dict(zip(outputs, found, strict=True))
 
     def _tower(
-        self,
-        key: str,
-        definition: meta_graph_pb2.SignatureDef,
-        meta: meta_graph_pb2.MetaGraphDef,
-        digest: str,
+        self, key: str, definition: meta_graph_pb2.SignatureDef, meta: meta_graph_pb2.MetaGraphDef
     ) -> Tower:
-        outputs = {name: info.name for name, info in definition.outputs.items()}
-        name = f"{digest}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        stored = self._read(name)
-        if stored is None:
-            parts = split(flattened(meta, outputs.values()), outputs.values(), convertible())
-            if not parts.cut or {n.rpartition(":")[0] for n in outputs.values()} - {
-                node.name for node in parts.behind.node
-            }:
-                raise FailedPrecondition(f"there is nothing behind {', '.join(parts.kept)}")
-            tensors = self._tensorflow.add(key, parts.before, definition, parts.cut + parts.reads)
-            content = self._convert(parts, tensors, definition)
-            self._write(name, parts.before, content)
-        else:
-            before, content = stored
-            parts = None
-            tensors = {}
-        session = _onnx_session(content, self._threads)
-        taken = [one.name for one in session.get_inputs()]
-        if parts is None:
-            tensors = self._tensorflow.add(key, before, definition, taken)
-        return Tower(session, {one: tensors[one] for one in taken}, outputs)
+        kept = self._kept(key, definition)
+        if kept is not None:
+            return kept
+        outputs = [info.name for info in definition.outputs.values()]
+        parts = split(flattened(meta, outputs), outputs, convertible())
+        if not parts.cut or {name.rpartition(":")[0] for name in outputs} - {
+            node.name for node in parts.behind.node
+        }:
+            raise FailedPrecondition(f"there is nothing behind {', '.join(parts.kept)}")
+        tensors = self._tensorflow.add(key, parts.before, definition, parts.cut + parts.reads)
+        content = self._convert(parts, tensors, definition)
+        self._cache.write(key, parts.before, content)
+        return _assembled(_onnx_session(content, self._threads), tensors, definition)
+
+    def _kept(self, key: str, definition: meta_graph_pb2.SignatureDef) -> Tower | None:
+        """The tower that was converted before, if it was and is whole."""
+        try:
+            kept = self._cache.read(key)
+            if kept is None:
+                return None
+            session = _onnx_session(kept[1], self._threads)
+            taken = [one.name for one in session.get_inputs()]
+            tensors = self._tensorflow.add(key, kept[0], definition, taken)
+            return _assembled(session, tensors, definition)
+        except Exception as error:  # whatever is in a file that is damaged
+            reason = " ".join(str(error).split())
+            _LOGGER.warning("Signature %s is converted again: %s", key, reason[:300])
+            return None
 
     def _convert(
         self, parts: Split, tensors: Mapping[str, str], definition: meta_graph_pb2.SignatureDef
@@ -214,26 +214,6 @@ class OnnxRuntime:
         )
         return best == "onnx"
 
-    def _read(self, name: str) -> tuple[graph_pb2.GraphDef, bytes] | None:
-        if self._cache is None:
-            return None
-        try:
-            before = (self._cache / f"{name}.pb").read_bytes()
-            return graph_pb2.GraphDef.FromString(before), (
-                self._cache / f"{name}.onnx"
-            ).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def _write(self, name: str, before: graph_pb2.GraphDef, content: bytes) -> None:
-        if self._cache is None:
-            return
-        self._cache.mkdir(parents=True, exist_ok=True)
-        for suffix, data in ((".pb", before.SerializeToString()), (".onnx", content)):
-            draft = self._cache / f"{name}{suffix}.{os.getpid()}"
-            draft.write_bytes(data)
-            draft.replace(self._cache / f"{name}{suffix}")
-
 
 def is_installed() -> bool:
     """Whether the extra `onnx` is there."""
@@ -248,6 +228,13 @@ def _onnx_session(content: bytes, threads: int) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def _assembled(
+    session: Any, tensors: Mapping[str, str], definition: meta_graph_pb2.SignatureDef
+) -> Tower:
+    cut = {one.name: tensors[one.name] for one in session.get_inputs()}
+    return Tower(session, cut, {name: info.name for name, info in definition.outputs.items()})
 
 
 def _open_shape(name: str, samples: Sequence[Mapping[str, np.ndarray]]) -> Shape:
@@ -266,12 +253,3 @@ def _requests(
         key: inputs or [made_up(definitions[key], *sizes) for sizes in _SIZES]
         for key, inputs in found.items()
     }
-
-
-def _digest(path: Path) -> str:
-    """Of the graph and of the checkpoint's index, which has a checksum of each variable."""
-    digest = hashlib.sha256((path / saved_model.SAVED_MODEL_FILE).read_bytes())
-    index = path / f"{saved_model.VARIABLES}.index"
-    if index.is_file():
-        digest.update(index.read_bytes())
-    return digest.hexdigest()[:32]

@@ -79,7 +79,10 @@ def remote_versions(addresses: Sequence[str], model: str) -> list[int]:
 
 
 class Fleet:
-    """Servers that are asked in turn; one that does not answer hands over to the next."""
+    """Servers that are asked in turn; one that does not answer hands over to the next.
+
+    So does one that has no such version: in a rollout some have it before others.
+    """
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = tuple(addresses)
@@ -93,11 +96,12 @@ class Fleet:
 
         Raises:
             ServingError: What a server answered instead, in its code and words.
+            NotFound: Those that answer have no such model or version.
             Unavailable: None of them answers.
         """
         end = None if timeout is None else time.monotonic() + min(timeout, LONGEST_SECONDS)
         turn = next(self._turns)
-        reason = ""
+        reason, absent = "", ""
         for offset in range(len(self._channels)):
             remaining = None if end is None else end - time.monotonic()
             if remaining is not None and remaining <= 0:
@@ -106,9 +110,14 @@ class Fleet:
             try:
                 return method(self._channels[at])(request, timeout=remaining)
             except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.NOT_FOUND:
+                    absent = error.details()
+                    continue
                 if error.code() != grpc.StatusCode.UNAVAILABLE:
                     raise from_code(error.code().value[0], error.details()) from error
                 reason = f"{self._addresses[at]}: {error.details()}"
+        if absent:
+            raise NotFound(absent)
         raise Unavailable(f"No server of the backend answers; the last one, {reason}")
 
     def close(self) -> None:

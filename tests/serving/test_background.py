@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from serving.background import Background, Periodic
-from serving.errors import Unavailable
+from serving.errors import NotFound, Unavailable
 from tests.serving.conftest import wait_until
 
 
@@ -77,6 +77,24 @@ def test_nothing_is_taken_once_stopped(background: Background) -> None:
     with pytest.raises(Unavailable):
         background.run(lambda: 7)
     background.leave(_raise)
+
+
+def test_a_periodic_call_tells_an_error_once_until_it_goes_well_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = []
+
+    def action() -> None:
+        calls.append(1)
+        if len(calls) not in (3, 4):
+            raise NotFound("no such model")
+
+    periodic = Periodic("calls", action)
+    periodic.start(0.001)
+    wait_until(lambda: len(calls) > 6)
+    periodic.stop()
+    assert [record.exc_info for record in caplog.records] == [None, None]
+    assert "no such model; the next look comes in 0.001 s" in caplog.text
 
 
 def test_a_periodic_call_survives_a_failure() -> None:

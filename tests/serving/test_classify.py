@@ -8,11 +8,14 @@ from typing import Any
 
 import grpc
 import numpy as np
+import pytest
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 import serving.classify as classify_module
 from serving.call import Call
+from serving.errors import InvalidArgument
+from serving.inference import replay
 from serving.model import Model
 from tests.serving.stubs import classify, examples, multi_inference, regress, send
 
@@ -112,3 +115,15 @@ def test_tasks_of_one_computation_are_computed_once() -> None:
     scores = [row.classes[1].score for row in classified.classification_result.classifications]
     assert scores == [0, 1, 2]
     assert runtime.runs == [("examples", ("value", "value.scores"))]
+
+
+def test_a_recorded_request_is_replayed_under_another_name_of_the_model() -> None:
+    """A warm-up file knows the name it was exported under; whoever serves may choose another."""
+    request = multi_inference(
+        examples(*ROWS), ("regress", "regress"), ("classify", "classify"), name="exported"
+    )
+    model = Model("served", 5, Path("nowhere"), _Views())
+    assert len(replay(model, request).results) == 2
+    request.tasks[1].model_spec.name = "served"
+    with pytest.raises(InvalidArgument, match="must access the same model name"):
+        replay(model, request)

@@ -26,6 +26,7 @@ from serving.options import either_spelling, options_of
         ({"backend": "grpc://a:1"}, "With `backend`, `model_name` is the model's name there"),
         ({"monitoring_config_file": "m.txt"}, "needs `rest_api_port`"),
         ({"batching_parameters_file": "b.txt"}, "needs `enable_batching`"),
+        ({"enable_per_model_batching_parameters": True}, "needs `enable_batching`"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:

@@ -42,6 +42,7 @@ def test_an_unknown_name_is_not_found(base_path: Path, start_server: StartServer
         with pytest.raises(grpc.RpcError) as raised:
             _check(channel, "ctr")
         assert raised.value.code() == grpc.StatusCode.NOT_FOUND
+        assert raised.value.details() == "No model is named 'ctr'."
 
 
 def test_the_list_has_every_model(base_path: Path, start_server: StartServer) -> None:

@@ -125,3 +125,21 @@ def test_processes_add_up_and_one_that_takes_over_goes_on(tmp_path: Path) -> Non
         name = ":tensorflow:serving:request_latency_count"
         assert f'{name}{{API="Predict",entrypoint="GRPC",model_name="ctr"}} {requests}.0' in page
     assert len(list(tmp_path.glob("counter_*.db"))) == 2, "a file for each number"
+
+
+def test_versions_that_have_gone_are_forgotten_and_those_in_use_are_not() -> None:
+    """A model that is trained every hour has thousands of versions in the life of a server."""
+    metrics = Metrics()
+    for version in range(2, 402):
+        for answered in (1, version):
+            metrics(_call(version=answered, results={"click": np.float32([0.5])}))
+        metrics.warmed(f"/models/ctr/{version}", 0.1, True)
+    counts = {
+        dict(labels)["version"]: value
+        for (name, labels), value in _samples(metrics).items()
+        if name == ":recsys_attn:serving:score_count"
+    }
+    assert len(counts) == 200
+    assert counts["1"] == 400
+    assert "401" in counts
+    assert metrics.page().count(b"latency_count{model_path=") == 200

@@ -10,11 +10,10 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from serving.errors import InvalidArgument, NotFound
 from serving.model_config import (
-    LoggingConfig,
     ModelConfig,
     model_configs,
-    read_model_config_file,
 )
+from serving.model_config_file import ConfigFile
 from serving.policies import All, Latest, Specific
 
 WHOLE = """
@@ -45,17 +44,17 @@ def _message(config: str) -> model_server_config_pb2.ModelServerConfig:
     )
 
 
-def test_every_field_is_read(tmp_path: Path) -> None:
+def test_every_field_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "models.pbtxt"
     file.write_text(WHOLE)
-    ctr, cvr, every, two, one = read_model_config_file(file)
+    ctr, cvr, every, two, one = ConfigFile(file, pytest.fail).read()
     assert ctr == ModelConfig(
         "ctr",
         Path("/models/ctr"),
         Specific([42, 43]),
         {"stable": 42, "canary_2": 43},
-        LoggingConfig(0.25, "parquet", "/logs/ctr"),
     )
+    assert "Model ctr: logging_config is not read" in caplog.text
     assert cvr == ModelConfig("cvr", Path("/models/cvr"), Latest(1))
     assert (every.policy, two.policy, one.policy) == (All(), Latest(2), Latest(1))
 
@@ -83,8 +82,6 @@ def test_no_models_are_a_configuration_too() -> None:
         ("name: 'a' base_path: '/m' version_labels { key: '' value: 1 }", "Received: ''"),
         ("name: 'a' base_path: '/m' model_version_policy { specific {} }",
          "Model a: The policy specific names no version"),
-        ("name: 'a' base_path: '/m' logging_config { sampling_config { sampling_rate: 2 } }",
-         "Model a: logging_config expects a sampling_rate from 0 to 1"),
     ],
 )  # fmt: skip
 def test_a_model_that_is_not_valid(config: str, words: str) -> None:
@@ -122,13 +119,13 @@ def test_a_file_that_is_not_valid_is_named(tmp_path: Path, content: bytes, words
     file = tmp_path / "models.pbtxt"
     file.write_bytes(content)
     with pytest.raises(InvalidArgument, match=words) as raised:
-        read_model_config_file(file)
+        ConfigFile(file, pytest.fail).read()
     assert str(raised.value).startswith(str(file))
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"none\.pbtxt: No such file"):
-        read_model_config_file(tmp_path / "none.pbtxt")
+        ConfigFile(tmp_path / "none.pbtxt", pytest.fail).read()
 
 
 def test_a_policy_for_no_version() -> None:

@@ -71,9 +71,12 @@ def test_a_version_that_is_not_there_disturbs_nobody(
     manager: _Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     shadow = Shadow(ShadowOptions("tiny", 9, 1.0), manager, lambda *found: None)
-    _ask(Inference(manager, [shadow]), "r7")
+    for request_id in ("r7", "r8"):
+        _ask(Inference(manager, [shadow]), request_id)
     shadow.close()
-    assert "No shadow of request r7: version 9" in caplog.text
+    assert [record.getMessage() for record in caplog.records] == [
+        "No shadow of request r7: version 9"
+    ]
 
 
 def test_only_numbers_of_the_same_shape_can_be_compared() -> None:

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
 from serving.batching.parameters import BatchingParameters
 from serving.client import Client, Tls
 from serving.config import ServerConfig
+from serving.config_files import METRICS_PATH
 from serving.errors import (
     InvalidArgument,
     NotFound,
@@ -151,6 +153,13 @@ def test_batches_are_made_and_counted(start: StartServer, base_path: Path, tmp_p
     assert rows > 2 * 240, "most were computed with others"
 
 
+def _post(port: int, body: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("POST", "/v1/models/tiny:predict", body)
+        return connection.getresponse().status
+
+
 def _get(port: int, path: str) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     with contextlib.closing(connection):
@@ -242,6 +251,30 @@ def test_what_is_too_much_at_once_is_refused(start: StartServer, base_path: Path
     with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(6) as pool:
         found = sorted(pool.map(lambda _: ask(channel), range(6)))
     assert found == ["OK", "OK", *["RESOURCE_EXHAUSTED"] * 4]
+
+
+def test_probes_metrics_and_refusals_do_not_wait_for_what_computes(
+    start: StartServer, base_path: Path, tmp_path: Path
+) -> None:
+    port = _free_port()
+    monitoring = _write(tmp_path, "monitoring", "prometheus_config { enable: true }")
+    _, address = start(
+        str(base_path), model_name="tiny", grpc_max_threads=1, max_concurrent_requests=1,
+        rest_api_port=port, monitoring_config_file=monitoring,
+    )  # fmt: skip
+    wait = predict(inputs={"seconds": np.float32([3.0])}, signature_name="wait")
+    body = json.dumps({"signature_name": "wait", "instances": [3.0]})
+    with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(2) as pool:
+        busy = [pool.submit(send, channel, wait), pool.submit(_post, port, body)]
+        time.sleep(0.5)
+        with pytest.raises(grpc.RpcError) as raised:
+            send(channel, predict())
+        assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert _post(port, body) == 429
+        assert _health(address, "tiny") == "SERVING"
+        assert any("request_count" in line for line in _get(port, METRICS_PATH))
+        assert not any(call.done() for call in busy)
+        assert busy[1].result() == 200
 
 
 def test_services_can_be_listed(start: StartServer, base_path: Path) -> None:

@@ -91,9 +91,12 @@ def test_a_server_that_asks_who_calls(
     stub, ca = start_secure(asks=True), authority.certificate
     known = Tls(ca, identity.certificate, identity.key.read_bytes())
     assert connect(f"localhost:{stub.port}", tls=known).predict() == SCORES
-    nobody = connect(f"localhost:{stub.port}", tls=ca, options=ONCE, timeout=20)
-    with pytest.raises(Unavailable, match="No scores from localhost"):
+    nobody = connect(stub.address, tls=Tls(ca, server_name="localhost"), options=ONCE, timeout=20)
+    with pytest.raises(Unavailable, match=r"asks for a (client's )?certificate"):
         nobody.predict()
+    mixed_up = Tls(ca, identity.certificate, authority.key, server_name="localhost")
+    with pytest.raises(Unavailable, match="Check that `tls` holds certificates"):
+        connect(stub.address, tls=mixed_up, options=ONCE).predict()
 
 
 @needs_openssl

@@ -89,6 +89,24 @@ def test_a_converted_tower_is_kept(
     again.close()
 
 
+def test_a_tower_that_is_kept_damaged_or_cannot_be_kept_is_converted_again(
+    dense: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache, no_folder = tmp_path / "cache", tmp_path / "file"
+    no_folder.touch()
+    for folder, words in (
+        (cache, ""),
+        (cache, "Signature serving_default is converted again"),
+        (no_folder, f"No converted model is kept in {no_folder}"),
+    ):
+        runtime = OnnxRuntime(dense, TensorFlowSession(dense), cache_folder=folder)
+        assert set(runtime.towers) == {"serving_default"}
+        runtime.close()
+        assert words in caplog.text
+        for file in cache.iterdir():
+            file.write_bytes(b"damaged")
+
+
 def test_a_tower_that_scores_otherwise_is_not_used(
     dense: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,8 @@ from serving.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavaila
 from serving.model import Model
 from serving.runtimes.remote import Remote, backend_addresses, remote_versions
 from serving.runtimes.tensorflow_session import TensorFlowSession
+from tests.serving.conftest import StartServer
+from tests.serving.exports import install
 from tests.serving.stubs import ROWS
 
 
@@ -83,6 +85,19 @@ def test_a_server_that_is_away_hands_over_to_the_next(shared_address: str) -> No
         found = remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
         np.testing.assert_array_equal(found["total"], [3])
     remote.close()
+
+
+def test_a_server_that_has_no_such_version_hands_over_to_the_next(
+    shared_address: str, tmp_path: Path, twofold: Path, start_server: StartServer
+) -> None:
+    install(twofold, tmp_path / "tiny", 9)
+    _, newer = start_server(tmp_path / "tiny")
+    remote = Remote([shared_address, newer], "tiny", 9)
+    for _ in range(3):
+        remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
+    remote.close()
+    with pytest.raises(NotFound, match=r"Specific\(tiny, 7\)"):
+        Remote([_nobody(), shared_address, newer], "tiny", 7)
 
 
 def test_a_fleet_that_is_away_is_unavailable() -> None:

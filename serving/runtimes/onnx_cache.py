@@ -1,0 +1,69 @@
+"""Converted towers on disk, for the next load of the same version."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+
+from tensorflow.core.framework import graph_pb2
+
+from serving.codec import parse
+from serving.runtimes import saved_model
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class TowerCache:
+    """The towers of one SavedModel: TensorFlow's part and the ONNX model behind it, by signature.
+
+    Args:
+        folder: Where they are kept; None keeps nothing.
+        path: The SavedModel's folder.
+    """
+
+    def __init__(self, folder: Path | None, path: Path) -> None:
+        self._folder = folder
+        self._digest = "" if folder is None else _digest(path)
+
+    def read(self, key: str) -> tuple[graph_pb2.GraphDef, bytes] | None:
+        """What was kept of a signature; None where nothing was.
+
+        Raises:
+            DataLoss: It is damaged.
+        """
+        if self._folder is None:
+            return None
+        file = self._file(self._folder, key, ".pb")
+        try:
+            before, content = file.read_bytes(), file.with_suffix(".onnx").read_bytes()
+        except OSError:
+            return None
+        return parse(graph_pb2.GraphDef, before, str(file)), content
+
+    def write(self, key: str, before: graph_pb2.GraphDef, content: bytes) -> None:
+        """Keeps a tower; one that cannot be kept is converted again the next time."""
+        if self._folder is None:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for suffix, data in ((".pb", before.SerializeToString()), (".onnx", content)):
+                file = self._file(self._folder, key, suffix)
+                draft = file.with_suffix(f"{suffix}.{os.getpid()}")
+                draft.write_bytes(data)
+                draft.replace(file)
+        except OSError as error:
+            _LOGGER.warning("No converted model is kept in %s: %s", self._folder, error.strerror)
+
+    def _file(self, folder: Path, key: str, suffix: str) -> Path:
+        return folder / f"{self._digest}-{hashlib.sha256(key.encode()).hexdigest()[:16]}{suffix}"
+
+
+def _digest(path: Path) -> str:
+    """Of the graph and of the checkpoint's index, which has a checksum of each variable."""
+    digest = hashlib.sha256((path / saved_model.SAVED_MODEL_FILE).read_bytes())
+    index = path / f"{saved_model.VARIABLES}.index"
+    if index.is_file():
+        digest.update(index.read_bytes())
+    return digest.hexdigest()[:32]
