@@ -27,6 +27,10 @@ _SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for
 Result = TypeVar("Result")
 
 
+class Stopping(Unavailable):
+    """Nothing is taken any more."""
+
+
 class Background:
     """One thread of low priority that does what it is given, one thing after the other.
 
@@ -41,7 +45,7 @@ class Background:
         """What `work` returns or raises, once everything before it is done.
 
         Raises:
-            Unavailable: The thread was stopped before it came to it.
+            Stopping: The thread was stopped before it came to it.
         """
         try:
             return self._submit(_interrupted_often, work).result()
@@ -50,7 +54,7 @@ class Background:
 
     def leave(self, work: Callable[[], object]) -> None:
         """Has `work` done some time; nothing where the thread was stopped."""
-        with contextlib.suppress(Unavailable):
+        with contextlib.suppress(Stopping):
             self._submit(_logged, work)
 
     def stop(self) -> None:
@@ -99,9 +103,11 @@ class Periodic:
             try:
                 self._action()
                 self._told = ""
+            except Stopping:
+                return
             except ServingError as error:
-                if str(error) != self._told and not self._stopped.is_set():
-                    _LOGGER.warning("%s; the next look comes in %g s", error, wait_seconds)
+                if str(error) != self._told:
+                    _LOGGER.warning("%s (the next look comes in %g s)", error, wait_seconds)
                 self._told = str(error)
             except Exception:  # the next time may go better
                 _LOGGER.exception("What goes on beside the requests failed")
@@ -130,5 +136,5 @@ def _logged(work: Callable[[], object]) -> None:
         _LOGGER.exception("What goes on beside the requests failed")
 
 
-def _stopping() -> Unavailable:
-    return Unavailable("The server is stopping: models do not change any more.")
+def _stopping() -> Stopping:
+    return Stopping("The server is stopping: models do not change any more.")

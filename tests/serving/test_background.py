@@ -94,7 +94,7 @@ def test_a_periodic_call_tells_an_error_once_until_it_goes_well_again(
     wait_until(lambda: len(calls) > 6)
     periodic.stop()
     assert [record.exc_info for record in caplog.records] == [None, None]
-    assert "no such model; the next look comes in 0.001 s" in caplog.text
+    assert "no such model (the next look comes in 0.001 s)" in caplog.text
 
 
 def test_a_periodic_call_survives_a_failure() -> None:
