@@ -138,6 +138,8 @@ class Rest:
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
             status, text = 499, ""
+        except asyncio.CancelledError:  # the grace is over, and this is the last thing that is said
+            status, text = 503, json.dumps({"error": str(errors.shutting_down())})
         except Exception as error:  # a fault of ours is answered too
             _LOGGER.exception("%s %s failed", request.method, path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})

@@ -47,7 +47,8 @@ def rest(
             }
             inference = Inference(backend.manager, settings.pop("observers", []))
             address = bound("127.0.0.1", 0, "rest_api_port", shares_port=False)
-            server = RestServer(Rest(inference, executor, **settings), address, None, 5.0)
+            grace = settings.pop("grace_seconds", 5.0)
+            server = RestServer(Rest(inference, executor, **settings), address, None, grace)
             server.start()
             stack.callback(server.stop)
             return server

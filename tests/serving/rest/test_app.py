@@ -7,7 +7,9 @@ import contextlib
 import http.client
 import math
 import socket
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -351,3 +353,16 @@ def test_a_request_that_is_none_is_seen_too(rest: Callable[..., RestServer]) -> 
     codes = [None if call.error is None else call.error.code.name for call in seen]
     assert codes == ["INVALID_ARGUMENT", "NOT_FOUND", None]
     assert [call.api for call in seen] == ["Predict"] * 3
+
+
+def test_a_request_that_outlives_the_grace_is_told_so(
+    rest: Callable[..., RestServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = rest(grace_seconds=1.0)
+    wait = {"signature_name": "wait", "instances": [3.0]}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask_port, server.port, "POST", "/v1/models/tiny:predict", wait)
+        time.sleep(0.5)
+        server.stop()
+        assert asked.result() == (503, {"error": "The server is shutting down."})
+    assert not [record for record in caplog.records if record.exc_info]
