@@ -101,7 +101,9 @@ class Batched:
     def _filler(self, array: np.ndarray) -> Any:
         if self._fill is not None:
             return self._fill(array.dtype)
-        return array.flat[0] if array.size else 0
+        if array.size:
+            return array.flat[0]
+        return b"" if array.dtype == object else 0
 
 
 def _rows(request: Mapping[str, np.ndarray]) -> int:

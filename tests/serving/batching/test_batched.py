@@ -104,6 +104,21 @@ def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
     assert model.rows == [2, 2, 5]
 
 
+def test_an_empty_list_that_is_filled_up_stays_one_of_strings() -> None:
+    model = Model()
+    signature = _batched(
+        model, fill=None, pad_variable_length_inputs=True, max_batch_size=2,
+        batch_timeout_micros=5_000_000,
+    )  # fmt: skip
+    one = {"user": np.array([b"u"], object), "price": np.float32([0])}
+    requests = [{**one, "history": np.empty((1, events), object)} for events in (0, 1)]
+    requests[1]["history"][:] = b""
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda r: signature.run(r, ["score"], Call("Predict"))["score"], requests)
+    assert [scores.tolist() for scores in found] == [[1.0], [1.0]]
+    assert model.rows == [2]
+
+
 def test_too_large_a_request_is_refused() -> None:
     sent = {name: np.repeat(array, 4, 0) for name, array in request(2).items()}
     with pytest.raises(
