@@ -21,6 +21,7 @@ from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Limit, Refusal
 from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.readable import Readable
 from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
 from serving.security import Authentication, credentials
@@ -50,7 +51,12 @@ def make_grpc_server(
     workers = Workers(config.workers, "rpc", config.max_concurrent_requests)
     server = grpc.server(
         workers,
-        interceptors=[refusal, *([Authentication(tokens)] if tokens else []), Limit(workers)],
+        interceptors=[
+            refusal,
+            *([Authentication(tokens)] if tokens else []),
+            Limit(workers),
+            Readable(),
+        ],
         options=_options(config),
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
