@@ -18,6 +18,9 @@ _MOST_WATCHES = 1000  # at a time; a thread each, and those beyond wait for one
 class Health(health.HealthServicer):
     """NOT_SERVING until every model has a version available, and again once draining.
 
+    A server that was ready stays so while the models that served go on: one that is new in its
+    configuration and does not load is NOT_SERVING itself, and takes no other out of rotation.
+
     A watch has a thread of its own. The one of gRPC's servicer has none: it sends while it holds
     the lock that the end of any other watch needs too, in the thread that all calls come in by,
     so that two watches may hold up the whole server for ever.
@@ -28,7 +31,10 @@ class Health(health.HealthServicer):
             experimental_non_blocking=False,
             experimental_thread_pool=futures.ThreadPoolExecutor(_MOST_WATCHES, "health-watch"),
         )
-        self._reported: dict[str, bool] = {}  # used by the one thread that polls
+        # Used by the one thread that reports.
+        self._reported: dict[str, bool] = {}
+        self._have_served: set[str] = set()
+        self._was_ready = False
         # Has gRPC's own lock of the statuses; never held while something is sent.
         self._changed = threading.Condition(self._lock)
         self._is_draining = False
@@ -43,7 +49,10 @@ class Health(health.HealthServicer):
 
     def report(self, available: Mapping[str, bool]) -> None:
         """Takes over which model is available; watches hear of changes only."""
-        overall = bool(available) and all(available.values())
+        self._have_served |= {name for name, serving in available.items() if serving}
+        counted = available.keys() & self._have_served if self._was_ready else available.keys()
+        overall = bool(counted) and all(available[name] for name in counted)
+        self._was_ready |= overall
         self.is_serving = overall and not self._is_draining
         for name in self._reported.keys() - available.keys() - {health.OVERALL_HEALTH}:
             self.set(name, _STATUS.SERVICE_UNKNOWN)  # it was taken out

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from serving.health import Health
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 
@@ -34,6 +35,20 @@ def test_not_serving_until_a_version_is_available(
         install(twofold, base_path, 1)
         wait_until(lambda: _check(channel, "") == SERVING)
         assert _check(channel, "tiny") == SERVING
+
+
+def test_a_new_model_that_does_not_load_takes_no_other_out_of_rotation() -> None:
+    health = Health()
+
+    def statuses(**available: bool) -> list[int]:
+        health.report(available)
+        return [health._server_status[name] for name in ("", *available)]
+
+    assert statuses(a=True, b=False) == [NOT_SERVING, SERVING, NOT_SERVING]
+    assert statuses(a=True, b=True) == [SERVING] * 3
+    assert statuses(a=True, b=True, c=False) == [SERVING, SERVING, SERVING, NOT_SERVING]
+    assert statuses(a=True, b=False) == [NOT_SERVING, SERVING, NOT_SERVING]
+    assert statuses(a=True, c=True) == [SERVING] * 3
 
 
 def test_an_unknown_name_is_not_found(base_path: Path, start_server: StartServer) -> None:
