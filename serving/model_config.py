@@ -145,6 +145,10 @@ def _require_tensorflow(config: model_server_config_pb2.ModelConfig) -> None:
 def _require_folder(config: model_server_config_pb2.ModelConfig) -> None:
     if not config.base_path:
         raise InvalidArgument(f"Model {config.name} has no base_path.")
+    if "\0" in config.base_path:
+        raise InvalidArgument(
+            f"Model {config.name}: a base_path has no zero byte. Received: {config.base_path!r}"
+        )
     if _URI.match(config.base_path):
         raise InvalidArgument(
             f"Model {config.name} needs a base_path that is a folder of this machine: mount it. "

@@ -68,6 +68,7 @@ def test_no_models_are_a_configuration_too() -> None:
     [
         ("base_path: '/m'", "A model has no name"),
         ("name: 'a'", "Model a has no base_path"),
+        ("name: 'a' base_path: '/m\\0'", "Model a: a base_path has no zero byte"),
         ("name: 'a' base_path: 'm/a'", "Expected model a to have an absolute path or URI; "
          "got base_path()=m/a"),
         ("name: 'a' base_path: 'gs://m/a'", "folder of this machine: mount it. Received: "

@@ -16,11 +16,13 @@ _CODES = {
 _STATUSES = {"200", "400", "401", "404", "405", "413", "429", "501"}
 _LEAKS = re.compile(r"Traceback|File \"|\.py\b|\w+Error: |NoneType|object has no attribute")
 _UNREADABLE = "Exception deserializing request!"  # gRPC's own words
-# What gRPC says of metadata that it does not take.
+# What gRPC says of metadata that it does not take, and of messages that it cannot decompress.
 _OF_GRPC = re.compile(
     f"{_UNREADABLE}|Error parsing '.*' metadata|Illegal header key|Metadata keys cannot be|"
-    "Failed parsing HTTP/2|Error in HPACK|Invalid HPACK|Bad method header|Missing :"
+    "Compression bit set but no encoding|Decompression failed|Failed parsing HTTP/2|"
+    "Error in HPACK|Invalid HPACK|Bad method header|Missing :"
 )
+_NOT_READY = "\r\n\r\nnot ready\n"  # true while a reload has the spare model fail
 _NOT_AVAILABLE = "model(s) did not become available"  # TensorFlow Serving's, and UNKNOWN there too
 
 
@@ -30,8 +32,7 @@ def violation(outcome: Outcome) -> str:
     if case.way == Way.GRPC:
         wrong = _wrong_call(outcome)
     elif case.way == Way.HTTP:
-        is_large = len(case.payload) > MAX_MESSAGE_BYTES
-        wrong = outcome.code not in _STATUSES and not (is_large and outcome.code == "closed")
+        wrong = _wrong_status(outcome)
     else:
         wrong = outcome.code.startswith("5") or outcome.code == "UNKNOWN"
         wrong = wrong or (outcome.code == "INTERNAL" and not _OF_GRPC.match(outcome.details))
@@ -39,6 +40,15 @@ def violation(outcome: Outcome) -> str:
         return f"answered {outcome.code}: {outcome.details}"
     leak = _LEAKS.search(outcome.details)
     return f"answered with a fault's words: {outcome.details}" if leak else ""
+
+
+def _wrong_status(outcome: Outcome) -> bool:
+    match outcome.code:
+        case "closed":  # before all of it was sent
+            return len(outcome.case.payload) <= MAX_MESSAGE_BYTES
+        case "503":
+            return not outcome.details.endswith(_NOT_READY)
+    return outcome.code not in _STATUSES
 
 
 def _wrong_call(outcome: Outcome) -> bool:
