@@ -9,8 +9,11 @@ from typing import Any
 
 from serving.errors import ResourceExhausted
 
-# What takes no time is answered by these, however busy the others are: probes and refusals.
-PROMPT = futures.ThreadPoolExecutor(2, thread_name_prefix="prompt")
+# What takes no time is answered by these, however busy the others are: probes and refusals. There
+# are as many as are needed: each call has one from its beginning, also while its message is not
+# there yet, and two that stall must not keep all others from being answered.
+_MOST_PROMPT = 256
+PROMPT = futures.ThreadPoolExecutor(_MOST_PROMPT, thread_name_prefix="prompt")
 
 
 def answered_promptly(method: Callable[..., Any]) -> Callable[..., Any]:
