@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,14 @@ from serving.server import Server, create_server
 from tests.serving.exports import install, write_model
 
 StartServer = Callable[..., tuple[Server, str]]
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """What is imported is not collected again and again."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,13 +30,7 @@ from tests.serving.fakes import (
     states,
 )
 
-
-@pytest.fixture(autouse=True)
-def _small_heap() -> Iterator[None]:
-    """What is imported is not collected again and again."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("small_heap")
 
 
 @pytest.fixture
