@@ -6,7 +6,8 @@
 
 Client and servers share one machine and talk over loopback; each server is a process of its own,
 and so is the client, whose callers send bytes that were made before and do not read the answers.
-Each caller sends its next request when it has the answer to the last. In every turn all servers
+Each caller sends its next request when it has the answer to the last. Each size of requests has
+a warm-up on all servers, in which ours compiles what takes its time. In every turn all servers
 are called one after the other, so that a noisy machine meets them alike; requests a second and
 ratios are medians of the turns (fewer where the last answers of a turn take long), latencies are
 of all requests. The processor's time is that of the server's process, beside it the callers'.
@@ -47,6 +48,7 @@ from benchmarks.servers.tables import IN_PROCESS, Cell
 
 MODELS = ("autoint", "din", "din_encoded")
 ENOUGH = 10.0  # seconds of a number of callers, after which no other turn begins
+WARMING = 16  # callers of the warm-up, at most
 LOG = Console(stderr=True, highlight=False)
 
 
@@ -72,6 +74,9 @@ def options() -> argparse.Namespace:
     several("--batching", "no,yes", lambda word: word == "yes", "whether ours joins requests")
     parser.add_argument("--processes", type=int, default=1, help="of our server (1)")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each cell (1.5)")
+    parser.add_argument(
+        "--warm-up", type=float, default=5, help="seconds before each size of requests (5)"
+    )
     parser.add_argument("--turns", type=int, default=3, help="that they are spread over (3)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
@@ -79,6 +84,7 @@ def options() -> argparse.Namespace:
     found = parser.parse_args()
     if found.quick:
         found.candidates, found.callers, found.turns, found.seconds = [1, 200], [1, 16], 1, 0.4
+        found.warm_up = 0.2
     return found
 
 
@@ -126,6 +132,8 @@ class Benchmark:
         for one in contenders:
             for request in requests[one.name]:
                 one.wait(request)
+            one.turn(requests[one.name], min(max(chosen.callers), WARMING), chosen.warm_up)
+        alone.ask([model, candidates, chosen.warm_up])
         seconds = chosen.seconds / chosen.turns
         for callers in chosen.callers:
             begin = time.monotonic()

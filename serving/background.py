@@ -10,6 +10,7 @@ lock for long while it waits for a processor.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -21,7 +22,6 @@ from typing import TypeVar
 from serving.errors import ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
-_NICENESS = 10
 _SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
 
 Result = TypeVar("Result")
@@ -36,10 +36,16 @@ class Background:
 
     Threads that it starts have its priority too. TensorFlow's compute threads are to be there
     before (`start_threads` of the runtime): the first operation starts them for all.
+
+    Args:
+        name: Of the thread.
+        niceness: How much lower its priority is than other threads', as Linux counts it.
     """
 
-    def __init__(self, name: str) -> None:
-        self._executor = futures.ThreadPoolExecutor(1, name, initializer=_lower_priority)
+    def __init__(self, name: str, niceness: int = 10) -> None:
+        self._executor = futures.ThreadPoolExecutor(
+            1, name, initializer=functools.partial(_lower_priority, niceness)
+        )
 
     def run(self, work: Callable[[], Result]) -> Result:
         """What `work` returns or raises, once everything before it is done.
@@ -113,11 +119,11 @@ class Periodic:
                 _LOGGER.exception("What goes on beside the requests failed")
 
 
-def _lower_priority() -> None:
+def _lower_priority(niceness: int) -> None:
     # On Linux a thread has a priority of its own; elsewhere this would be the process's.
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def _interrupted_often(work: Callable[[], Result]) -> Result:
@@ -131,7 +137,7 @@ def _interrupted_often(work: Callable[[], Result]) -> Result:
 
 def _logged(work: Callable[[], object]) -> None:
     try:
-        work()
+        _interrupted_often(work)
     except Exception:  # nobody waits for it
         _LOGGER.exception("What goes on beside the requests failed")
 

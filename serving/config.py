@@ -60,6 +60,12 @@ class ServerConfig:
         "requests too, and the differences are reported.",
     )
     runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
+    compile_after_seconds: float = _option(
+        2.0,
+        "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it; "
+        "0: never.",
+        0,
+    )
     runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
     tensorflow_intra_op_parallelism: int = _option(
         1, "Threads that one operation is spread over; 0: all cores.", 0

@@ -25,13 +25,13 @@ from serving.predict import read_request
 from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Remote, remote_versions
+from serving.runtimes.saved_model import is_ours
 from serving.signature import Compute, Signature
 from serving.warmup import warm_up
 
 _LOGGER = logging.getLogger(__name__)
 _OWN_BATCHING = "batching_params.pbtxt"
 _LARGEST_PART = 1000  # candidates: with a long history each, they take a hundred megabytes
-_MANIFEST = "manifest.json"  # of an export of this project, whose missing values change no score
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class Loader:
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)
         for signature in model.signatures.values():
-            self._guard(signature, parameters, (model.path / _MANIFEST).is_file())
+            self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)
 
     def _guard(
-        self, signature: Signature, parameters: BatchingParameters | None, is_ours: bool
+        self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool
     ) -> None:
         """Puts batches, parts and limits around a signature's computation."""
         size, splits = _LARGEST_PART, bool(signature.candidate_names)
@@ -116,7 +116,7 @@ class Loader:
                     signature,
                     scheduler=self._scheduler,
                     parameters=parameters,
-                    fill=missing_value if is_ours else None,
+                    fill=missing_value if takes_missing else None,
                 )
             )
         if splits and signature.is_batched:

@@ -143,6 +143,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         LoadOptions(
             runtime=RuntimeChoice(
                 config.runtime,
+                config.compile_after_seconds,
                 config.tensorflow_intra_op_parallelism,
                 config.compute_threads,
                 Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.runtimes import saved_model
 from serving.runtimes.base import Runtime
+from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.onnx_runtime import OnnxRuntime, is_installed
 from serving.runtimes.tensorflow_session import TensorFlowSession
 
@@ -20,6 +22,8 @@ class RuntimeChoice:
 
     Args:
         runtime: `tensorflow`, `onnx`, or `auto`: the faster of the two.
+        compile_after: Seconds that a shape of an export of this project has taken to compute in
+            TensorFlow, after which XLA compiles it; 0: never. It takes about one.
         intra_op_threads: Threads that one operation is spread over; 0 for all cores. One makes a
             call cheapest, and several calls at once use the other cores.
         inter_op_threads: Operations that run at once in TensorFlow; 0 for as many as cores.
@@ -27,6 +31,7 @@ class RuntimeChoice:
     """
 
     runtime: str = TENSORFLOW
+    compile_after: float = 2.0
     intra_op_threads: int = 1
     inter_op_threads: int = 0
     cache_folder: Path | None = None
@@ -44,6 +49,8 @@ def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
         inter_op_threads=choice.inter_op_threads,
     )
     if choice.runtime == TENSORFLOW or (choice.runtime == AUTO and not is_installed()):
+        if choice.compile_after and saved_model.is_ours(path):
+            return CompiledRuntime(path, tensorflow, choice.compile_after)
         return tensorflow
     try:
         return OnnxRuntime(

@@ -13,6 +13,7 @@ from serving.errors import DataLoss, FailedPrecondition, NotFound
 SAVED_MODEL_FILE = "saved_model.pb"
 VARIABLES = Path("variables") / "variables"
 _ASSETS = "assets"
+_MANIFEST = "manifest.json"
 _SERVE_TAG = "serve"
 _WILDCARDS = "*?[]"
 INIT_SIGNATURE = "__saved_model_init_op"
@@ -43,6 +44,12 @@ def read_graph(path: Path) -> meta_graph_pb2.MetaGraphDef:
         if _SERVE_TAG in graph.meta_info_def.tags:
             return graph
     raise DataLoss(f"{file} holds no graph that is tagged {_SERVE_TAG!r}.")
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a folder is an export of this project: missing values that are added, as rows,
+    candidates or at the end of lists, change no score."""
+    return (path / _MANIFEST).is_file()
 
 
 def definitions_of(

@@ -42,7 +42,8 @@ class Split:
 def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
     """The graph that computes some tensors, with the bodies of functions in place of calls."""
     wanted = [name.partition(":")[0] for name in outputs]
-    whole = meta_graph_pb2.MetaGraphDef(graph_def=meta.graph_def)
+    # Vocabularies, which may be large, lie in the graph for its start alone.
+    whole = meta_graph_pb2.MetaGraphDef(graph_def=_ancestors(meta.graph_def, wanted))
     whole.collection_def["train_op"].node_list.value.extend(wanted)  # what must stay
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
@@ -50,7 +51,7 @@ def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> grap
     rewrite.meta_optimizer_iterations = 1
     rewrite.optimizers.append("function")
     with tf.Graph().as_default():
-        tf.import_graph_def(meta.graph_def, name="")
+        tf.import_graph_def(whole.graph_def, name="")
         flat = tf_optimizer.OptimizeGraph(config, whole)
     for node in flat.node:
         node.attr.pop("_class", None)  # a device beside nodes that have gone

@@ -1,0 +1,89 @@
+"""The dense tower of a signature as one operation of its session, which XLA compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import kernels
+
+from serving.errors import FailedPrecondition
+from serving.raw_values import missing_value
+from serving.runtimes import saved_model
+from serving.runtimes.split import flattened, split
+from serving.runtimes.tensorflow_session import TensorFlowSession
+
+_DEVICE = "XLA_CPU_JIT"
+
+
+class XlaTower:
+    """A signature cut in two: TensorFlow's strings, tables and embeddings, and the tower.
+
+    Each shape of what comes to the tower is compiled when it comes first.
+
+    Args:
+        path: The SavedModel's folder.
+        session: The same folder in TensorFlow, to which the tower is added.
+        key: Name of the signature.
+
+    Raises:
+        FailedPrecondition: An output is not of the tower.
+    """
+
+    def __init__(self, path: Path, session: TensorFlowSession, key: str) -> None:
+        definition = session.definitions[key]
+        outputs = {name: info.name for name, info in definition.outputs.items()}
+        flat = flattened(saved_model.read_graph(path), outputs.values())
+        parts = split(flat, outputs.values(), _compilable(flat))
+        dense = {node.name for node in parts.behind.node}
+        if {name.partition(":")[0] for name in outputs.values()} - dense:
+            raise FailedPrecondition(f"outputs come from {', '.join(parts.kept)}")
+        given = (*parts.cut, *parts.reads)
+        tensors = session.add(key, parts.before, definition, given)
+        results = session.compile(parts.behind, tensors, list(outputs.values()))
+        self._session = session
+        self._feeds = {name: info.name for name, info in definition.inputs.items()}
+        self._fetches = dict(zip(outputs, results, strict=True))
+        self._cut = {name: tensors[name] for name in parts.cut}
+
+    def run(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], timeout: float | None
+    ) -> dict[str, np.ndarray]:
+        """Outputs by name."""
+        return self._session.run_tensors(
+            self._fed(inputs),
+            {name: self._fetches[name] for name in outputs},
+            timeout,
+            in_own_thread=True,
+        )
+
+    def require_fixed(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Raises where what comes to the tower has another shape with other values.
+
+        A request could then have to wait until its shape is compiled.
+        """
+        others = {name: np.full_like(a, missing_value(a.dtype)) for name, a in inputs.items()}
+        first, second = (
+            self._session.run_tensors(self._fed(arrays), self._cut, None)
+            for arrays in (inputs, others)
+        )
+        for name, array in first.items():
+            if array.shape != second[name].shape:
+                raise FailedPrecondition(f"the shape of {name} depends on values")
+
+    def _fed(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {self._feeds[name]: array for name, array in inputs.items()}
+
+
+def _compilable(graph: graph_pb2.GraphDef) -> frozenset[str]:
+    """The types of a graph's operations that XLA compiles for a processor."""
+    return frozenset(
+        op
+        for op in {node.op for node in graph.node}
+        if any(
+            kernel.device_type == _DEVICE
+            for kernel in kernels.get_registered_kernels_for_op(op).kernel
+        )
+    )
