@@ -35,7 +35,7 @@ class CompiledRuntime:
     """A SavedModel in TensorFlow, whose `serving_default` and `rank` XLA compiles by shape.
 
     Strings, vocabularies and embeddings stay in TensorFlow. Rows, candidates and lists are padded
-    with missing values, to the next of eight sizes an octave. A shape for which XLA gives other
+    with missing values, to the next of sixteen sizes an octave. A shape for which XLA gives other
     scores, or is no faster, stays as it is.
 
     Args:

@@ -71,8 +71,8 @@ def padded(shapes: Shapes) -> Shapes:
 
 
 def _padded_size(size: int) -> int:
-    """The next of eight sizes an octave: little is computed in vain, and shapes are few."""
-    step = 1 << max((size - 1).bit_length() - 4, 0)
+    """The next of sixteen sizes an octave: little is computed in vain, and shapes are few."""
+    step = 1 << max((size - 1).bit_length() - 5, 0)
     return max(1, -(-size // step) * step)
 
 

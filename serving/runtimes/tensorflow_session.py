@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
 from tensorflow.python.client import pywrap_tf_session
 
+from serving.config import CPUS
 from serving.errors import (
     DataLoss,
     DeadlineExceeded,
@@ -57,6 +61,7 @@ class TensorFlowSession:
             graph=self.graph, config=_config(meta, intra_op_threads, inter_op_threads)
         )
         self._endpoints: dict[str, Any] = {}
+        self._places = _places(inter_op_threads)
         try:
             with _serving_errors(), self.graph.as_default():
                 self._restore(meta, path)
@@ -114,7 +119,11 @@ class TensorFlowSession:
         # the model itself: this is the call that it makes in the end.
         given = {self._endpoint(name): array for name, array in feeds.items()}
         wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
-        with _serving_errors(), _options(timeout, in_own_thread) as options:
+        with contextlib.ExitStack() as stack:
+            if in_own_thread:
+                timeout = stack.enter_context(_place(self._places, timeout))
+            options = stack.enter_context(_options(timeout, in_own_thread))
+            stack.enter_context(_serving_errors())
             found = iter(
                 pywrap_tf_session.TF_SessionRun_wrapper(
                     self._session._session, options, given, wanted, [], None
@@ -211,6 +220,24 @@ def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
     config = _threads(intra_op_threads, inter_op_threads)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         session.run(tf.constant(0.0))
+
+
+@functools.cache
+def _places(inter_op_threads: int) -> threading.Semaphore:
+    """The callers of all sessions that may compute in their own threads at once."""
+    return threading.Semaphore(inter_op_threads or CPUS)
+
+
+@contextlib.contextmanager
+def _place(places: threading.Semaphore, timeout: float | None) -> Iterator[float | None]:
+    """Waits for a place, and gives the seconds that are left."""
+    started = time.monotonic()
+    if not places.acquire(timeout=None if timeout is None else max(timeout, 0.0)):
+        raise DeadlineExceeded("The deadline passed before the computation began.")
+    try:
+        yield None if timeout is None else timeout - (time.monotonic() - started)
+    finally:
+        places.release()
 
 
 def _threads(intra: int, inter: int) -> config_pb2.ConfigProto:

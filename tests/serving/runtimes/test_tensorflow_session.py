@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import threading
 import time
@@ -175,4 +177,22 @@ def test_an_error_that_quotes_what_was_sent_need_not_be_text(twofold: Path) -> N
     for content in (example.SerializeToString(), b"\x0a\xff\xfe", b"\xec\xff"):
         with pytest.raises(InvalidArgument, match=r"parse|read|Key"):
             session.run("regress", {"inputs": np.array([content], object)}, ["outputs"], None)
+    session.close()
+
+
+def test_callers_compute_in_their_own_threads_as_many_at_once_as_there_are_places(
+    twofold: Path,
+) -> None:
+    """Who finds no place until the deadline does not compute."""
+    session = TensorFlowSession(twofold, inter_op_threads=3)
+    values = {"values": np.float32([1, 2])}
+    ask = functools.partial(session.run, "double", values, ["doubled"], in_own_thread=True)
+    np.testing.assert_array_equal(ask(timeout=None)["doubled"], [2, 4])
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(session._places)
+        with pytest.raises(DeadlineExceeded):
+            ask(timeout=0.05)
+        assert session.run("double", values, ["doubled"], 5.0), "in a pool of threads"
+    np.testing.assert_array_equal(ask(timeout=5.0)["doubled"], [2, 4])
     session.close()
