@@ -1,10 +1,11 @@
-"""The model without a server: the runtime that the server computes with, called by one thread.
+"""The model without a server: called by one thread, in TensorFlow's own way and in ours.
 
     python -m benchmarks.servers.in_process FOLDER
 
-FOLDER is that of `subjects`. For each line of the standard input, such as `["din", 200, 0.5]`,
-it computes the model's requests of that size, which it has decoded before, for so many seconds,
-and prints the seconds that each took, and those of the processor for all, as JSON.
+FOLDER is that of `subjects`. For each line of the standard input, such as
+`["our runtime", "din", 200, 0.5]`, it computes the model's requests of that size, which it has
+decoded before, for so many seconds, and prints the seconds that each took, and those of the
+processor for all, as JSON.
 """
 
 from __future__ import annotations
@@ -17,25 +18,51 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
+from benchmarks.servers.tables import IN_PROCESS, RUNTIME
 from serving.codec import decode
-from serving.runtimes.base import Runtime
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 
 TIMEOUT = 60.0
+Inputs = dict[str, np.ndarray]
 Work = Callable[[], object]
+Compute = Callable[[str, Inputs], object]
 
 
-def works(runtime: Runtime, folder: Path) -> list[Work]:
+def of_tensorflow(version: Path) -> Compute:
+    """The signatures as TensorFlow loads them, from arrays to arrays."""
+    signatures = tf.saved_model.load(version).signatures
+
+    def compute(key: str, inputs: Inputs) -> object:
+        outputs = signatures[key](**{name: tf.constant(array) for name, array in inputs.items()})
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    return compute
+
+
+def of_runtime(version: Path) -> Compute:
+    """The signatures in what our server computes them with."""
+    runtime = load_runtime(version, RuntimeChoice())
+
+    def compute(key: str, inputs: Inputs) -> object:
+        return runtime.run(key, inputs, tuple(runtime.definitions[key].outputs), TIMEOUT)
+
+    return compute
+
+
+WAYS = {IN_PROCESS: of_tensorflow, RUNTIME: of_runtime}
+
+
+def works(compute: Compute, folder: Path) -> list[Work]:
     """The computations of the requests in a folder."""
     found: list[Work] = []
     for path in sorted(folder.glob("rank-*")):
         request = predict_pb2.PredictRequest.FromString(path.read_bytes())
-        key = request.model_spec.signature_name
         inputs = {name: decode(name, proto) for name, proto in request.inputs.items()}
-        outputs = tuple(runtime.definitions[key].outputs)
-        found.append(partial(runtime.run, key, inputs, outputs, TIMEOUT))
+        found.append(partial(compute, request.model_spec.signature_name, inputs))
     return found
 
 
@@ -58,13 +85,12 @@ def measure(work: list[Work], seconds: float) -> tuple[list[float], float]:
 def main() -> None:
     """Answers line by line."""
     folder = Path(sys.argv[1])
-    models = {
-        path.name: load_runtime(path / "1", RuntimeChoice())
-        for path in (folder / "models").iterdir()
-    }
+    loaded: dict[tuple[str, str], Compute] = {}
     for line in sys.stdin:
-        name, candidates, seconds = json.loads(line)
-        work = works(models[name], folder / "requests" / name / str(candidates))
+        way, name, candidates, seconds = json.loads(line)
+        if (way, name) not in loaded:
+            loaded[way, name] = WAYS[way](folder / "models" / name / "1")
+        work = works(loaded[way, name], folder / "requests" / name / str(candidates))
         print(json.dumps(measure(work, seconds)), flush=True)
 
 

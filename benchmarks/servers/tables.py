@@ -12,7 +12,7 @@ from rich.table import Table
 from benchmarks.servers.contenders import PLAIN
 from benchmarks.servers.load import Load
 
-IN_PROCESS = "in process"
+IN_PROCESS, RUNTIME = "in process", "our runtime"
 _QUANTILES = {"p50": 50, "p99": 99, "p99.9": 99.9}
 
 
@@ -42,9 +42,9 @@ def to_plain(loads: Loads, cell: Cell) -> float:
     return median(own / plain for own, plain in pairs)
 
 
-def to_in_process(loads: Loads, cell: Cell) -> float:
+def to_alone(loads: Loads, cell: Cell, name: str = IN_PROCESS) -> float:
     """The median time of a request beside that of the model alone."""
-    alone = loads.get(cell._replace(contender=IN_PROCESS))
+    alone = loads.get(cell._replace(contender=name))
     if alone is None:
         return float("nan")
     return float(np.median(loads[cell].latencies) / np.median(alone.latencies))
@@ -75,7 +75,7 @@ def measured(model: str, loads: Loads) -> Table:
             f"{speed(load) * cell.candidates:,.0f}",
             _ratio(to_plain(loads, cell)),
             *times,
-            _ratio(to_in_process(loads, cell)),
+            _ratio(to_alone(loads, cell)),
             f"{len(load.latencies):,}",
             f"{1e3 * load.processor / len(load.latencies):.2f}",
             f"{1e3 * load.client / len(load.latencies):.2f}" if load.client else "",
@@ -87,10 +87,11 @@ def ratios(loads: Loads) -> Table:
     """How often the plain server's requests a second, and how long beside the model alone."""
     callers = sorted({cell.callers for cell in loads})
     table = _table("Requests/s as a multiple of the plain server's, by callers; p50 beside (a)")
-    for name in ("", "candidates", "", *map(str, callers), "p50: in process"):
+    alone = (IN_PROCESS, RUNTIME)
+    for name in ("", "candidates", "", *map(str, callers), *(f"p50: {name}" for name in alone)):
         table.add_column(name, justify="right" if name else "left")
     for cell in loads:
-        if cell.callers != callers[0] or cell.contender in (PLAIN, IN_PROCESS):
+        if cell.callers != callers[0] or cell.contender in (PLAIN, *alone):
             continue
         cells = [cell._replace(callers=count) for count in callers]
         table.add_row(
@@ -98,7 +99,7 @@ def ratios(loads: Loads) -> Table:
             f"{cell.candidates:,}",
             cell.contender,
             *(_ratio(to_plain(loads, one)) if one in loads else "" for one in cells),
-            _ratio(to_in_process(loads, cell)),
+            *(_ratio(to_alone(loads, cell, name)) for name in alone),
         )
     return table
 

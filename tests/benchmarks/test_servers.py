@@ -11,7 +11,15 @@ from tensorflow_serving.apis import predict_pb2
 
 from benchmarks.servers.load import Load, call, rate
 from benchmarks.servers.subjects import EVENTS, fitted_of, schema_of, write_requests
-from benchmarks.servers.tables import IN_PROCESS, Cell, measured, ratios, to_in_process, to_plain
+from benchmarks.servers.tables import (
+    IN_PROCESS,
+    RUNTIME,
+    Cell,
+    measured,
+    ratios,
+    to_alone,
+    to_plain,
+)
 from serving.codec import decode
 
 
@@ -55,9 +63,10 @@ def test_ratios_are_medians_of_turns_and_of_latencies() -> None:
         cell: Load([6.0, 8.0, 30.0], [0.2, 0.3, 0.9], processor=0.3),
         cell._replace(contender="plain"): Load([3.0, 2.0, 3.0], [0.5, 0.5, 0.5]),
         cell._replace(contender=IN_PROCESS): Load([9.0, 9.0, 9.0], [0.1, 0.2, 0.2]),
+        cell._replace(contender=RUNTIME): Load([9.0, 9.0, 9.0], [0.4, 0.4, 0.9]),
     }
     np.testing.assert_allclose(to_plain(loads, cell), 4.0)
-    np.testing.assert_allclose(to_in_process(loads, cell), 1.5)
+    np.testing.assert_allclose(to_alone(loads, cell), 1.5)
     assert np.isnan(to_plain({cell: loads[cell]}, cell))
     assert [list(column.cells) for column in ratios(loads).columns] == [
         ["din"],
@@ -65,8 +74,9 @@ def test_ratios_are_medians_of_turns_and_of_latencies() -> None:
         ["ours"],
         ["4.00"],
         ["1.50"],
+        ["0.75"],
     ]
-    assert list(measured("din", loads).columns[-2].cells) == ["100.00", "0.00", "0.00"]
+    assert list(measured("din", loads).columns[-2].cells) == ["100.00", "0.00", "0.00", "0.00"]
 
 
 @pytest.mark.parametrize("name", ["autoint", "din"])
