@@ -82,18 +82,22 @@ class Dice(keras.layers.Layer):
         return ops.cast(x * (self.alpha + (1 - self.alpha) * share), self.compute_dtype)
 
     def _update(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the real rows, which also move the moving averages."""
+        """Mean and variance of the real rows, which also move the moving averages.
+
+        The variance is least at the mean, and so has no gradient by it: none is computed.
+        """
         axes = tuple(range(len(x.shape) - 1))
         if where is None:
             rate: Any = 1 - self.momentum
             mean = ops.mean(x, axis=axes)
-            variance = ops.mean(ops.square(x - mean), axis=axes)
+            variance = ops.mean(ops.square(x - ops.stop_gradient(mean)), axis=axes)
         else:
             real = ops.broadcast_to(ops.cast(where, "float32"), ops.shape(x)[:-1])[..., None]
             count = ops.sum(real)
             rate = (1 - self.momentum) * ops.minimum(count, 1)
             mean = ops.sum(x * real, axis=axes) / ops.maximum(count, 1)
-            variance = ops.sum(ops.square(x - mean) * real, axis=axes) / ops.maximum(count, 1)
+            squares = ops.square(x - ops.stop_gradient(mean)) * real
+            variance = ops.sum(squares, axis=axes) / ops.maximum(count, 1)
         self.moving_mean.assign(self.moving_mean + rate * (mean - self.moving_mean))
         self.moving_variance.assign(self.moving_variance + rate * (variance - self.moving_variance))
         return mean, variance
