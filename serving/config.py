@@ -109,7 +109,7 @@ class ServerConfig:
     max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
     max_concurrent_requests: int = _option(
         0,
-        "Requests at a time, of gRPC and of REST each; those beyond are refused with "
+        "Requests at a time, those that wait among them; others are refused with "
         "RESOURCE_EXHAUSTED. 0: any number.",
         0,
     )
@@ -178,8 +178,8 @@ class ServerConfig:
         return self.tensorflow_inter_op_parallelism or share
 
     @property
-    def workers(self) -> int:
-        """Threads that answer."""
+    def requests_at_once(self) -> int:
+        """Requests answered at once."""
         most = max(4 * CPUS, _BATCHING_THREADS) if self.enable_batching else 4 * CPUS
         return self.grpc_max_threads or most
 

@@ -26,12 +26,14 @@ from tensorflow_serving.apis import (
 from serving import errors
 from serving.call import Call, Observer
 from serving.classify import classify, multi_inference, regress
+from serving.config import CPUS
 from serving.manager import ModelManager
 from serving.model import Model
 from serving.model_config import model_configs
 from serving.predict import predict
 from serving.protos import scoring_pb2
 from serving.rank import rank
+from serving.workers import Turns
 
 _LOGGER = logging.getLogger(__name__)
 _SIGNATURE_DEF = "signature_def"
@@ -61,9 +63,13 @@ class Inference:
         manager: Hands out the versions.
         observers: Told of every call at its end. They run in the thread that answers, before the
             answer leaves; what they raise is logged.
+        turns: How many are answered at once.
     """
 
-    def __init__(self, manager: ModelManager, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self, manager: ModelManager, observers: Sequence[Observer] = (), turns: Turns | None = None
+    ) -> None:
+        self.turns = Turns(CPUS) if turns is None else turns
         self._manager = manager
         self._observers = tuple(observers)
 
@@ -78,9 +84,8 @@ class Inference:
         try:
             spec = _spec(request)
             call.model = spec.name
-            with self._lease(spec) as model:
+            with self.turns.taken(call), self._lease(spec) as model:
                 call.version = model.version
-                call.require_caller()
                 call.response = answer(model, request, call)
         except errors.ServingError as error:
             call.error = error

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from serving.errors import ResourceExhausted, ServingError, shutting_down
-from serving.workers import Workers, answered_promptly
+from serving.errors import ServingError, shutting_down
+from serving.workers import answered_promptly
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -25,7 +25,7 @@ class Refusal(grpc.ServerInterceptor):
         self.is_on = False
         self.is_free = threading.Event()  # to answer; else what is refused waits
         self.is_free.set()
-        self._handler = grpc.unary_unary_rpc_method_handler(self._refuse)
+        self._handler = grpc.stream_unary_rpc_method_handler(self._refuse)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -51,40 +51,20 @@ class Refusal(grpc.ServerInterceptor):
         return continuation(handler_call_details)
 
     @answered_promptly
-    def _refuse(self, request: bytes, context: grpc.ServicerContext) -> None:
+    def _refuse(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
         self.is_free.wait()
         error = shutting_down()
         context.abort(error.code, str(error))
 
 
-class Limit(grpc.ServerInterceptor):
-    """Answers RESOURCE_EXHAUSTED to a call that is one too many; health goes on.
+def refused(error: ServingError) -> Any:
+    """What answers a call with an error at once, whatever its method is.
 
-    Args:
-        workers: Know how many there are, and may be.
+    As one of a stream it is answered before its message comes, which it may never do.
     """
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
-
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Any],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        if not handler_call_details.method.startswith(f"/{health.SERVICE_NAME}/"):
-            try:
-                self._workers.require_room()
-            except ResourceExhausted as error:
-                return refused(error)
-        return continuation(handler_call_details)
-
-
-def refused(error: ServingError) -> Any:
-    """What answers a call with an error at once, whatever its method is."""
-
     @answered_promptly
-    def refuse(request: bytes, context: grpc.ServicerContext) -> None:
+    def refuse(requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
         context.abort(error.code, str(error))
 
-    return grpc.unary_unary_rpc_method_handler(refuse)
+    return grpc.stream_unary_rpc_method_handler(refuse)

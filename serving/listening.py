@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent import futures
 from typing import Any
 
 import grpc
@@ -19,14 +20,14 @@ from serving.config_files import Certificates
 from serving.errors import InvalidArgument, Unavailable
 from serving.health import Health
 from serving.inference import Inference
-from serving.interceptors import Limit, Refusal
+from serving.interceptors import Refusal
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.readable import Readable
 from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
 from serving.security import Authentication, credentials
 from serving.servicers import ModelService, PredictionService
-from serving.workers import Workers
+from serving.workers import THREADS
 
 _HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
 _PING_MS = 5_000  # how often a client may ask whether the connection still lives
@@ -48,13 +49,11 @@ def make_grpc_server(
     tokens: frozenset[bytes],
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
-    workers = Workers(config.workers, "rpc", config.max_concurrent_requests)
     server = grpc.server(
-        workers,
+        futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
             *([Authentication(tokens)] if tokens else []),
-            Limit(workers),
             Readable(),
         ],
         options=_options(config),

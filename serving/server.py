@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 
 import grpc
@@ -36,7 +37,7 @@ from serving.runtimes.remote import backend_addresses
 from serving.runtimes.tensorflow_session import start_threads
 from serving.security import require_token
 from serving.upkeep import ManagerOptions
-from serving.workers import Workers
+from serving.workers import THREADS, Turns
 
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
 _HELD_SECONDS = 0.1  # and for all of them to call again
@@ -59,7 +60,8 @@ class Server:
         self.manager = manager
         self.health = health
         self.refusal = refusal
-        self.inference = Inference(manager, observers.all)
+        turns = Turns(config.requests_at_once, config.max_concurrent_requests)
+        self.inference = Inference(manager, observers.all, turns)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self.listen: Callable[[], int] | None = None  # on a shared port: not before it answers
@@ -191,7 +193,7 @@ def _make_rest(
 ) -> RestServer:
     rest = Rest(
         server.inference,
-        Workers(config.workers, "rest", config.max_concurrent_requests),
+        futures.ThreadPoolExecutor(THREADS, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.max_message_bytes,
         lambda: server.health.is_serving,

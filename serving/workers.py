@@ -1,17 +1,23 @@
-"""The threads that answer, and how many calls are theirs."""
+"""The threads that calls have, and how many of them are answered at once."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
-from serving.errors import ResourceExhausted
+from serving.call import Call
+from serving.errors import DeadlineExceeded, ResourceExhausted
 
-# What takes no time is answered by these, however busy the others are: probes and refusals. There
-# are as many as are needed: each call has one from its beginning, also while its message is not
-# there yet, and two that stall must not keep all others from being answered.
+# gRPC gives a call its thread before its message has come, and a client may never send one. So
+# there are more threads than are ever busy (made as they are needed), and `Turns` for those whose
+# request is there.
+THREADS = 1000
+# What takes no time is answered by these, however busy the others are: probes and refusals.
 _MOST_PROMPT = 256
 PROMPT = futures.ThreadPoolExecutor(_MOST_PROMPT, thread_name_prefix="prompt")
 
@@ -22,38 +28,72 @@ def answered_promptly(method: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-class Workers(futures.ThreadPoolExecutor):
-    """Threads that answer.
+class Turns:
+    """Lets so many requests be answered at once; the others wait for their turn, first come first.
 
     Args:
-        threads: How many.
-        name: What they are called.
-        most_calls: Calls that may be theirs at a time, waiting or running; 0: any number.
+        at_once: How many.
+        most: Requests at a time, those that wait among them; 0: any number.
     """
 
-    def __init__(self, threads: int, name: str, most_calls: int = 0) -> None:
-        super().__init__(threads, thread_name_prefix=name)
-        self._most_calls = most_calls
-        self._lock = threading.Lock()  # guards the number below it
-        self._calls = 0
+    def __init__(self, at_once: int, most: int = 0) -> None:
+        self._most = most
+        # Guards all that follows; held for a moment only.
+        self._lock = threading.Lock()
+        self._present = 0
+        self._free = at_once
+        self._waiting: deque[threading.Event] = deque()  # each is set once a turn is its own
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
-        future = super().submit(fn, *args, **kwargs)
-        self._count(1)
-        future.add_done_callback(lambda _: self._count(-1))
-        return future
+    @contextlib.contextmanager
+    def taken(self, call: Call) -> Iterator[None]:
+        """The block is the call's turn.
+
+        Raises:
+            ResourceExhausted: There are too many already.
+            DeadlineExceeded, Cancelled: Nobody waits for the answer any more.
+        """
+        with self._lock:
+            self.require_room()
+            self._present += 1
+            turn = None
+            if self._free:
+                self._free -= 1
+            else:
+                turn = threading.Event()
+                self._waiting.append(turn)
+        try:
+            if turn is not None:
+                self._wait(turn, call)
+            call.require_caller()
+            yield
+        finally:
+            self._leave(turn)
 
     def require_room(self) -> None:
-        """Raises where another call would be one too many.
+        """Raises where another request would be one too many.
 
         Raises:
             ResourceExhausted: It would.
         """
-        if self._most_calls and self._calls >= self._most_calls:
+        if self._most and self._present >= self._most:
             raise ResourceExhausted(
-                f"{self._most_calls} requests are being answered already. Send fewer at a time."
+                f"{self._most} requests are being answered already. Send fewer at a time."
             )
 
-    def _count(self, calls: int) -> None:
+    def _wait(self, turn: threading.Event, call: Call) -> None:
+        started = time.perf_counter()
+        is_its_turn = turn.wait(call.remaining())
+        call.queue_seconds += time.perf_counter() - started
+        if not is_its_turn:
+            raise DeadlineExceeded("The deadline had passed before the computation began.")
+
+    def _leave(self, turn: threading.Event | None) -> None:
+        """Hands the turn on; who still waits for one has none, and goes."""
         with self._lock:
-            self._calls += calls
+            self._present -= 1
+            if turn is not None and not turn.is_set():
+                self._waiting.remove(turn)
+            elif self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._free += 1

@@ -14,6 +14,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,6 @@ from serving.protos import scoring_pb2
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
-from serving.workers import Workers
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -77,7 +77,7 @@ class Rest:
     """
 
     inference: Inference
-    executor: Workers
+    executor: futures.Executor
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
@@ -121,7 +121,7 @@ class Rest:
                     await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
-            self.executor.require_room()
+            self.inference.turns.require_room()
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
             try:

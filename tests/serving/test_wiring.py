@@ -259,11 +259,11 @@ def test_probes_metrics_and_refusals_do_not_wait_for_what_computes(
     port = _free_port()
     monitoring = _write(tmp_path, "monitoring", "prometheus_config { enable: true }")
     _, address = start(
-        str(base_path), model_name="tiny", grpc_max_threads=1, max_concurrent_requests=1,
+        str(base_path), model_name="tiny", grpc_max_threads=1, max_concurrent_requests=2,
         rest_api_port=port, monitoring_config_file=monitoring,
     )  # fmt: skip
-    wait = predict(inputs={"seconds": np.float32([3.0])}, signature_name="wait")
-    body = json.dumps({"signature_name": "wait", "instances": [3.0]})
+    wait = predict(inputs={"seconds": np.float32([1.5])}, signature_name="wait")
+    body = json.dumps({"signature_name": "wait", "instances": [1.5]})
     with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(2) as pool:
         busy = [pool.submit(send, channel, wait), pool.submit(_post, port, body)]
         time.sleep(0.5)

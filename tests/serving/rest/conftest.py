@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from serving.ports import bound
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.server import create_server
-from serving.workers import Workers
 from tests.serving.exports import install
 
 Ask = Callable[..., tuple[int, Any]]
@@ -34,7 +34,7 @@ def rest(
     backend, _ = create_server(ServerConfig(str(base_path), port=0))
     with contextlib.ExitStack() as stack:
         stack.callback(backend.stop)
-        executor = stack.enter_context(Workers(4, "rest"))
+        executor = stack.enter_context(futures.ThreadPoolExecutor(4))
 
         def start(**options: Any) -> RestServer:
             settings = {
