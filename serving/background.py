@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import TypeVar
 
-from serving.errors import ServingError, Unavailable
+from serving.errors import DeadlineExceeded, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
@@ -47,16 +47,23 @@ class Background:
             1, name, initializer=functools.partial(_lower_priority, niceness)
         )
 
-    def run(self, work: Callable[[], Result]) -> Result:
+    def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
         """What `work` returns or raises, once everything before it is done.
 
         Raises:
             Stopping: The thread was stopped before it came to it.
+            DeadlineExceeded: It was not done within `timeout` seconds.
         """
+        future = self._submit(_interrupted_often, work)
         try:
-            return self._submit(_interrupted_often, work).result()
+            return future.result(timeout)
         except futures.CancelledError as error:
             raise _stopping() from error
+        except TimeoutError as error:
+            future.cancel()
+            raise DeadlineExceeded(
+                "The deadline passed before the models were up to date."
+            ) from error
 
     def leave(self, work: Callable[[], object]) -> None:
         """Has `work` done some time; nothing where the thread was stopped."""

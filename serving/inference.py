@@ -79,14 +79,12 @@ class Inference:
         Raises:
             ServingError: There is none; anything unforeseen is `Internal`.
         """
-        _, answer = APIS[type(request)]
         call.request = request
         try:
             spec = _spec(request)
             call.model = spec.name
-            with self.turns.taken(call), self._lease(spec) as model:
-                call.version = model.version
-                call.response = answer(model, request, call)
+            with self.turns.taken(call):
+                call.response = self._answer(spec, request, call)
         except errors.ServingError as error:
             call.error = error
         except Exception as error:  # a fault of ours is answered too
@@ -152,6 +150,24 @@ class Inference:
         """Makes the models of a configuration the ones that are served; waits until they are."""
         self._manager.reload(model_configs(request.config))
         return model_management_pb2.ReloadConfigResponse()
+
+    def _answer(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
+        """The version's answer; the next one's where it has gone, and any may answer."""
+        try:
+            return self._answer_once(spec, request, call)
+        except errors.Gone:
+            is_pinned = spec.WhichOneof("version_choice") is not None
+            if is_pinned or call.version is None:
+                raise
+            if not self._manager.look_again(spec.name, call.version, call.remaining()):
+                raise
+        return self._answer_once(spec, request, call)
+
+    def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
+        _, answer = APIS[type(request)]
+        with self._lease(spec) as model:
+            call.version = model.version
+            return answer(model, request, call)
 
     def _lease(self, spec: model_pb2.ModelSpec) -> contextlib.AbstractContextManager[Model]:
         label = spec.version_label if spec.HasField("version_label") else None

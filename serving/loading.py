@@ -24,7 +24,7 @@ from serving.model import Model, load_model
 from serving.predict import read_request
 from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.remote import Remote, remote_versions
+from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.saved_model import is_ours
 from serving.signature import Compute, Signature
 from serving.warmup import warm_up
@@ -40,7 +40,7 @@ class LoadOptions:
 
     Args:
         runtime: What computes.
-        backend: Addresses of the servers that compute instead; none where empty.
+        backend: The servers that compute instead; None: it is computed here.
         batching: How requests are batched; None: each is computed alone.
         reads_own_batching: Whether a version's own `batching_params.pbtxt` counts.
         warmup_iterations: How often the warm-up file is replayed; 0: not at all.
@@ -49,7 +49,7 @@ class LoadOptions:
     """
 
     runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
-    backend: tuple[str, ...] = ()
+    backend: Fleet | None = None
     batching: BatchingParameters | None = None
     reads_own_batching: bool = False
     warmup_iterations: int = 1
@@ -80,7 +80,7 @@ class Loader:
             ServingError: It cannot be loaded, or fails what it brings along.
         """
         options = self._options
-        if options.backend:
+        if options.backend is not None:
             model = Model(name, version, path, Remote(options.backend, name, version))
         else:
             model = load_model(name, version, path, options.runtime)
@@ -93,7 +93,9 @@ class Loader:
 
     def versions(self, name: str, base_path: Path) -> dict[int, Path]:
         """The versions that the backend has, newest first, as folders that are not there."""
-        return {n: base_path / str(n) for n in remote_versions(self._options.backend, name)}
+        backend = self._options.backend
+        found = [] if backend is None else remote_versions(backend, name)
+        return {number: base_path / str(number) for number in found}
 
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)

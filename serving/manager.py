@@ -3,6 +3,7 @@
     start, timer    poll ---+
     gRPC, file      reload -+--> one thread of low priority --> update, load, switch, free
     last request    free ---+
+    a version gone  look ---+
     all requests    lease ----------------------------------> the models as they are right now
 
 Whatever changes models is done by one thread, one thing at a time, so that a reload and a poll
@@ -15,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from serving.background import Background, Periodic
@@ -104,6 +105,16 @@ class ModelManager:
         """Brings every model up to date with its folder."""
         self._background.run(lambda: self._settle(Upkeep.poll))
 
+    def look_again(self, name: str, version: int, timeout: float | None) -> bool:
+        """Whether another version than this one is the newest; looks, where none is known of.
+
+        Raises:
+            DeadlineExceeded: That took longer than `timeout` seconds.
+        """
+        self._background.run(lambda: self._look_again(name, version), timeout)
+        versions = self._models.get(name)
+        return versions is None or versions.current != version
+
     def reload(self, models: Sequence[ModelConfig]) -> None:
         """Makes these the models that are served, and returns once they are.
 
@@ -140,9 +151,17 @@ class ModelManager:
     def _retry(self) -> None:
         self._background.run(lambda: self._settle(Upkeep.settle))
 
-    def _settle(self, settle: Callable[[Upkeep], None]) -> None:
+    def _look_again(self, name: str, version: int) -> None:
+        upkeep = self._kept_up.get(name)
+        if upkeep is not None and upkeep.versions.current == version:  # nobody has looked since
+            with contextlib.suppress(ServingError):
+                self._settle(Upkeep.poll, [upkeep])
+
+    def _settle(
+        self, settle: Callable[[Upkeep], None], upkeeps: Collection[Upkeep] | None = None
+    ) -> None:
         failures = []
-        for upkeep in self._kept_up.values():
+        for upkeep in self._kept_up.values() if upkeeps is None else upkeeps:
             if not self._is_stopped.is_set():
                 try:
                     settle(upkeep)

@@ -33,7 +33,7 @@ from serving.ports import bound
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.remote import backend_addresses
+from serving.runtimes.remote import Fleet, backend_addresses
 from serving.runtimes.tensorflow_session import start_threads
 from serving.security import require_token
 from serving.upkeep import ManagerOptions
@@ -150,7 +150,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
                 config.compute_threads,
                 Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
             ),
-            backend=backend_addresses(config.backend) if config.backend else (),
+            backend=Fleet(backend_addresses(config.backend)) if config.backend else None,
             batching=batching,
             reads_own_batching=config.enable_per_model_batching_parameters,
             warmup_iterations=config.num_request_iterations_for_warmup * config.enable_model_warmup,

@@ -3,7 +3,8 @@
 What is wanted loads first; then what is not wanted goes, if something that is wanted is there.
 So a model that serves goes on serving while a new version loads, when that fails, and when its
 folders vanish: all of them at once is more often a volume that is not mounted for a while than
-a wish, and looks the same. Who wants a model gone takes it out of the configuration.
+a wish, and looks the same. Who wants a model gone takes it out of the configuration. A backend
+that answers is believed: what it has no longer is not served.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.errors import FailedPrecondition
+from serving.errors import FailedPrecondition, NotFound
 from serving.folders import find_versions, fingerprint, is_complete, why_nothing
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -24,6 +25,7 @@ from serving.versions import ModelVersions
 _LOGGER = logging.getLogger(__name__)
 
 Load = Callable[[str, int, Path], Model]
+Find = Callable[[str, Path], Mapping[int, Path]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class ManagerOptions:
     max_num_load_retries: int = 5
     load_retry_interval_seconds: float = 60.0
     allow_version_labels_for_unavailable_models: bool = False
-    find: Callable[[str, Path], Mapping[int, Path]] | None = None
+    find: Find | None = None
 
 
 class Upkeep:
@@ -95,8 +97,11 @@ class Upkeep:
         return (config.base_path, config.policy) != (before.base_path, before.policy)
 
     def poll(self) -> None:
-        """Looks into the folder, and settles."""
-        self._folders = self._on_disk()
+        """Looks into the folder, or asks the backend, and settles."""
+        if self._options.find is None:
+            self._folders = self._on_disk()
+        else:
+            self._folders = self._on_backend(self._options.find)
         self.settle()
 
     def settle(self) -> None:
@@ -109,7 +114,7 @@ class Upkeep:
             if self._serves(number) or self._load(number, self._folders[number]):
                 chosen.add(number)
         self.is_settled = bool(chosen)
-        if chosen:
+        if chosen or self._options.find is not None:
             self.versions.keep_only(chosen)
         self._tell_what_is_missing(chosen)
 
@@ -134,8 +139,6 @@ class Upkeep:
 
     def _on_disk(self) -> dict[int, Path]:
         """Folders by version, newest first: what can be loaded, and what is."""
-        if self._options.find is not None:
-            return dict(self._options.find(self.versions.name, self._config.base_path))
         folders = {}
         for number, paths in find_versions(self._config.base_path).items():
             complete = [path for path in paths if is_complete(path)]
@@ -149,6 +152,14 @@ class Upkeep:
             if complete or self._serves(number):
                 folders[number] = (complete or paths)[0]
         return folders
+
+    def _on_backend(self, find: Find) -> dict[int, Path]:
+        try:
+            return dict(find(self.versions.name, self._config.base_path))
+        except NotFound:  # its answer: it has no such model
+            self._folders = {}
+            self.versions.keep_only(())
+            raise
 
     def _load(self, number: int, path: Path) -> bool:
         """Loads and warms a version, unless it failed and its next try is still to come."""

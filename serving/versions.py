@@ -65,6 +65,11 @@ class ModelVersions:
         return self._config.version_labels
 
     @property
+    def current(self) -> int | None:
+        """The newest that is available."""
+        return self._current
+
+    @property
     def is_available(self) -> bool:
         return self._current is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -20,14 +20,15 @@ from tensorflow_serving.apis import (
 )
 
 from serving.codec import decode, encode
-from serving.errors import DataLoss, DeadlineExceeded, NotFound, Unavailable, from_code
+from serving.errors import DataLoss, DeadlineExceeded, Gone, NotFound, Unavailable, from_code
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.saved_model import INIT_SIGNATURE
 from serving.status import State
 
 _SCHEME = "grpc://"
 _SIGNATURE_DEF = "signature_def"
-_ASK_SECONDS = 10.0  # for what is known of a model, which takes no computation
+_ASK_SECONDS = 10.0  # for what is known of a model, shared by the servers that are asked
+_SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -36,6 +37,9 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 ]
+
+
+Method = Callable[[grpc.Channel], Any]
 
 
 def backend_addresses(backend: str) -> tuple[str, ...]:
@@ -55,7 +59,7 @@ def backend_addresses(backend: str) -> tuple[str, ...]:
     return addresses
 
 
-def remote_versions(addresses: Sequence[str], model: str) -> list[int]:
+def remote_versions(fleet: Fleet, model: str) -> list[int]:
     """The versions of a model that a fleet has available, newest first.
 
     Raises:
@@ -63,25 +67,24 @@ def remote_versions(addresses: Sequence[str], model: str) -> list[int]:
         Unavailable: None of its servers answers.
     """
     request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name=model))
-    fleet = Fleet(addresses)
-    try:
-        response = fleet.call(
-            lambda channel: model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus,
-            request,
-            _ASK_SECONDS,
-        )
-    finally:
-        fleet.close()
-    return sorted(
-        (s.version for s in response.model_version_status if s.state == State.AVAILABLE),
-        reverse=True,
-    )
+    found: list[int] = []
+    for response in fleet.ask(
+        lambda channel: model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus, request
+    ):
+        statuses = response.model_version_status
+        found = sorted((s.version for s in statuses if s.state == State.AVAILABLE), reverse=True)
+        if found:  # else that server still loads
+            break
+    return found
 
 
 class Fleet:
     """Servers that are asked in turn; one that does not answer hands over to the next.
 
     So does one that has no such version: in a rollout some have it before others.
+
+    Args:
+        addresses: `host:port` of each.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -89,9 +92,7 @@ class Fleet:
         self._channels = [grpc.insecure_channel(a, options=_OPTIONS) for a in addresses]
         self._turns = itertools.count()
 
-    def call(
-        self, method: Callable[[grpc.Channel], Any], request: Any, timeout: float | None
-    ) -> Any:
+    def call(self, method: Method, request: Any, timeout: float | None) -> Any:
         """The answer of the first server, from the one whose turn it is on, that gives one.
 
         Raises:
@@ -99,26 +100,55 @@ class Fleet:
             NotFound: Those that answer have no such model or version.
             Unavailable: None of them answers.
         """
-        end = None if timeout is None else time.monotonic() + min(timeout, LONGEST_SECONDS)
+        count = len(self._channels)
         turn = next(self._turns)
-        reason, absent = "", ""
-        for offset in range(len(self._channels)):
-            remaining = None if end is None else end - time.monotonic()
-            if remaining is not None and remaining <= 0:
+        order = [(turn + offset) % count for offset in range(count)]
+        end = None if timeout is None else time.monotonic() + min(timeout, LONGEST_SECONDS)
+
+        def remaining() -> float | None:
+            seconds = None if end is None else end - time.monotonic()
+            if seconds is not None and seconds <= 0:
                 raise DeadlineExceeded("The deadline passed before the backend answered.")
-            at = (turn + offset) % len(self._channels)
+            return seconds
+
+        return next(self._answers(order, method, request, remaining, _SILENT[:1]))
+
+    def ask(self, method: Method, request: Any) -> Iterator[Any]:
+        """What the servers know, each in its turn from the first on; one that is slow is silent.
+
+        Raises:
+            ServingError: As `call`.
+        """
+        order, seconds = range(len(self._channels)), _ASK_SECONDS / len(self._channels)
+        return self._answers(order, method, request, lambda: seconds, _SILENT)
+
+    def _answers(
+        self,
+        order: Iterable[int],
+        method: Method,
+        request: Any,
+        timeout: Callable[[], float | None],
+        silent: Sequence[grpc.StatusCode],
+    ) -> Iterator[Any]:
+        """The answers of those that are not silent; raises at the end where there was none."""
+        has_answered, reason, absent = False, "", ""
+        for at in order:
             try:
-                return method(self._channels[at])(request, timeout=remaining)
+                answer = method(self._channels[at])(request, timeout=timeout())
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.NOT_FOUND:
                     absent = error.details()
-                    continue
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                elif error.code() in silent:
+                    reason = f"{self._addresses[at]}: {error.details()}"
+                else:
                     raise from_code(error.code().value[0], error.details()) from error
-                reason = f"{self._addresses[at]}: {error.details()}"
-        if absent:
+            else:
+                has_answered = True
+                yield answer
+        if absent and not has_answered:
             raise NotFound(absent)
-        raise Unavailable(f"No server of the backend answers; the last one, {reason}")
+        if not has_answered:
+            raise Unavailable(f"No server of the backend answers; the last one, {reason}")
 
     def close(self) -> None:
         """Ends the connections."""
@@ -130,7 +160,7 @@ class Remote:
     """One version of a model on a fleet of servers.
 
     Args:
-        addresses: `host:port` of each server.
+        fleet: The servers.
         model: Name of the model there.
         version: Its version there.
 
@@ -138,25 +168,23 @@ class Remote:
         ServingError: The fleet does not say what its signatures are.
     """
 
-    def __init__(self, addresses: Sequence[str], model: str, version: int) -> None:
+    def __init__(self, fleet: Fleet, model: str, version: int) -> None:
         self._spec = model_pb2.ModelSpec(name=model)
         self._spec.version.value = version
-        self._fleet = Fleet(addresses)
-        try:
-            self.definitions: Mapping[str, meta_graph_pb2.SignatureDef] = self._ask()
-        except BaseException:
-            self.close()
-            raise
+        self._fleet = fleet
+        self.definitions: Mapping[str, meta_graph_pb2.SignatureDef] = self._ask()
 
     def _ask(self) -> dict[str, meta_graph_pb2.SignatureDef]:
-        response = self._fleet.call(
-            lambda channel: (
-                prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata
-            ),
-            get_model_metadata_pb2.GetModelMetadataRequest(
-                model_spec=self._spec, metadata_field=[_SIGNATURE_DEF]
-            ),
-            _ASK_SECONDS,
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=self._spec, metadata_field=[_SIGNATURE_DEF]
+        )
+        response = next(
+            self._fleet.ask(
+                lambda channel: (
+                    prediction_service_pb2_grpc.PredictionServiceStub(channel).GetModelMetadata
+                ),
+                request,
+            )
         )
         found = get_model_metadata_pb2.SignatureDefMap()
         if not response.metadata[_SIGNATURE_DEF].Unpack(found):
@@ -170,25 +198,24 @@ class Remote:
         outputs: Sequence[str],
         timeout: float | None,
     ) -> dict[str, np.ndarray]:
-        """Outputs by name, as `Runtime` says."""
+        """Outputs by name, as `Runtime` says.
+
+        Raises:
+            Gone: The fleet has this version no longer.
+        """
         request = predict_pb2.PredictRequest(model_spec=self._spec, output_filter=outputs)
         request.model_spec.signature_name = key
         for name, array in inputs.items():
             request.inputs[name].CopyFrom(encode(array, content=True))
         try:
-            response = self._predict(request, timeout)
-        except NotFound:  # the fleet went on to another version before this front has
-            request.model_spec.ClearField("version")
-            response = self._predict(request, timeout)
+            response = self._fleet.call(
+                lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict,
+                request,
+                timeout,
+            )
+        except NotFound as error:
+            raise Gone(str(error)) from error
         return {name: decode(name, response.outputs[name]) for name in outputs}
 
-    def _predict(self, request: predict_pb2.PredictRequest, timeout: float | None) -> Any:
-        return self._fleet.call(
-            lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict,
-            request,
-            timeout,
-        )
-
     def close(self) -> None:
-        """Ends the connections."""
-        self._fleet.close()
+        """Frees nothing: the connections are those of all versions."""

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from serving.call import Call
-from serving.errors import DeadlineExceeded, InvalidArgument, NotFound, Unavailable
+from serving.errors import DeadlineExceeded, Gone, InvalidArgument, NotFound, Unavailable
 from serving.model import Model
-from serving.runtimes.remote import Remote, backend_addresses, remote_versions
+from serving.runtimes.remote import Fleet, Remote, backend_addresses, remote_versions
 from serving.runtimes.tensorflow_session import TensorFlowSession
-from tests.serving.conftest import StartServer
+from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import ROWS
 
 
 @pytest.fixture(scope="module")
 def remote(shared_address: str) -> Iterator[Remote]:
-    remote = Remote([shared_address], "tiny", 5)
-    yield remote
-    remote.close()
+    fleet = Fleet([shared_address])
+    yield Remote(fleet, "tiny", 5)
+    fleet.close()
 
 
 def _nobody() -> str:
@@ -60,16 +60,32 @@ def test_a_model_runs_on_it(remote: Remote, tmp_path: Path) -> None:
 
 
 def test_versions_are_those_that_the_fleet_has_available(shared_address: str) -> None:
-    assert remote_versions([shared_address], "tiny") == [5]
+    fleet = Fleet([shared_address])
+    assert remote_versions(fleet, "tiny") == [5]
     with pytest.raises(NotFound, match="Could not find any versions of model other"):
-        remote_versions([shared_address], "other")
+        remote_versions(fleet, "other")
+    fleet.close()
+
+
+def test_a_server_that_is_away_loads_or_is_silent_is_not_the_one_that_says_what_there_is(
+    shared_address: str, tmp_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.runtimes.remote._ASK_SECONDS", 1.0)
+    (tmp_path / "tiny").mkdir()
+    _, empty = start_server(tmp_path / "tiny")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        fleet = Fleet([_nobody(), empty, address, shared_address])
+        assert remote_versions(fleet, "tiny") == [5]
+        assert Remote(fleet, "tiny", 5).definitions
+        fleet.close()
 
 
 def test_errors_pass_with_their_code_and_words(remote: Remote, shared_address: str) -> None:
     with pytest.raises(InvalidArgument, match="input size does not match signature"):
         remote.run("pair", {"other": np.float32([1])}, ["total"], 5.0)
     with pytest.raises(NotFound, match=r"Specific\(tiny, 7\)"):
-        Remote([shared_address], "tiny", 7)
+        Remote(Fleet([shared_address]), "tiny", 7)
 
 
 def test_the_callers_deadline_is_the_fleets(remote: Remote) -> None:
@@ -80,11 +96,12 @@ def test_the_callers_deadline_is_the_fleets(remote: Remote) -> None:
 
 
 def test_a_server_that_is_away_hands_over_to_the_next(shared_address: str) -> None:
-    remote = Remote([_nobody(), shared_address], "tiny", 5)
+    fleet = Fleet([_nobody(), shared_address])
+    remote = Remote(fleet, "tiny", 5)
     for _ in range(3):
         found = remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
         np.testing.assert_array_equal(found["total"], [3])
-    remote.close()
+    fleet.close()
 
 
 def test_a_server_that_has_no_such_version_hands_over_to_the_next(
@@ -92,17 +109,31 @@ def test_a_server_that_has_no_such_version_hands_over_to_the_next(
 ) -> None:
     install(twofold, tmp_path / "tiny", 9)
     _, newer = start_server(tmp_path / "tiny")
-    remote = Remote([shared_address, newer], "tiny", 9)
+    fleet = Fleet([shared_address, newer])
+    remote = Remote(fleet, "tiny", 9)
     for _ in range(3):
         remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
-    remote.close()
+    fleet.close()
     with pytest.raises(NotFound, match=r"Specific\(tiny, 7\)"):
-        Remote([_nobody(), shared_address, newer], "tiny", 7)
+        Remote(Fleet([_nobody(), shared_address, newer]), "tiny", 7)
 
 
 def test_a_fleet_that_is_away_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="No server of the backend answers"):
-        Remote([_nobody(), _nobody()], "tiny", 5)
+        Remote(Fleet([_nobody(), _nobody()]), "tiny", 5)
+
+
+def test_a_version_that_the_fleet_dropped_is_gone(
+    base_path: Path, threefold: Path, start_server: StartServer
+) -> None:
+    server, address = start_server(base_path)
+    fleet = Fleet([address])
+    remote = Remote(fleet, "tiny", 5)
+    install(threefold, base_path, 6)
+    wait_until(lambda: server.manager.models["tiny"].current == 6)
+    with pytest.raises(Gone, match=r"Specific\(tiny, 5\)"):
+        remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
+    fleet.close()
 
 
 def test_a_backend_is_a_list_of_addresses() -> None:
