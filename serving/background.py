@@ -133,13 +133,34 @@ def _lower_priority(niceness: int) -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
+class _InterruptedOften:
+    """A block, of several threads at once, in which Python's lock is handed over more often."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards both below, and the interval
+        self._inside = 0
+        self._usual = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual, _SWITCH_SECONDS))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                sys.setswitchinterval(self._usual)
+
+
+_INTERRUPTED_OFTEN = _InterruptedOften()
+
+
 def _interrupted_often(work: Callable[[], Result]) -> Result:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
-    try:
+    with _INTERRUPTED_OFTEN:
         return work()
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def _logged(work: Callable[[], object]) -> None:

@@ -64,6 +64,28 @@ def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Backg
     assert sys.getswitchinterval() == before
 
 
+def test_the_usual_interval_is_back_after_two_that_work_at_once(background: Background) -> None:
+    before = sys.getswitchinterval()
+    other = Background("other")
+    begun, first_is_done = threading.Event(), threading.Event()
+
+    def outlast() -> None:
+        begun.set()
+        first_is_done.wait(5.0)
+
+    def wait_for_the_other() -> None:
+        waiter.start()
+        begun.wait(5.0)
+
+    waiter = threading.Thread(target=other.run, args=(outlast,))
+    background.run(wait_for_the_other)
+    assert sys.getswitchinterval() < before
+    first_is_done.set()
+    waiter.join(5.0)
+    assert sys.getswitchinterval() == before
+    other.stop()
+
+
 def test_a_failure_of_what_nobody_waits_for_is_logged(
     background: Background, caplog: pytest.LogCaptureFixture
 ) -> None:
