@@ -49,7 +49,9 @@ class ServerConfig:
     file_system_poll_wait_seconds: float = _option(
         1.0, "Time between two looks for a new version; 0 looks once.", 0
     )
-    max_num_load_retries: int = _option(5, "How often a version that fails is tried again.", 0)
+    max_num_load_retries: int = _option(
+        5, "How often a version that fails is tried again; with `backend` for ever.", 0
+    )
     load_retry_interval_micros: int = _option(60_000_000, "Time between two such tries.", 0)
     allow_version_labels_for_unavailable_models: bool = _option(
         False, "Whether a new label may name a version that is not loaded yet."

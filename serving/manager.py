@@ -39,7 +39,7 @@ class ModelManager:
         models: The models to serve; `poll` loads them. Their labels hold as soon as the versions
             they point to are there.
         load: Loads and warms a version; called by the one thread that loads.
-        report: Told after every change which model is available, by name.
+        report: Told after every change which model is ready for requests, by name.
         options: How versions are loaded.
 
     Raises:
@@ -149,7 +149,7 @@ class ModelManager:
             self._timer.stop()
 
     def _retry(self) -> None:
-        self._background.run(lambda: self._settle(Upkeep.settle))
+        self._background.run(lambda: self._settle(Upkeep.retry))
 
     def _look_again(self, name: str, version: int) -> None:
         upkeep = self._kept_up.get(name)
@@ -167,7 +167,7 @@ class ModelManager:
                     settle(upkeep)
                 except Exception as error:  # this model's own: the others go on
                     failures.append(error)
-        self._report({name: versions.is_available for name, versions in self._models.items()})
+        self._report({name: upkeep.is_ready for name, upkeep in self._kept_up.items()})
         if failures:
             raise failures[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ import tensorflow as tf
 from serving.errors import Internal, ServingError, from_code
 from serving.folders import Fingerprint, fingerprint
 
+_DOUBLINGS = 32  # of a wait, which is an interval long before
+
 
 @dataclass(frozen=True)
 class _Failure:
     error: ServingError
     attempts: int
     folder: Fingerprint
+    wait_seconds: float
     retry_at: float  # as time.monotonic() counts
 
 
@@ -25,13 +29,17 @@ class Retries:
     """Lets a version be tried again a number of times, and anew when its folder has changed.
 
     Args:
-        times: How often, after the first try.
+        times: How often, after the first try; infinity: as long as there is something to try.
         interval_seconds: Time between two tries.
+        first_seconds: Time until the second try, where it is to be less; it doubles with each.
     """
 
-    def __init__(self, times: int, interval_seconds: float) -> None:
+    def __init__(
+        self, times: float, interval_seconds: float, first_seconds: float = math.inf
+    ) -> None:
         self._times = times
         self._interval_seconds = interval_seconds
+        self._first_seconds = first_seconds
         self._failures: dict[int, _Failure] = {}
 
     @property
@@ -52,15 +60,17 @@ class Retries:
         """Remembers a failure of the folder as it was before the try; returns it as it is told."""
         attempts = self._failures[number].attempts + 1 if number in self._failures else 1
         told = _without_frames(error)
-        retry_at = time.monotonic() + self._interval_seconds
-        self._failures[number] = _Failure(told, attempts, folder, retry_at)
+        wait = min(self._interval_seconds, self._first_seconds * 2 ** min(attempts - 1, _DOUBLINGS))
+        retry_at = time.monotonic() + wait
+        self._failures[number] = _Failure(told, attempts, folder, wait, retry_at)
         return told
 
     def next_try(self, number: int) -> str:
         """When a version that failed is tried again, in words."""
-        if self._failures[number].attempts > self._times:
+        failure = self._failures[number]
+        if failure.attempts > self._times:
             return "when its folder changes"
-        return f"in {self._interval_seconds:g} s, or when its folder changes"
+        return f"in {failure.wait_seconds:g} s, or when its folder changes"
 
     def forget(self, number: int) -> None:
         self._failures.pop(number, None)

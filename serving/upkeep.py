@@ -10,11 +10,12 @@ that answers is believed: what it has no longer is not served.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.errors import FailedPrecondition, NotFound
+from serving.errors import FailedPrecondition, NotFound, Unavailable
 from serving.folders import find_versions, fingerprint, is_complete, why_nothing
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -23,6 +24,7 @@ from serving.retries import Retries
 from serving.versions import ModelVersions
 
 _LOGGER = logging.getLogger(__name__)
+_FIRST_RETRY_SECONDS = 1.0
 
 Load = Callable[[str, int, Path], Model]
 Find = Callable[[str, Path], Mapping[int, Path]]
@@ -34,7 +36,8 @@ class ManagerOptions:
 
     Args:
         max_num_load_retries: How often a version that failed is tried again. When something
-            in its folder changes it is tried at once, and as often again.
+            in its folder changes it is tried at once, and as often again. One of a backend is tried
+            as long as it is there, first after a second, then after twice as long each time.
         load_retry_interval_seconds: Time between two tries.
         allow_version_labels_for_unavailable_models: Whether a reload may give a version a new
             label before that version is available. A label that exists moves only to one that is.
@@ -62,9 +65,15 @@ class Upkeep:
         self.is_settled = False  # whether something that is wanted is available
         self._load_model = load
         self._options = options
-        self._retries = Retries(options.max_num_load_retries, options.load_retry_interval_seconds)
+        self._is_reached = True  # the backend, where there is one
+        self._retries = _retries(options)
         self._folders: dict[int, Path] = {}
         self._told: set[str] = set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a version is available, and what computes it too."""
+        return self.versions.is_available and self._is_reached
 
     @property
     def _config(self) -> ModelConfig:
@@ -102,6 +111,13 @@ class Upkeep:
             self._folders = self._on_disk()
         else:
             self._folders = self._on_backend(self._options.find)
+        self.settle()
+
+    def retry(self) -> None:
+        """Settles without a look at what is new; a backend is asked whether it is still there."""
+        if self._options.find is not None:
+            found = self._on_backend(self._options.find)
+            self._folders = self._folders or found
         self.settle()
 
     def settle(self) -> None:
@@ -155,11 +171,16 @@ class Upkeep:
 
     def _on_backend(self, find: Find) -> dict[int, Path]:
         try:
-            return dict(find(self.versions.name, self._config.base_path))
+            found = dict(find(self.versions.name, self._config.base_path))
         except NotFound:  # its answer: it has no such model
             self._folders = {}
             self.versions.keep_only(())
             raise
+        except Unavailable:
+            self._is_reached = False
+            raise
+        self._is_reached = True
+        return found
 
     def _load(self, number: int, path: Path) -> bool:
         """Loads and warms a version, unless it failed and its next try is still to come."""
@@ -213,3 +234,9 @@ class Upkeep:
         if warning not in self._told:
             self._told.add(warning)
             _LOGGER.warning("%s", warning)
+
+
+def _retries(options: ManagerOptions) -> Retries:
+    if options.find is None:
+        return Retries(options.max_num_load_retries, options.load_retry_interval_seconds)
+    return Retries(math.inf, options.load_retry_interval_seconds, _FIRST_RETRY_SECONDS)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.codec import decode
+from serving.config import ServerConfig
+from serving.server import create_server
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send
 
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SPECIFIC = "model_version_policy { specific { versions: 5 } }"
 LABEL = 'version_labels { key: "stable" value: 5 }'
 
@@ -75,3 +83,46 @@ def test_the_policy_specific_is_answered_by_no_other(moved: Callable[..., str]) 
     with grpc.insecure_channel(moved(SPECIFIC)) as channel:
         assert [_code(channel), _code(channel)] == ["NOT_FOUND", "NOT_FOUND"]
         assert _code(channel, version=5) == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("poll", [0.05, 0.0], ids=["polls", "looks once"])
+def test_it_is_ready_while_its_fleet_answers(
+    base_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch, poll: float
+) -> None:
+    monkeypatch.setattr("serving.manager._RETRY_SECONDS", 0.05)
+    fleet, backend = start_server(base_path)
+    front, address = start_server(
+        "", backend=f"grpc://{backend}", model_name="tiny", file_system_poll_wait_seconds=poll
+    )
+    heard: queue.Queue[int] = queue.Queue()
+
+    def watch(channel: grpc.Channel) -> None:
+        asked = health_pb2.HealthCheckRequest(service="tiny")
+        for answer in health_pb2_grpc.HealthStub(channel).Watch(asked):
+            heard.put(answer.status)
+
+    with grpc.insecure_channel(address) as channel:
+        watcher = threading.Thread(target=watch, args=(channel,))
+        watcher.start()
+        assert heard.get(timeout=5.0) == SERVING
+        fleet.stop()
+        assert heard.get(timeout=5.0) == NOT_SERVING
+        assert not front.health.is_serving
+        assert _code(channel) == "UNAVAILABLE"
+        port = int(backend.rpartition(":")[2])
+        with _listening(base_path, port):
+            assert heard.get(timeout=15.0) == SERVING
+            assert front.health.is_serving
+            assert _answer(channel) == (5, 105.0)
+            front.stop()
+        watcher.join(5.0)
+        assert not watcher.is_alive()
+
+
+@contextlib.contextmanager
+def _listening(base_path: Path, port: int) -> Iterator[None]:
+    """A server on a port that another one has left."""
+    server, _ = create_server(ServerConfig(str(base_path), port=port, grace_seconds=1.0))
+    server.start()
+    yield
+    server.stop()
