@@ -76,7 +76,15 @@ class ServerConfig:
         0, "Operations of TensorFlow computed at once; 0: as many as cores.", 0
     )
     backend: str = _option(
-        "", "grpc://HOST:PORT[,HOST:PORT]: a fleet of TensorFlow Serving computes."
+        "", "grpc://HOST:PORT[,HOST:PORT], or grpcs://: a fleet of TensorFlow Serving computes."
+    )
+    backend_tls_ca: str = _option(
+        "", "PEM file: with grpcs:// trust these authorities, not those that come with gRPC."
+    )
+    backend_tls_cert: str = _option("", "PEM file: the certificate to show to a backend.")
+    backend_tls_key: str = _option("", "PEM file: private key of backend_tls_cert.")
+    backend_tls_server_name: str = _option(
+        "", "Name in the backend's certificates, if not the host."
     )
     host: str = _option("127.0.0.1", "Address to listen on.")
     port: int = _option(8500, "Port for gRPC; 0 takes a free one.", 0, MAX_PORT)
@@ -133,7 +141,22 @@ class ServerConfig:
                 raise ValueError(f"`{name}` needs `enable_batching`.")
         if self.grpc_socket_path and self.shares_ports:
             raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
+        self._check_backend()
         self._check_security()
+
+    def _check_backend(self) -> None:
+        given = [one.name for one in fields(self) if one.name.startswith("backend_tls_")]
+        given = [name for name in given if getattr(self, name)]
+        if given and not self.backend_uses_tls:
+            raise ValueError(
+                f"`{given[0]}` needs a `backend` of grpcs://. Received: backend={self.backend!r}"
+            )
+        if bool(self.backend_tls_cert) != bool(self.backend_tls_key):
+            raise ValueError(
+                "`backend_tls_cert` and `backend_tls_key` need each other. Received: "
+                f"backend_tls_cert={self.backend_tls_cert!r}, "
+                f"backend_tls_key={self.backend_tls_key!r}"
+            )
 
     def _check_models(self) -> None:
         if self.backend and not self.model_config_file:
@@ -168,6 +191,10 @@ class ServerConfig:
         """`host:port`, as gRPC takes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{port}"
+
+    @property
+    def backend_uses_tls(self) -> bool:
+        return self.backend.startswith("grpcs://")
 
     @property
     def shares_ports(self) -> bool:

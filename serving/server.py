@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 
 from serving.batching.parameters import BatchingParameters
+from serving.client.security import Tls
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
     Certificates,
@@ -19,6 +20,7 @@ from serving.config_files import (
     read_metrics_path,
     read_tokens,
 )
+from serving.errors import InvalidArgument
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
@@ -150,7 +152,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
                 config.compute_threads,
                 Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
             ),
-            backend=Fleet(backend_addresses(config.backend)) if config.backend else None,
+            backend=_fleet(config),
             batching=batching,
             reads_own_batching=config.enable_per_model_batching_parameters,
             warmup_iterations=config.num_request_iterations_for_warmup * config.enable_model_warmup,
@@ -181,6 +183,24 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     )
     observers = Observers(config, manager, metrics)
     return Server(config, manager, health, Refusal(), observers, config_file)
+
+
+def _fleet(config: ServerConfig) -> Fleet | None:
+    """The backend's servers; None where there is no backend."""
+    if not config.backend:
+        return None
+    tls = None
+    if config.backend_uses_tls:
+        tls = Tls(
+            ca=config.backend_tls_ca or None,
+            certificate=config.backend_tls_cert or None,
+            key=config.backend_tls_key or None,
+            server_name=config.backend_tls_server_name or None,
+        )
+    try:
+        return Fleet(backend_addresses(config.backend), tls)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"TLS to `backend`: {error}") from error
 
 
 def _make_rest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,13 +20,15 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from serving.client.addresses import Addresses
+from serving.client.security import Tls
 from serving.codec import decode, encode
 from serving.errors import DataLoss, DeadlineExceeded, Gone, NotFound, Unavailable, from_code
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.saved_model import INIT_SIGNATURE
 from serving.status import State
 
-_SCHEME = "grpc://"
+_SCHEME = re.compile("grpcs?://")
 _SIGNATURE_DEF = "signature_def"
 _ASK_SECONDS = 10.0  # for what is known of a model, shared by the servers that are asked
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -43,18 +46,19 @@ Method = Callable[[grpc.Channel], Any]
 
 
 def backend_addresses(backend: str) -> tuple[str, ...]:
-    """The `host:port` of each server of `grpc://HOST:PORT[,HOST:PORT]`.
+    """The `host:port` of each server of `grpc://HOST:PORT[,HOST:PORT]`, or `grpcs://`.
 
     Raises:
         ValueError: It is written in another way.
     """
-    addresses = tuple(part.strip() for part in backend.removeprefix(_SCHEME).split(","))
-    if not backend.startswith(_SCHEME) or not all(
+    addresses = tuple(part.strip() for part in _SCHEME.sub("", backend, count=1).split(","))
+    if not _SCHEME.match(backend) or not all(
         address.rpartition(":")[0] and address.rpartition(":")[2].isdecimal()
         for address in addresses
     ):
         raise ValueError(
-            f"`backend` must be grpc://HOST:PORT[,HOST:PORT]. Received: backend={backend!r}"
+            "`backend` must be grpc://HOST:PORT[,HOST:PORT], or grpcs:// for TLS. "
+            f"Received: backend={backend!r}"
         )
     return addresses
 
@@ -85,11 +89,22 @@ class Fleet:
 
     Args:
         addresses: `host:port` of each.
+        tls: How they are reached; None is plaintext.
+
+    Raises:
+        InvalidArgument: A file of `tls` is not what it should be.
     """
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], tls: Tls | None = None) -> None:
         self._addresses = tuple(addresses)
-        self._channels = [grpc.insecure_channel(a, options=_OPTIONS) for a in addresses]
+        if tls is None:
+            self._channels = [grpc.insecure_channel(a, options=_OPTIONS) for a in addresses]
+        else:
+            credentials = tls.credentials()
+            self._channels = [
+                grpc.secure_channel(a, credentials, [*_OPTIONS, *tls.options(Addresses((a,)))])
+                for a in addresses
+            ]
         self._turns = itertools.count()
 
     def call(self, method: Method, request: Any, timeout: float | None) -> Any:

@@ -34,6 +34,14 @@ def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
         ServerConfig(**{"model_base_path": "models", **options})
 
 
+def test_options_of_tls_to_a_backend_need_it_and_each_other() -> None:
+    with pytest.raises(ValueError, match=r"`backend_tls_ca` needs a `backend` of grpcs://"):
+        ServerConfig(backend="grpc://a:1", model_name="ctr", backend_tls_ca="ca.pem")
+    with pytest.raises(ValueError, match=r"need each other. Received: .* backend_tls_key=''"):
+        ServerConfig(backend="grpcs://a:1", model_name="ctr", backend_tls_cert="a.pem")
+    assert ServerConfig(backend="grpcs://a:1", model_name="ctr").backend_uses_tls
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "ctr.example.com"])
 def test_beyond_loopback_something_must_protect_what_is_sent(host: str) -> None:
     with pytest.raises(ValueError, match="nothing protects what is sent"):

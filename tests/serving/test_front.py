@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.codec import decode
 from serving.config import ServerConfig
+from serving.errors import InvalidArgument, Unavailable
 from serving.server import create_server
+from tests.serving.certificates import make_authority, make_certificate, needs_openssl
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send
@@ -126,3 +129,51 @@ def _listening(base_path: Path, port: int) -> Iterator[None]:
     server.start()
     yield
     server.stop()
+
+
+@pytest.fixture
+def asks(tmp_path: Path, base_path: Path, start_server: StartServer) -> tuple[str, dict[str, str]]:
+    """The address of a fleet that asks who calls, and the options of one that it knows."""
+    authority = make_authority(tmp_path)
+    server = make_certificate(tmp_path, authority, "ctr.example")
+    client = make_certificate(tmp_path, authority, "front", client=True)
+    files = {"server_key": server.key, "server_cert": server.certificate}
+    files["custom_ca"] = authority.certificate
+    lines = [f"{name}: {json.dumps(path.read_text())}" for name, path in files.items()]
+    (tmp_path / "ssl").write_text(" ".join([*lines, "client_verify: true"]))
+    _, address = start_server(base_path, ssl_config_file=str(tmp_path / "ssl"))
+    return address, {
+        "backend_tls_ca": str(authority.certificate),
+        "backend_tls_cert": str(client.certificate),
+        "backend_tls_key": str(client.key),
+        "backend_tls_server_name": "ctr.example",
+    }
+
+
+@needs_openssl
+def test_a_fleet_with_tls_that_asks_who_calls(
+    asks: tuple[str, dict[str, str]], start_server: StartServer
+) -> None:
+    fleet, known = asks
+    _, address = start_server("", backend=f"grpcs://{fleet}", model_name="tiny", **known)
+    with grpc.insecure_channel(address) as channel:
+        assert _answer(channel) == (5, 105.0)
+
+
+@needs_openssl
+def test_a_fleet_with_tls_answers_nobody_else(
+    asks: tuple[str, dict[str, str]], start_server: StartServer
+) -> None:
+    fleet, known = asks
+    strangers = [
+        {**known, "backend_tls_ca": ""},
+        {**known, "backend_tls_server_name": "other.example"},
+        {**known, "backend_tls_cert": "", "backend_tls_key": ""},
+    ]
+    for options in strangers:
+        with pytest.raises(Unavailable, match="No server of the backend answers"):
+            start_server("", backend=f"grpcs://{fleet}", model_name="tiny", **options)
+    with pytest.raises(Unavailable, match="No server of the backend answers"):
+        start_server("", backend=f"grpc://{fleet}", model_name="tiny")
+    with pytest.raises(InvalidArgument, match=r"TLS to `backend`: Cannot read `tls.ca` none.pem"):
+        start_server("", backend=f"grpcs://{fleet}", model_name="tiny", backend_tls_ca="none.pem")

@@ -139,6 +139,7 @@ def test_a_version_that_the_fleet_dropped_is_gone(
 def test_a_backend_is_a_list_of_addresses() -> None:
     assert backend_addresses("grpc://a:1") == ("a:1",)
     assert backend_addresses("grpc://a:1,[::1]:2") == ("a:1", "[::1]:2")
+    assert backend_addresses("grpcs://a:1,b:2") == ("a:1", "b:2")
     for wrong in ("", "a:1", "grpc://", "grpc://a", "grpc://a:1,", "grpc://:1", "http://a:1"):
         with pytest.raises(ValueError, match="grpc://HOST:PORT"):
             backend_addresses(wrong)
