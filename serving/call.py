@@ -41,6 +41,8 @@ class Call:
         request, response: The messages; no response where it failed.
         error: Why it failed.
         model, version, signature: What answered.
+        is_served: Whether a model of that name is configured: the name is none that anybody may
+            make up.
         rows: Rows or requests, the first dimension of the inputs.
         candidates: Rows that were scored: those, or the candidates of all requests.
         inputs, results: What was computed of, and the outputs, by name.
@@ -59,6 +61,7 @@ class Call:
     error: ServingError | None = None
     model: str = ""
     version: int | None = None
+    is_served: bool = False
     signature: str = ""
     rows: int = 0
     candidates: int = 0

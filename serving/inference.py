@@ -90,8 +90,7 @@ class Inference:
         except Exception as error:  # a fault of ours is answered too
             _LOGGER.exception("%s failed", call.api)
             call.error = errors.Internal(f"{type(error).__name__}: {error}")
-        call.seconds = time.perf_counter() - call.started
-        self._observe(call)
+        self._end(call)
         if call.error is not None:
             raise call.error
         return call.response
@@ -99,8 +98,7 @@ class Inference:
     def refuse(self, call: Call, error: errors.ServingError) -> None:
         """Has the observers see a call that came to no request."""
         call.error = error
-        call.seconds = time.perf_counter() - call.started
-        self._observe(call)
+        self._end(call)
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
@@ -173,7 +171,9 @@ class Inference:
         label = spec.version_label if spec.HasField("version_label") else None
         return self._manager.lease(spec.name, _version(spec), label)
 
-    def _observe(self, call: Call) -> None:
+    def _end(self, call: Call) -> None:
+        call.seconds = time.perf_counter() - call.started
+        call.is_served = call.version is not None or call.model in self._manager.models
         for observer in self._observers:
             try:
                 observer(call)

@@ -10,8 +10,13 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from serving.errors import ServingError, shutting_down
+from serving.call import Call
+from serving.errors import ServingError, shutting_down, truncated
+from serving.servicers import call_named
 from serving.workers import answered_promptly
+
+# Has the observers see a call that is answered with an error: `Inference.refuse`.
+Refuse = Callable[[Call, ServingError], object]
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -19,13 +24,16 @@ class Refusal(grpc.ServerInterceptor):
 
     A gRPC server that is being stopped cancels what still arrives, and CANCELLED is not tried
     again: so it refuses first. What had arrived before runs to its end.
+
+    Args:
+        refuse: Told of each call that is refused.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refuse: Refuse) -> None:
+        self._refuse = refuse
         self.is_on = False
         self.is_free = threading.Event()  # to answer; else what is refused waits
         self.is_free.set()
-        self._handler = grpc.stream_unary_rpc_method_handler(self._refuse)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -47,24 +55,29 @@ class Refusal(grpc.ServerInterceptor):
     ) -> Any:
         is_health = handler_call_details.method.startswith(f"/{health.SERVICE_NAME}/")
         if self.is_on and not is_health:
-            return self._handler
+            return refused(shutting_down(), handler_call_details, self._refuse_when_free)
         return continuation(handler_call_details)
 
-    @answered_promptly
-    def _refuse(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
+    def _refuse_when_free(self, call: Call, error: ServingError) -> None:
         self.is_free.wait()
-        error = shutting_down()
-        context.abort(error.code, str(error))
+        self._refuse(call, error)
 
 
-def refused(error: ServingError) -> Any:
+def refused(error: ServingError, details: grpc.HandlerCallDetails, refuse: Refuse) -> Any:
     """What answers a call with an error at once, whatever its method is.
 
     As one of a stream it is answered before its message comes, which it may never do.
+
+    Args:
+        error: The answer.
+        details: The call's.
+        refuse: Told of it before it is answered.
     """
+    api = truncated(details.method.rpartition("/")[2])
 
     @answered_promptly
-    def refuse(requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
+    def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
+        refuse(call_named(api, context), error)
         context.abort(error.code, str(error))
 
-    return grpc.stream_unary_rpc_method_handler(refuse)
+    return grpc.stream_unary_rpc_method_handler(answer)

@@ -53,7 +53,7 @@ def make_grpc_server(
         futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
-            *([Authentication(tokens)] if tokens else []),
+            *([Authentication(tokens, inference.refuse)] if tokens else []),
             Readable(),
         ],
         options=_options(config),

@@ -120,7 +120,7 @@ class Metrics:
     def __call__(self, call: Call) -> None:
         """Counts a call."""
         self._ask()
-        name = call.model if call.version is not None else ""  # not what anybody may make up
+        name = call.model if call.is_served else ""  # not what anybody may make up
         code = "OK" if call.error is None else call.error.code.name
         self._requests.labels(name, code).inc()
         if call.error is not None:

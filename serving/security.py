@@ -14,7 +14,7 @@ from grpc_health.v1 import health
 
 from serving.config_files import Certificates
 from serving.errors import InvalidArgument, ServingError, Unauthenticated
-from serving.interceptors import refused
+from serving.interceptors import Refuse, refused
 
 _SCHEME = "bearer "
 _OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
@@ -41,10 +41,12 @@ class Authentication(grpc.ServerInterceptor):
 
     Args:
         tokens: Those that may ask.
+        refuse: Told of each call that is refused.
     """
 
-    def __init__(self, tokens: Collection[bytes]) -> None:
+    def __init__(self, tokens: Collection[bytes], refuse: Refuse) -> None:
         self._tokens = tokens
+        self._refuse = refuse
 
     def intercept_service(
         self,
@@ -57,7 +59,7 @@ class Authentication(grpc.ServerInterceptor):
         try:
             require_token(self._tokens, metadata.get("authorization"))
         except ServingError as error:
-            return refused(error)
+            return refused(error, handler_call_details, self._refuse)
         return continuation(handler_call_details)
 
 

@@ -54,16 +54,15 @@ class Server:
         config: ServerConfig,
         manager: ModelManager,
         health: Health,
-        refusal: Refusal,
         observers: Observers,
         config_file: ConfigFile | None,
     ) -> None:
         self.config = config
         self.manager = manager
         self.health = health
-        self.refusal = refusal
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
         self.inference = Inference(manager, observers.all, turns)
+        self.refusal = Refusal(self.inference.refuse)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self.listen: Callable[[], int] | None = None  # on a shared port: not before it answers
@@ -182,7 +181,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, manager, health, Refusal(), observers, config_file)
+    return Server(config, manager, health, observers, config_file)
 
 
 def _fleet(config: ServerConfig) -> Fleet | None:

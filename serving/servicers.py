@@ -50,10 +50,15 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
 
 def call_of(request: Any, context: grpc.ServicerContext) -> Call:
     """The call that a request came with; its id goes back with the answer."""
+    api, _ = APIS[type(request)]
+    return call_named(api, context)
+
+
+def call_named(api: str, context: grpc.ServicerContext) -> Call:
+    """A call of an API, whatever it asks for; its id goes back with the answer."""
     metadata = dict(context.invocation_metadata())
     request_id = request_id_of(metadata.get(REQUEST_ID))
     context.set_trailing_metadata([(REQUEST_ID, request_id)])
-    api, _ = APIS[type(request)]
     return Call(
         api,
         request_id=request_id,

@@ -51,6 +51,7 @@ _PATH = re.compile(
 )
 _MAX_DIGITS = 19  # of an int64
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # may be half a pair, which is no character
+_APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
 HTTP_STATUS = {
     "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
     "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
@@ -114,19 +115,16 @@ class Rest:
         end = time.monotonic() + self.timeout_seconds
         call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
         headers = {REQUEST_ID: request_id}
+        found = _PATH.fullmatch(path)
+        if found is not None:
+            call.model, call.api = found["model"], _APIS.get((found["method"] or "").lower(), "")
         try:
-            if self.refusal.is_on:
-                headers["connection"] = "close"
-                while not self.refusal.is_free.is_set():
-                    await asyncio.sleep(_MOMENT_SECONDS)
-                raise errors.shutting_down()
-            self.admit(request.headers.get("authorization"))
-            self.inference.turns.require_room()
+            await self._admit(request, call, headers)
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
             try:
                 document = await asyncio.get_running_loop().run_in_executor(
-                    self.executor, self._document, request.method, path, body, call
+                    self.executor, self._document, request.method, path, found, body, call
                 )
             finally:
                 watch.cancel()
@@ -145,6 +143,20 @@ class Rest:
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
         return Response(text, status, headers, media_type="application/json")
 
+    async def _admit(self, request: Request, call: Call, headers: dict[str, str]) -> None:
+        """Raises where a request is refused, whatever it asks for; the observers see that."""
+        try:
+            if self.refusal.is_on:
+                headers["connection"] = "close"
+                while not self.refusal.is_free.is_set():
+                    await asyncio.sleep(_MOMENT_SECONDS)
+                raise errors.shutting_down()
+            self.admit(request.headers.get("authorization"))
+            self.inference.turns.require_room()
+        except errors.ServingError as error:
+            self.inference.refuse(call, error)
+            raise
+
     async def _body(self, request: Request) -> bytes:
         body = bytearray()
         try:
@@ -161,12 +173,12 @@ class Rest:
             ) from error
         return bytes(body)
 
-    def _document(self, method: str, path: str, body: bytes, call: Call) -> Any:
-        found = _PATH.fullmatch(path)
+    def _document(
+        self, method: str, path: str, found: re.Match[str] | None, body: bytes, call: Call
+    ) -> Any:
         if found is None or (method == "POST") != bool(found["method"]):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
         spec = model_pb2.ModelSpec(name=found["model"])
-        call.model = spec.name
         if found["version"]:
             if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
                 raise errors.InvalidArgument(
@@ -197,7 +209,6 @@ class Rest:
         return _to_json(self.inference.metadata(asked))
 
     def _predict(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        call.api = "Predict"
         request = predict_pb2.PredictRequest(model_spec=spec)
         definitions = self.inference.definitions(spec)
         key = spec.signature_name or DEFAULT_SIGNATURE
@@ -209,19 +220,16 @@ class Rest:
         return answer(self.inference.answer(request, call), in_rows)
 
     def _classify(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        call.api = "Classify"
         request = classification_pb2.ClassificationRequest(model_spec=spec)
         fill_examples(document, request.input)
         return classes(self.inference.answer(request, call).result)
 
     def _regress(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        call.api = "Regress"
         request = regression_pb2.RegressionRequest(model_spec=spec)
         fill_examples(document, request.input)
         return values(self.inference.answer(request, call).result)
 
     def _rank(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        call.api = "Rank"
         request = scoring_pb2.RankRequest()
         for side in ("context", "candidates"):  # null is what was not sent, of a column too
             if isinstance(document.get(side), dict):

@@ -109,7 +109,7 @@ def status(**spec: Any) -> get_model_status_pb2.GetModelStatusRequest:
     return get_model_status_pb2.GetModelStatusRequest(model_spec=predict(**spec).model_spec)
 
 
-def send(channel: grpc.Channel, request: Any) -> Any:
+def send(channel: grpc.Channel, request: Any, metadata: Any = None) -> Any:
     prediction = prediction_service_pb2_grpc.PredictionServiceStub(channel)
     models = model_service_pb2_grpc.ModelServiceStub(channel)
     methods = {
@@ -121,4 +121,4 @@ def send(channel: grpc.Channel, request: Any) -> Any:
         get_model_status_pb2.GetModelStatusRequest: models.GetModelStatus,
         model_management_pb2.ReloadConfigRequest: models.HandleReloadConfigRequest,
     }
-    return methods[type(request)](request, timeout=10.0)
+    return methods[type(request)](request, timeout=10.0, metadata=metadata)

@@ -21,6 +21,8 @@ from tests.serving.stubs import ROWS, predict
 class _Manager:
     """Hands out one model, and counts who has it."""
 
+    models = ("tiny",)
+
     def __init__(self, model: Any) -> None:
         self.model, self.leased, self.most = model, 0, 0
 
@@ -107,6 +109,8 @@ def test_a_fault_of_the_server_is_internal() -> None:
 
 def test_no_model_no_answer() -> None:
     class Empty:
+        models = ()
+
         @contextlib.contextmanager
         def lease(
             self, name: str, version: int | None = None, label: str | None = None

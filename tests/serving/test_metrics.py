@@ -25,13 +25,13 @@ from serving.metrics import Metrics, count_as
 count_as(int(sys.argv[1]))
 metrics = Metrics()
 metrics.gauge("dropped", "Dropped.", lambda: 7)
-metrics(Call("Predict", model="ctr", version=5, seconds=0.004))
+metrics(Call("Predict", model="ctr", is_served=True, seconds=0.004))
 print(metrics.page().decode())
 """
 
 
 def _call(**found: Any) -> Call:
-    known = {"model": "ctr", "version": 5, "signature": "rank", "entrypoint": "GRPC"}
+    known = {"model": "ctr", "version": 5, "is_served": True}
     return Call("Predict", **{**known, **found})
 
 
@@ -63,7 +63,7 @@ def test_requests_are_counted_by_their_code_under_tensorflow_servings_name() -> 
 def test_a_name_that_nobody_serves_makes_no_metric_of_its_own() -> None:
     metrics = Metrics()
     for i in range(5):
-        metrics(_call(model=f"made-up-{i}", version=None, error=InvalidArgument("no")))
+        metrics(_call(model=f"made-up-{i}", is_served=False, error=InvalidArgument("no")))
     line = ':tensorflow:serving:request_count{model_name="",status="INVALID_ARGUMENT"} 5.0'
     assert line in metrics.page().decode().splitlines()
     assert b"made-up" not in metrics.page()

@@ -138,7 +138,7 @@ def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:
         details = SimpleNamespace(method=method)
         return refusal.intercept_service(lambda _: "the method's own", details)
 
-    refusal = Refusal()
+    refusal = Refusal(lambda call, error: None)
     predict, check = "/tensorflow.serving.PredictionService/Predict", "/grpc.health.v1.Health/Check"
     assert handler_of(predict) == "the method's own"
     refusal.is_on = True

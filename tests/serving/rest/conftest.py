@@ -41,7 +41,7 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
-                "refusal": Refusal(),
+                "refusal": Refusal(lambda call, error: None),
                 "admit": lambda header: None,
                 **options,
             }
