@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 
+import numpy as np
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -64,6 +65,14 @@ class _Recent:
                 del self._used[oldest]
                 self._histogram.remove(*oldest)
             return series
+
+
+def _are_scores(output: str, values: np.ndarray, call: Call) -> bool:
+    """Whether an output is a task's: one number for each candidate.
+
+    So what explains a score (`attention/...`, `gate/...`) is none, nor are the classes of Classify.
+    """
+    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == call.candidates
 
 
 class Metrics:
@@ -134,7 +143,7 @@ class Metrics:
         self._examples_total.labels(name).inc(call.candidates)
         self._batches.labels(name).observe(call.batch_rows)
         for task, scores in call.results.items():
-            if scores.dtype.kind == "f" and scores.size:
+            if _are_scores(task, scores, call):
                 of_task = self._scores.labels(name, str(call.version), task)
                 for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
                     of_task.observe(score)

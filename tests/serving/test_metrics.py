@@ -100,6 +100,30 @@ def test_candidates_batches_and_scores_are_counted() -> None:
     np.testing.assert_allclose(total / count, 0.5, atol=0.05)
 
 
+def test_scores_are_one_number_for_each_candidate_and_nothing_else() -> None:
+    metrics = Metrics()
+    metrics(
+        _call(
+            rows=1,
+            candidates=7,
+            results={
+                "click": np.full((1, 7), 0.3, np.float32),
+                "attention/clicked_items": np.full((1, 7, 1), 0.9, np.float32),
+                "gate/click": np.full((1, 7, 4), 0.9, np.float32),
+            },
+        )
+    )
+    classes = np.full((3, 2), 0.9, np.float32)
+    metrics(_call(candidates=3, results={"scores": classes, "classes": classes.astype(object)}))
+    metrics(_call(candidates=3, results={"outputs": classes[:, :1]}))
+    counts = {
+        dict(labels)["task"]: value
+        for (name, labels), value in _samples(metrics).items()
+        if name == ":recsys_attn:serving:score_count"
+    }
+    assert counts == {"click": 7, "outputs": 3}
+
+
 def test_shadows_warmups_and_gauges_have_their_place() -> None:
     metrics = Metrics()
     metrics.shadowed("ctr", 6, "click", 0.02)
@@ -132,7 +156,7 @@ def test_versions_that_have_gone_are_forgotten_and_those_in_use_are_not() -> Non
     metrics = Metrics()
     for version in range(2, 402):
         for answered in (1, version):
-            metrics(_call(version=answered, results={"click": np.float32([0.5])}))
+            metrics(_call(version=answered, candidates=1, results={"click": np.float32([0.5])}))
         metrics.warmed(f"/models/ctr/{version}", 0.1, True)
     counts = {
         dict(labels)["version"]: value
