@@ -48,10 +48,10 @@ def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call)
 
 def multi_inference(model: Model, request: inference_pb2.MultiInferenceRequest, call: Call) -> Any:
     """The answer of a version to a MultiInference request: one result for each task."""
-    tasks = [(task, _requested(model, task, request)) for task in request.tasks]
-    computed = _run_together(model, [signature for _, signature in tasks], request.input, call)
+    wanted = [_requested(model, task, request) for task in request.tasks]
+    computed = _run_together(model, wanted, request.input, call)
     response = inference_pb2.MultiInferenceResponse()
-    for (task, signature), found in zip(tasks, computed, strict=True):
+    for task, (signature, _), found in zip(request.tasks, wanted, computed, strict=True):
         result = response.results.add()
         if task.method_name == CLASSIFY_METHOD:
             _write_classes(found, call.candidates, result.classification_result)
@@ -73,8 +73,8 @@ def _requested(
     model: Model,
     task: inference_pb2.InferenceTask,
     request: inference_pb2.MultiInferenceRequest,
-) -> Signature:
-    """The signature of one task, checked before anything is computed."""
+) -> tuple[Signature, tuple[str, ...]]:
+    """The signature of one task, checked before anything is computed, and what it gives."""
     if not task.model_spec.name:
         raise errors.empty_model_name()
     if task.model_spec.name != request.tasks[0].model_spec.name:  # it may be a warm-up's own name
@@ -85,12 +85,10 @@ def _requested(
         raise errors.duplicate_signature(key)
     signature = _signature(model, task.model_spec)
     if task.method_name == CLASSIFY_METHOD:
-        _check_classify(signature)
-    elif task.method_name == REGRESS_METHOD:
-        _check_regress(signature)
-    else:
-        raise errors.unsupported_method(task.method_name)
-    return signature
+        return signature, _check_classify(signature)
+    if task.method_name == REGRESS_METHOD:
+        return signature, _check_regress(signature)
+    raise errors.unsupported_method(task.method_name)
 
 
 def _write_classes(
@@ -127,29 +125,21 @@ def _write_values(
 
 
 def _run_together(
-    model: Model, signatures: Sequence[Signature], examples: input_pb2.Input, call: Call
+    model: Model,
+    wanted: Sequence[tuple[Signature, tuple[str, ...]]],
+    examples: input_pb2.Input,
+    call: Call,
 ) -> list[dict[str, np.ndarray]]:
-    """The outputs of each signature; in one computation where one signature has all of them."""
-    outputs = [_outputs(signature) for signature in signatures]
-    covering = model.covering(signatures)
+    """These outputs of each signature; in one computation where one signature has all of them."""
+    covering = model.covering([signature for signature, _ in wanted])
     if covering is None:
-        return [
-            _run(model, signature, examples, names, call)
-            for signature, names in zip(signatures, outputs, strict=True)
-        ]
-    wanted = [
-        {name: covering.output_of(signature, name) for name in names}
-        for signature, names in zip(signatures, outputs, strict=True)
+        return [_run(model, signature, examples, names, call) for signature, names in wanted]
+    known_as = [
+        {name: covering.output_of(signature, name) for name in names} for signature, names in wanted
     ]
-    together = tuple(dict.fromkeys(name for names in wanted for name in names.values()))
+    together = tuple(dict.fromkeys(own for names in known_as for own in names.values()))
     found = _run(model, covering, examples, together, call)
-    return [{name: found[own] for name, own in names.items()} for names in wanted]
-
-
-def _outputs(signature: Signature) -> tuple[str, ...]:
-    if signature.definition.method_name == CLASSIFY_METHOD:
-        return _check_classify(signature)
-    return _check_regress(signature)
+    return [{name: found[own] for name, own in names.items()} for names in known_as]
 
 
 def _run(
