@@ -1,13 +1,14 @@
 """Prometheus metrics, under TensorFlow Serving's names and more.
 
-Times are microseconds, as they are there. Several processes add up what they count where
-PROMETHEUS_MULTIPROC_DIR names a folder that they share (`count_as`).
+Times are microseconds, as they are there. Several processes add up what they count
+(`shared_metrics`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -19,10 +20,9 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
-    values,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
 
+from serving import shared_metrics
 from serving.call import Call
 
 _SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
@@ -31,40 +31,38 @@ _COUNTS = [2.0**n for n in range(18)]
 _SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.99, 1.0]
 _DIFFERENCES = [10.0**n for n in range(-9, 1)]
 _SCORES_LOOKED_AT = 16  # of a request, evenly: enough for a distribution, and cheap
-_SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _CODE = {False: "ERROR", True: "OK"}
 _MOST_SERIES = 200  # of a histogram by version: an hourly model makes 17,000 a year
-
-
-def count_as(number: int) -> None:
-    """Has this process, one of several, go on where the one that had its number before stopped.
-
-    The client's own way is a file for each process that ever was.
-    """
-    values.ValueClass = values.MultiProcessValue(lambda: number)
 
 
 class _Recent:
     """A histogram by version, which forgets those that nobody was answered by for longest.
 
-    Where processes add up what they count, nothing can be forgotten.
+    Of several processes each forgets its own part.
     """
 
-    def __init__(self, histogram: Histogram) -> None:
-        self._histogram = histogram
+    def __init__(self, histogram: Histogram, name: str, names: tuple[str, ...]) -> None:
+        self._histogram, self._name, self._names = histogram, name, names
         self._lock = threading.Lock()  # guards what follows
         self._used: dict[tuple[str, ...], Histogram] = {}  # the one used last comes last
+        for labels in shared_metrics.series_of(name):  # of a process that this one replaces
+            self.labels(*(dict(labels)[one] for one in names))
 
     def labels(self, *names: str) -> Histogram:
         """The series of these values of the labels."""
         with self._lock:
             series = self._used.pop(names, None) or self._histogram.labels(*names)
             self._used[names] = series
-            if len(self._used) > _MOST_SERIES and _SHARED_FOLDER not in os.environ:
-                oldest = next(iter(self._used))
-                del self._used[oldest]
-                self._histogram.remove(*oldest)
+            if len(self._used) > _MOST_SERIES:
+                self._forget(next(iter(self._used)))
             return series
+
+    def _forget(self, names: tuple[str, ...]) -> None:
+        del self._used[names]
+        with warnings.catch_warnings():  # that it does not do what `shared_metrics` does
+            warnings.simplefilter("ignore", UserWarning)
+            self._histogram.remove(*names)
+        shared_metrics.forget(self._name, dict(zip(self._names, names, strict=True)))
 
 
 def _are_scores(output: str, values: np.ndarray, call: Call) -> bool:
@@ -109,22 +107,20 @@ class Metrics:
         self._queuing = self._histogram(
             "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
         )
-        self._warmup = _Recent(
-            self._histogram(
-                "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
-            )
+        self._warmup = self._recent(
+            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
         )
         self._batches = self._histogram(
             "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
         )
-        self._scores = _Recent(self._histogram(
+        self._scores = self._recent(
             "score", f"Scores, {_SCORES_LOOKED_AT} of a request at most.",
             ("model_name", "version", "task"), _SHARES, _OWN,
-        ))  # fmt: skip
-        self._shadow = _Recent(self._histogram(
+        )  # fmt: skip
+        self._shadow = self._recent(
             "shadow_difference", "Largest difference from the version in the shadow.",
             ("model_name", "version", "task"), _DIFFERENCES, _OWN,
-        ))  # fmt: skip
+        )  # fmt: skip
 
     def __call__(self, call: Call) -> None:
         """Counts a call."""
@@ -167,11 +163,8 @@ class Metrics:
     def page(self) -> bytes:
         """All metrics in Prometheus' text format."""
         self._ask()
-        registry = self._registry
-        if _SHARED_FOLDER in os.environ:
-            registry = CollectorRegistry()
-            ProcessCollector(registry=registry)
-            MultiProcessCollector(registry)
+        is_shared = shared_metrics.FOLDER in os.environ
+        registry = shared_metrics.everything() if is_shared else self._registry
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"
         return generate_latest(registry).replace(f"{name}_total".encode(), name.encode())
@@ -179,6 +172,17 @@ class Metrics:
     def _ask(self) -> None:
         for gauge, value in self._asked:
             gauge.set(value())
+
+    def _recent(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> _Recent:
+        histogram = self._histogram(name, text, labels, buckets, prefix)
+        return _Recent(histogram, prefix + name, labels)
 
     def _histogram(
         self,

@@ -211,7 +211,7 @@ def serve_one(config: ServerConfig, number: int, tell: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         if _METRICS_FOLDER in os.environ:
-            from serving.metrics import count_as
+            from serving.shared_metrics import count_as
 
             count_as(number)
         server, _ = process.loaded(config, f"%(asctime)s %(levelname)s [{number}] %(message)s")

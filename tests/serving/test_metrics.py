@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 ONE_OF_SEVERAL = """
 import sys
 from serving.call import Call
-from serving.metrics import Metrics, count_as
+from serving.metrics import Metrics
+from serving.shared_metrics import count_as
 
 count_as(int(sys.argv[1]))
 metrics = Metrics()

@@ -96,8 +96,11 @@ def test_the_metrics_of_either_are_the_sum(command: Command) -> None:
     for channel in _channels(command, 20):
         send(channel, predict())
     assert _counted(command) == {before + 20}
-    shares = [int(n) for n in re.findall(r"score_count\{.*\} (\d+)", _page(command))]
+    page = _page(command)
+    shares = [int(n) for n in re.findall(r"score_count\{.*\} (\d+)", page)]
     assert sum(shares) > 0, "histograms too"
+    processes = re.findall(r'^process_resident_memory_bytes\{process="(.)"\} (\S+)', page, re.M)
+    assert [number for number, size in processes if float(size) > 1e6] == ["0", "1"]
 
 
 def test_the_models_change_by_the_file_alone_and_in_both(command: Command, folder: Path) -> None:
