@@ -25,7 +25,7 @@ class Split:
     """The two parts of a signature.
 
     Attributes:
-        before: What TensorFlow computes, up to the tensors of `cut`.
+        before: What TensorFlow computes, up to the tensors of `cut` and the outputs it has itself.
         behind: What comes after; the tensors of `cut` are none of its nodes.
         cut: Names of the tensors that `behind` takes.
         reads: Names of the tensors of `behind` that are variables.
@@ -66,6 +66,8 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
         outputs: Names of the tensors that it is to compute.
         convertible: Types of operations that need not stay.
     """
+    wanted = {name.partition(":")[0] for name in outputs}
+    flat = _ancestors(flat, wanted)
     nodes = {node.name: node for node in flat.node}
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(flat, name="")
@@ -98,6 +100,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
             cut[_tensor(name)] = None
     kept = tuple(sorted({nodes[name].op for name in own}))
     needed = {name.partition(":")[0] for name in [*cut, *reads]}
+    needed |= wanted & before
     return Split(_ancestors(flat, needed), behind, tuple(cut), tuple(reads), kept)
 
 
