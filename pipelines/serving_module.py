@@ -77,7 +77,8 @@ class ServingModule(tf.Module):
 
     def _examples(self, rows: Any) -> Any:
         def examples(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._with_classes(rows(**parse_examples(self._schema.features, inputs)))
+            raw = parse_examples(self._schema.features, inputs)
+            return self._with_classes(rows(**raw), tf.size(inputs))
 
         return _concrete(examples, {"inputs": tf.TensorSpec([None], tf.string)})
 
@@ -88,7 +89,8 @@ class ServingModule(tf.Module):
             merged = tf.strings.join([context[0], examples])
             candidates = parse_examples(of_side(self._schema, "candidate"), merged)
             raw |= {name: values[None] for name, values in candidates.items()}
-            return self._with_classes({task: p[0] for task, p in rank(**raw).items()})
+            scores = {task: p[0] for task, p in rank(**raw).items()}
+            return self._with_classes(scores, tf.size(examples))
 
         specs = {
             "context": tf.TensorSpec([1], tf.string),
@@ -96,12 +98,15 @@ class ServingModule(tf.Module):
         }
         return _concrete(examples_with_context, specs)
 
-    def _with_classes(self, scores: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _with_classes(
+        self, scores: Mapping[str, tf.Tensor], rows: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        # Their number is the request's: a runtime that has the scores from elsewhere needs none.
         outputs = dict(scores)
         for task in self._schema.tasks:
             if task.kind == "binary":
                 p = scores[task.name]
-                classes = tf.tile([_CLASSES], tf.stack([tf.size(p), 1]))
+                classes = tf.tile([_CLASSES], tf.stack([rows, 1]))
                 outputs[classify_output(task.name, "classes")] = classes
                 outputs[classify_output(task.name, "scores")] = tf.stack([1 - p, p], axis=1)
         return outputs
