@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from serving.errors import Unimplemented
 
 OPSET = 17
+_SELECT = "SelectV2"
 Shape = tuple[int | None, ...]
 
 
@@ -22,7 +24,8 @@ def convertible() -> frozenset[str]:
 
     if not process_tf_graph:
         raise Unimplemented("tf2onnx has no converter.")
-    return frozenset(op for version in tf_op.get_opsets()[""] for op in version)
+    found = frozenset(op for version in tf_op.get_opsets()[""] for op in version)
+    return found - {"Select"}  # TensorFlow 1's, which does not broadcast as others do
 
 
 def converted(
@@ -57,6 +60,8 @@ def converted(
             input_names=given,
             output_names=list(outputs),
             opset=OPSET,
+            custom_op_handlers={_SELECT: (_where, [])},
+            optimizers={},  # ONNX Runtime has its own; tf2onnx's take three quarters of the time
             tensors_to_rename={renamed[name]: name for name in inputs},
         )
     except Exception as error:  # whatever a converter meets
@@ -65,6 +70,15 @@ def converted(
         loud.level = level
     content: bytes = model.SerializeToString()
     return content
+
+
+def _where(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """ONNX has TensorFlow's operation, by another name.
+
+    tf2onnx multiplies and adds instead: a missing value (NaN) that is not chosen makes NaN of what
+    is.
+    """
+    node.type = "Where"
 
 
 def _closed(

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from serving.errors import InvalidArgument
-from serving.runtimes import onnx_runtime
+from serving.runtimes import onnx_runtime, onnx_tower
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.onnx_runtime import OnnxRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
@@ -33,7 +33,9 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     @tf.function
     def score(word: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
         embedded = tf.gather(module.rows, module.table.lookup(word))
-        joined = tf.concat([embedded, tf.math.log1p(price)[:, None]], axis=1)
+        known = tf.logical_not(tf.math.is_nan(price))
+        logarithm = tf.where(known, tf.math.log1p(price), 0.0)
+        joined = tf.concat([embedded, logarithm[:, None]], axis=1)
         return {"score": tf.sigmoid(joined @ module.weights)[:, 0], "price": price * 2.0}
 
     @tf.function
@@ -62,10 +64,12 @@ def test_a_tower_scores_as_tensorflow_does(dense: Path, tmp_path: Path) -> None:
     assert set(runtime.towers) == {"serving_default"}, "strings stay in TensorFlow"
     tensorflow = TensorFlowSession(dense)
     for rows in (1, 7):
-        found = runtime.run("serving_default", _inputs(rows), ["score", "price"], 5.0)
-        expected = tensorflow.run("serving_default", _inputs(rows), ["score", "price"], 5.0)
-        for name, values in expected.items():
-            np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-6)
+        for inputs in (_inputs(rows), {**_inputs(rows), "price": np.full(rows, np.nan, "f")}):
+            found = runtime.run("serving_default", inputs, ["score", "price"], 5.0)
+            expected = tensorflow.run("serving_default", inputs, ["score", "price"], 5.0)
+            assert not np.isnan(found["score"]).any()
+            for name, values in expected.items():
+                np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-6)
     word = np.array([b"a"], object)
     assert runtime.run("upper", {"word": word}, ["word"], None)["word"] == [b"A"]
     wrong = {"word": word, "price": np.float32([1, 2, 3])}
@@ -81,7 +85,7 @@ def test_a_converted_tower_is_kept(
     first = OnnxRuntime(dense, TensorFlowSession(dense), cache_folder=tmp_path / "cache")
     expected = first.run("serving_default", _inputs(3), ["score"], None)
     first.close()
-    monkeypatch.setattr(onnx_runtime, "converted", None)
+    monkeypatch.setattr(onnx_tower, "converted", None)
     again = OnnxRuntime(dense, TensorFlowSession(dense), cache_folder=tmp_path / "cache")
     assert set(again.towers) == {"serving_default"}
     found = again.run("serving_default", _inputs(3), ["score"], None)
@@ -96,7 +100,7 @@ def test_a_tower_that_is_kept_damaged_or_cannot_be_kept_is_converted_again(
     no_folder.touch()
     for folder, words in (
         (cache, ""),
-        (cache, "Signature serving_default is converted again"),
+        (cache, "Signatures serving_default are converted again"),
         (no_folder, f"No converted model is kept in {no_folder}"),
     ):
         runtime = OnnxRuntime(dense, TensorFlowSession(dense), cache_folder=folder)
