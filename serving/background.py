@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import TypeVar
 
@@ -40,11 +40,16 @@ class Background:
     Args:
         name: Of the thread.
         niceness: How much lower its priority is than other threads', as Linux counts it.
+        helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
     """
 
-    def __init__(self, name: str, niceness: int = 10) -> None:
-        self._executor = futures.ThreadPoolExecutor(
-            1, name, initializer=functools.partial(_lower_priority, niceness)
+    def __init__(self, name: str, niceness: int = 10, helpers: int = 0) -> None:
+        lower = functools.partial(_lower_priority, niceness)
+        self._executor = futures.ThreadPoolExecutor(1, name, initializer=lower)
+        self._helpers = (
+            futures.ThreadPoolExecutor(helpers, f"{name}-helper", initializer=lower)
+            if helpers
+            else None
         )
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
@@ -65,6 +70,14 @@ class Background:
                 "The deadline passed before the models were up to date."
             ) from error
 
+    def each(self, works: Iterable[Callable[[], object]]) -> list[Exception]:
+        """Does all of these, at once where there are helpers, and returns what they raise.
+
+        To be called in what `run` or `leave` does.
+        """
+        how = map if self._helpers is None else self._helpers.map
+        return [error for error in how(_raised, works) if error is not None]
+
     def leave(self, work: Callable[[], object]) -> None:
         """Has `work` done some time; nothing where the thread was stopped."""
         with contextlib.suppress(Stopping):
@@ -73,6 +86,8 @@ class Background:
     def stop(self) -> None:
         """Waits for what is being done; what waits for its turn is not done any more."""
         self._executor.shutdown(cancel_futures=True)
+        if self._helpers is not None:
+            self._helpers.shutdown()
 
     def _submit(
         self, how: Callable[[Callable[[], Result]], Result], work: Callable[[], Result]
@@ -161,6 +176,14 @@ _INTERRUPTED_OFTEN = _InterruptedOften()
 def _interrupted_often(work: Callable[[], Result]) -> Result:
     with _INTERRUPTED_OFTEN:
         return work()
+
+
+def _raised(work: Callable[[], object]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:  # its caller's to judge: the others go on
+        return error
+    return None
 
 
 def _logged(work: Callable[[], object]) -> None:

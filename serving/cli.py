@@ -46,7 +46,9 @@ def serve(**options: Any) -> None:
     from serving import display
     from serving.ports import listening
 
-    for name in server.manager.models:
+    for name, versions in server.manager.models.items():
+        if not versions.is_available:  # nothing is looked for before a reload
+            continue
         with server.manager.lease(name) as model:
             Console().print(display.served_model(model))
     rest_port = 0 if server.rest is None else server.rest.port

@@ -47,8 +47,9 @@ class ServerConfig:
         0.0, "Time between two looks at the model config file; 0 looks once.", 0
     )
     file_system_poll_wait_seconds: float = _option(
-        1.0, "Time between two looks for a new version; 0 looks once.", 0
+        1.0, "Time between two looks for a new version; 0 looks once, below 0 never."
     )
+    num_load_threads: int = _option(0, "Models loaded at once; 0: one after the other.", 0)
     max_num_load_retries: int = _option(
         5, "How often a version that fails is tried again; with `backend` for ever.", 0
     )

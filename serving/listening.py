@@ -21,6 +21,7 @@ from serving.errors import InvalidArgument, Unavailable
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
+from serving.metrics import Metrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.readable import Readable
 from serving.reflection import add_reflection
@@ -47,6 +48,7 @@ def make_grpc_server(
     health_service: Health,
     refusal: Refusal,
     tokens: frozenset[bytes],
+    metrics: Metrics | None,
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
     server = grpc.server(
@@ -62,7 +64,8 @@ def make_grpc_server(
         PredictionService(inference), server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(inference, config.processes), server
+        ModelService(inference, config.processes, None if metrics is None else metrics.counted),
+        server,
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)

@@ -7,13 +7,15 @@
     all requests    lease ----------------------------------> the models as they are right now
 
 Whatever changes models is done by one thread, one thing at a time, so that a reload and a poll
-never meet. A request never waits for it: the mapping of models is replaced as a whole, and each
-model's own lock is held for look-ups only.
+never meet; several models may be loaded at once, each by a helper of that thread. A request never
+waits for it: the mapping of models is replaced as a whole, and each model's own lock is held for
+look-ups only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,7 +40,7 @@ class ModelManager:
     Args:
         models: The models to serve; `poll` loads them. Their labels hold as soon as the versions
             they point to are there.
-        load: Loads and warms a version; called by the one thread that loads.
+        load: Loads and warms a version; called by the threads that load.
         report: Told after every change which model is ready for requests, by name.
         options: How versions are loaded.
 
@@ -58,7 +60,7 @@ class ModelManager:
         self._load = load
         self._report = report
         self._options = options
-        self._background = Background("model-loading")
+        self._background = Background("model-loading", helpers=options.num_load_threads)
         self._is_stopped = threading.Event()
         self._timer: Periodic | None = None
         # Each is replaced as a whole by the thread that loads, and read by all.
@@ -160,13 +162,12 @@ class ModelManager:
     def _settle(
         self, settle: Callable[[Upkeep], None], upkeeps: Collection[Upkeep] | None = None
     ) -> None:
-        failures = []
-        for upkeep in self._kept_up.values() if upkeeps is None else upkeeps:
+        def settled(upkeep: Upkeep) -> None:
             if not self._is_stopped.is_set():
-                try:
-                    settle(upkeep)
-                except Exception as error:  # this model's own: the others go on
-                    failures.append(error)
+                settle(upkeep)
+
+        every = self._kept_up.values() if upkeeps is None else upkeeps
+        failures = self._background.each([functools.partial(settled, one) for one in every])
         self._report({name: upkeep.is_ready for name, upkeep in self._kept_up.items()})
         if failures:
             raise failures[0]

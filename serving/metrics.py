@@ -160,6 +160,15 @@ class Metrics:
         gauge = Gauge(f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode="sum")
         self._asked.append((gauge, value))
 
+    def counted(self, name: str) -> int:
+        """What a counter has come to, by TensorFlow Serving's name of it; 0 where there is none."""
+        return sum(
+            int(sample.value)
+            for metric in self._registry.collect()
+            if metric.type == "counter" and metric.name == name.replace("/", ":")
+            for sample in metric.samples
+        )
+
     def page(self) -> bytes:
         """All metrics in Prometheus' text format."""
         self._ask()

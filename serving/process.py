@@ -27,6 +27,8 @@ LAST_SECONDS = 1.0  # after the grace: what is written when the last request has
 def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     """A server that has something to serve and answers nobody yet, and its port for gRPC.
 
+    It has nothing to serve where it never looks for versions: a reload brings them.
+
     Raises:
         ServingError: Nothing can be served, or the port is taken.
     """
@@ -39,8 +41,9 @@ def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     # then look at the models alone, and hold up requests less.
     gc.freeze()
     server, port = create_server(config)
-    for versions in server.manager.models.values():
-        versions.require_available()
+    if config.file_system_poll_wait_seconds >= 0:
+        for versions in server.manager.models.values():
+            versions.require_available()
     return server, port
 
 

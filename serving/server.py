@@ -124,7 +124,9 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
     metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
-    server.grpc = make_grpc_server(config, server.inference, server.health, server.refusal, tokens)
+    server.grpc = make_grpc_server(
+        config, server.inference, server.health, server.refusal, tokens, metrics
+    )
     bind = functools.partial(listen, server.grpc, config, config.port, certificates)
     port = config.port if config.shares_ports else bind()
     server.listen = bind if config.shares_ports else None
@@ -132,7 +134,8 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.
     start_threads(config.tensorflow_intra_op_parallelism, config.compute_threads)
-    server.manager.poll()
+    if config.file_system_poll_wait_seconds >= 0:
+        server.manager.poll()
     return server, port
 
 
@@ -177,6 +180,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             allow_version_labels_for_unavailable_models=(
                 config.allow_version_labels_for_unavailable_models
             ),
+            num_load_threads=config.num_load_threads,
             find=loader.versions if config.backend else None,
         ),
     )

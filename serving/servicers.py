@@ -117,11 +117,18 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     Args:
         inference: Answers.
         processes: Processes that share the port, of which a request reaches one.
+        counted: What a counter has come to, by its name; None where nothing is counted.
     """
 
-    def __init__(self, inference: Inference, processes: int = 1) -> None:
+    def __init__(
+        self,
+        inference: Inference,
+        processes: int = 1,
+        counted: Callable[[str], int] | None = None,
+    ) -> None:
         self._inference = inference
         self._processes = processes
+        self._counted = counted or (lambda name: 0)
 
     @rpc
     def GetModelStatus(
@@ -141,4 +148,8 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
                 "port. Name the models in `model_config_file`, change the file, and set "
                 "`model_config_file_poll_wait_seconds`: all processes follow it."
             )
-        return self._inference.reload(request)
+        before = {name: self._counted(name) for name in request.metric_names}
+        response = self._inference.reload(request)
+        for name, count in before.items():
+            response.metric.add(name=name, int64_value_increase=self._counted(name) - count)
+        return response

@@ -41,6 +41,7 @@ class ManagerOptions:
         load_retry_interval_seconds: Time between two tries.
         allow_version_labels_for_unavailable_models: Whether a reload may give a version a new
             label before that version is available. A label that exists moves only to one that is.
+        num_load_threads: Threads that load several models at once; 0: one loads them one by one.
         find: The versions of a model, by its name and base path, and their folders, newest first;
             None looks into the base path.
     """
@@ -48,6 +49,7 @@ class ManagerOptions:
     max_num_load_retries: int = 5
     load_retry_interval_seconds: float = 60.0
     allow_version_labels_for_unavailable_models: bool = False
+    num_load_threads: int = 0
     find: Find | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tensorflow.core.framework import graph_pb2
 from serving.errors import Unimplemented
 
 OPSET = 17
+_ONE_AT_A_TIME = threading.Lock()  # tf2onnx keeps what it counts in its modules
 _SELECT = "SelectV2"
 Shape = tuple[int | None, ...]
 
@@ -45,6 +47,16 @@ def converted(
     Raises:
         Unimplemented: tf2onnx does not convert it.
     """
+    with _ONE_AT_A_TIME:
+        return _converted(graph, constants, inputs, outputs)
+
+
+def _converted(
+    graph: graph_pb2.GraphDef,
+    constants: Mapping[str, np.ndarray],
+    inputs: Mapping[str, tuple[tf.DType, Shape]],
+    outputs: Sequence[str],
+) -> bytes:
     import tf2onnx
 
     closed, renamed = _closed(graph, constants, inputs)

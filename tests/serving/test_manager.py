@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from serving.errors import (
+    DataLoss,
     FailedPrecondition,
     InvalidArgument,
     NotFound,
@@ -22,6 +23,7 @@ from tests.serving.conftest import wait_until
 from tests.serving.fakes import (
     BROKEN,
     FakeLoader,
+    FakeModel,
     Reports,
     add,
     available,
@@ -335,4 +337,26 @@ def test_a_model_that_cannot_be_looked_up_holds_up_no_other(folder: Path) -> Non
         manager.poll()
     assert served(manager) == 9
     assert reports.last == {"away": False, "tiny": True}
+    manager.stop()
+
+
+def test_several_models_load_at_once_and_one_that_fails_stops_no_other(folder: Path) -> None:
+    meeting = threading.Barrier(2)
+
+    def load(name: str, version: int, path: Path) -> FakeModel:
+        if version == 7:  # the first of each model; its own others are tried one by one
+            meeting.wait(10)  # breaks, and fails both, unless they load at once
+        if name == "tiny":
+            raise DataLoss("damaged")
+        return FakeModel(name, version, path, [])
+
+    manager = ModelManager(
+        [_config(folder), _config(folder, "other")],
+        load,
+        Reports(),
+        options=ManagerOptions(num_load_threads=2, max_num_load_retries=0),
+    )
+    manager.poll()
+    assert served(manager, "other") == 7
+    assert State.AVAILABLE not in states(manager).values()
     manager.stop()

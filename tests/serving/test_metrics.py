@@ -61,6 +61,17 @@ def test_requests_are_counted_by_their_code_under_tensorflow_servings_name() -> 
     assert f'{name}{{model_name="ctr",status="INVALID_ARGUMENT"}} 1.0' in lines
 
 
+def test_a_counter_is_found_by_tensorflow_servings_name() -> None:
+    metrics = Metrics()
+    name = "/tensorflow/serving/request_count"
+    assert metrics.counted(name) == 0
+    metrics(_call())
+    metrics(_call(error=InvalidArgument("no")))
+    assert metrics.counted(name) == 2
+    assert metrics.counted("/tensorflow/serving/request_latency") == 0, "no counter"
+    assert metrics.counted("/made/up") == 0
+
+
 def test_a_name_that_nobody_serves_makes_no_metric_of_its_own() -> None:
     metrics = Metrics()
     for i in range(5):
