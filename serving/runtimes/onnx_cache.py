@@ -5,30 +5,34 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from importlib.metadata import version
 from pathlib import Path
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from serving.codec import parse
 from serving.runtimes import saved_model
 
+_CONVERTERS = ("onnxruntime", "tf2onnx")
 _LOGGER = logging.getLogger(__name__)
 
 
 class TowerCache:
-    """The towers of one SavedModel: TensorFlow's part and the ONNX model behind it, by signature.
+    """The towers of one SavedModel: TensorFlow's part and the ONNX model behind it, by function.
 
     Args:
         folder: Where they are kept; None keeps nothing.
         path: The SavedModel's folder.
+        purpose: What they were chosen for: other towers serve another one.
     """
 
-    def __init__(self, folder: Path | None, path: Path) -> None:
+    def __init__(self, folder: Path | None, path: Path, purpose: str) -> None:
         self._folder = folder
-        self._digest = "" if folder is None else _digest(path)
+        self._digest = "" if folder is None else _digest(path, purpose)
 
     def read(self, key: str) -> tuple[graph_pb2.GraphDef, bytes] | None:
-        """What was kept of a signature; None where nothing was.
+        """What was kept of a function, with no model where it has no tower; None: nothing was.
 
         Raises:
             DataLoss: It is damaged.
@@ -60,9 +64,13 @@ class TowerCache:
         return folder / f"{self._digest}-{hashlib.sha256(key.encode()).hexdigest()[:16]}{suffix}"
 
 
-def _digest(path: Path) -> str:
-    """Of the graph and of the checkpoint's index, which has a checksum of each variable."""
+def _digest(path: Path, purpose: str) -> str:
+    """Of what towers depend on: the graph, the weights, and who converts and computes.
+
+    The checkpoint's index has a checksum of each variable.
+    """
     digest = hashlib.sha256((path / saved_model.SAVED_MODEL_FILE).read_bytes())
+    digest.update(" ".join([purpose, tf.__version__, *map(version, _CONVERTERS)]).encode())
     index = path / f"{saved_model.VARIABLES}.index"
     if index.is_file():
         digest.update(index.read_bytes())

@@ -34,7 +34,8 @@ class OnnxRuntime:
         path: The SavedModel's folder.
         tensorflow: The same folder in TensorFlow; it is closed with this.
         threads: Threads that one operation is spread over; 0 for all cores.
-        cache_folder: Where converted towers are kept; None converts at every load.
+        cache_folder: Where converted towers are kept, and which functions have none; None converts
+            and tries at every load.
         faster_only: Whether to keep signatures in TensorFlow where that is faster.
 
     Raises:
@@ -57,26 +58,36 @@ class OnnxRuntime:
         self.definitions = tensorflow.definitions
         self._tensorflow = tensorflow
         self.towers: dict[str, Tower] = {}
-        make = Towers(tensorflow, path, TowerCache(cache_folder, path), threads)
+        cache = TowerCache(cache_folder, path, "faster" if faster_only else "all")
+        make = Towers(tensorflow, path, cache, threads)
         requests = _requests(path, self.definitions)
         for function in functions_of(self.definitions):
-            names = ", ".join(function.keys)
-            started = time.perf_counter()
-            try:
-                tower = make(function)
-                tried = _tried(function, requests)
-                self._check(tower, [*tried, with_gaps(tried[0])])
-            except Exception as error:  # whatever a graph has that does not convert
-                reason = " ".join(str(error).split())
-                _LOGGER.info("Signatures %s stay in TensorFlow: %s", names, reason[:300])
-                continue
-            _LOGGER.info(
-                "Signatures %s have their tower in ONNX Runtime after %.1f s",
-                names,
-                time.perf_counter() - started,
-            )
-            if not faster_only or self._is_faster(names, tower, tried):
+            is_known, tower = make.kept(function)
+            if not is_known:
+                tower = self._made(make, function, _tried(function, requests), faster_only)
+            if tower is not None:
                 self.towers |= dict.fromkeys(function.keys, tower)
+
+    def _made(
+        self, make: Towers, function: Function, requests: Sequence[Inputs], faster_only: bool
+    ) -> Tower | None:
+        """The tower of a function, if it has one that is right and fast enough."""
+        names = ", ".join(function.keys)
+        started = time.perf_counter()
+        try:
+            tower = make(function)
+            self._check(tower, [*requests, with_gaps(requests[0])])
+        except Exception as error:  # whatever a graph has that does not convert
+            reason = " ".join(str(error).split())
+            _LOGGER.info("Signatures %s stay in TensorFlow: %s", names, reason[:300])
+            make.leave(function)
+            return None
+        seconds = time.perf_counter() - started
+        _LOGGER.info("Signatures %s have their tower in ONNX Runtime after %.1f s", names, seconds)
+        if faster_only and not self._is_faster(names, tower, requests):
+            make.leave(function)
+            return None
+        return tower
 
     def run(
         self,

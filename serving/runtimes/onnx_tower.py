@@ -104,14 +104,11 @@ class Towers:
         self._path = path
 
     def __call__(self, function: Function) -> Tower:
-        """The tower of a function.
+        """The tower of a function, which is kept.
 
         Raises:
             Exception: There is none: whatever a converter meets.
         """
-        kept = self._kept(function)
-        if kept is not None:
-            return kept
         parts = self._split(function)
         wanted = [*parts.cut, *parts.reads, *_outlets(parts.before)]
         tensors = self._tensorflow.add("tower", parts.before, function.definition, wanted)
@@ -123,22 +120,28 @@ class Towers:
     def _meta(self) -> Any:
         return saved_model.read_graph(self._path)
 
-    def _kept(self, function: Function) -> Tower | None:
-        """The tower that was converted before, if it was and is whole."""
+    def leave(self, function: Function) -> None:
+        """Keeps that a function has no tower, whatever there was of it."""
+        self._cache.write(_key(function), graph_pb2.GraphDef(), b"")
+
+    def kept(self, function: Function) -> tuple[bool, Tower | None]:
+        """Whether something was kept of a function and is whole, and the tower if it was one."""
         try:
             kept = self._cache.read(_key(function))
             if kept is None:
-                return None
+                return False, None
             before, content = kept
+            if not content:
+                return True, None
             session = self._session(content)
             wanted = [*(one.name for one in session.get_inputs()), *_outlets(before)]
             tensors = self._tensorflow.add("tower", before, function.definition, wanted)
-            return self._assembled(session, tensors, function)
+            return True, self._assembled(session, tensors, function)
         except Exception as error:  # whatever is in a file that is damaged
             reason = " ".join(str(error).split())
             names = ", ".join(function.keys)
             _LOGGER.warning("Signatures %s are converted again: %s", names, reason[:300])
-            return None
+            return False, None
 
     def _split(self, function: Function) -> Split:
         """The function in two; without its strings where they wait for the numbers."""

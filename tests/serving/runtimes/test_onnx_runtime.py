@@ -125,9 +125,29 @@ def test_a_tower_that_scores_otherwise_is_not_used(
     runtime.close()
 
 
-def test_auto_says_what_it_measured(dense: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "serving"):
-        runtime = load_runtime(dense, RuntimeChoice("auto"))
-    assert [r for r in caplog.records if "ms in TensorFlow and" in r.getMessage()]
-    assert runtime.run("serving_default", _inputs(2), ["score"], None)["score"].shape == (2,)
-    runtime.close()
+@pytest.mark.parametrize("is_faster", [False, True])
+def test_auto_says_what_it_measured_and_keeps_what_it_decided(
+    dense: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    is_faster: bool,
+) -> None:
+    measure = OnnxRuntime._is_faster
+
+    def decide(self: OnnxRuntime, *arguments: Any) -> bool:
+        measure(self, *arguments)
+        return is_faster
+
+    monkeypatch.setattr(OnnxRuntime, "_is_faster", decide)
+    for times in (1, 1):
+        with caplog.at_level(logging.INFO, "serving"):
+            runtime = load_runtime(dense, RuntimeChoice("auto", cache_folder=tmp_path))
+        measured = [r for r in caplog.records if "ms in TensorFlow and" in r.getMessage()]
+        assert len(measured) == times
+        assert set(runtime.towers) == ({"serving_default"} if is_faster else set())
+        assert runtime.run("serving_default", _inputs(2), ["score"], None)["score"].shape == (2,)
+        runtime.close()
+    forced = load_runtime(dense, RuntimeChoice("onnx", cache_folder=tmp_path))
+    assert set(forced.towers) == {"serving_default"}, "what auto decided is its own"
+    forced.close()
