@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.backends import environment
+
 USER_ENVIRONMENT = Path(__file__).parent / "support" / "user_environment"
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# JAX compiles every operation of every shape that a test meets: quickly matters more than well.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-if os.environ["KERAS_BACKEND"] == "jax":
-    # XLA's older code generator takes half the time of the newer one to compile a small operation.
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.update(environment(os.environ["KERAS_BACKEND"]))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,13 +5,13 @@ KERAS_BACKEND=tensorflow python -m tests.support.other_backend FILE.npz
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from tests.support.backends import environment
 from tests.support.compositions import COMPOSITIONS
 from tests.support.layer_case import outputs_of, randomise
 
@@ -30,8 +30,9 @@ def output(name: str) -> np.ndarray:
 def on_tensorflow(path: Path) -> dict[str, np.ndarray]:
     """The outputs of all compositions, from a process of its own."""
     command = [sys.executable, "-m", __name__, str(path)]
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
+    subprocess.run(
+        command, check=True, cwd=ROOT, env=environment("tensorflow"), capture_output=True
+    )
     with np.load(path) as outputs:
         return dict(outputs)
 
