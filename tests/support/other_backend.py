@@ -27,14 +27,12 @@ def output(name: str) -> np.ndarray:
     return outputs_of(layer, arrays)["0"]
 
 
-def on_tensorflow(path: Path) -> dict[str, np.ndarray]:
-    """The outputs of all compositions, from a process of its own."""
-    command = [sys.executable, "-m", __name__, str(path)]
+def on_tensorflow(folder: Path) -> None:
+    """Writes the outputs of all compositions to `outputs.npz`, in a process of its own."""
+    command = [sys.executable, "-m", __name__, str(folder / "outputs.npz")]
     subprocess.run(
         command, check=True, cwd=ROOT, env=environment("tensorflow"), capture_output=True
     )
-    with np.load(path) as outputs:
-        return dict(outputs)
 
 
 if __name__ == "__main__":
