@@ -34,10 +34,9 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from rich.console import Console
 
@@ -46,6 +45,8 @@ from benchmarks.servers.contenders import Contender, running
 from benchmarks.servers.load import Load
 from benchmarks.servers.processes import Process
 from benchmarks.servers.tables import IN_PROCESS, RUNTIME, Cell
+from benchmarks.shared import command_line
+from benchmarks.shared.command_line import is_yes, one_of
 
 MODELS = ("autoint", "din", "din_encoded")
 ENOUGH = 10.0  # seconds of a number of callers, after which no other turn begins
@@ -60,19 +61,11 @@ def options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-    def several(name: str, default: str, kind: Callable[[str], Any], text: str) -> None:
-        parser.add_argument(
-            name,
-            type=lambda value: [kind(part) for part in value.split(",") if part],
-            default=default,
-            help=f"{text} ({default})",
-        )
-
-    several("--models", ",".join(MODELS), _model, "which are served")
+    several = partial(command_line.several, parser)
+    several("--models", ",".join(MODELS), one_of(MODELS), "which are served")
     several("--candidates", "1,50,200,1000", int, "of a request")
     several("--callers", "1,4,16,64", int, "at the same time")
-    several("--batching", "no,yes", lambda word: word == "yes", "whether ours joins requests")
+    several("--batching", "no,yes", is_yes, "whether ours joins requests")
     parser.add_argument("--processes", type=int, default=1, help="of our server (1)")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each cell (1.5)")
     parser.add_argument(
@@ -87,12 +80,6 @@ def options() -> argparse.Namespace:
         found.candidates, found.callers, found.turns, found.seconds = [1, 200], [1, 16], 1, 0.4
         found.warm_up = 0.2
     return found
-
-
-def _model(word: str) -> str:
-    if word not in MODELS:
-        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(MODELS)}")
-    return word
 
 
 class Benchmark:

@@ -29,8 +29,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +43,8 @@ from benchmarks.peers.contender import best_auc
 from benchmarks.peers.data import TEST_ROWS, save
 from benchmarks.peers.environment import install, python_of
 from benchmarks.peers.settings import BATCHES, Settings
+from benchmarks.shared import command_line
+from benchmarks.shared.command_line import is_yes, one_of
 
 REQUESTS = 32  # of the batches of the benchmark of requests
 LOG = Console(stderr=True, highlight=False)
@@ -55,20 +57,12 @@ def options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-    def several(name: str, default: str, kind: Callable[[str], Any], text: str) -> None:
-        parser.add_argument(
-            name,
-            type=lambda value: [kind(part) for part in value.split(",") if part],
-            default=default,
-            help=f"{text} ({default})",
-        )
-
-    several("--models", ",".join(BATCHES), _one_of(BATCHES), "of autoint, autoint8, din, mmoe")
+    several = partial(command_line.several, parser)
+    several("--models", ",".join(BATCHES), one_of(BATCHES), "of autoint, autoint8, din, mmoe")
     several("--vocabulary", "10000,1000000,10000000", int, "rows of all tables together")
     several("--precision", "float32,mixed_bfloat16", str, "of ours and of FuxiCTR's layers")
-    several("--ours", ",".join(contenders.ways_of_ours()), _one_of(contenders.OURS), "ways of ours")
-    several("--compiled", "no", lambda word: word == "yes", "whether XLA compiles our tower")
+    several("--ours", ",".join(contenders.ways_of_ours()), one_of(contenders.OURS), "ways of ours")
+    several("--compiled", "no", is_yes, "whether XLA compiles our tower")
     several("--tower-rows", "default", _rows, "rows that our tower computes at a time, 0 for all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20, help="timed steps of a round (20)")
@@ -90,15 +84,6 @@ def options() -> argparse.Namespace:
 
 def _rows(word: str) -> int | None:
     return None if word == "default" else int(word)
-
-
-def _one_of(known: Any) -> Callable[[str], str]:
-    def check(word: str) -> str:
-        if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
-        return word
-
-    return check
 
 
 class Benchmark:

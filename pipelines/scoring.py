@@ -40,6 +40,7 @@ class Scorer:
             self._compiled = tf.function(
                 partial(self._probabilities, layout),
                 input_signature=[{name: specs[name] for name in blocks}],
+                autograph=False,
             )
         scores = self._compiled(block_tensors(blocks))
         mask = blocks[CANDIDATE_MASK]

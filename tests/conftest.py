@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-USER_ENVIRONMENT = Path(__file__).parent / "support" / "user_environment"
+from tests.support.backends import environment
+
+TESTS = Path(__file__).parent
+USER_ENVIRONMENT = TESTS / "support" / "user_environment"
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# JAX compiles every operation of every shape that a test meets: quickly matters more than well.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-if os.environ["KERAS_BACKEND"] == "jax":
-    # XLA's older code generator takes half the time of the newer one to compile a small operation.
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.update(environment(os.environ["KERAS_BACKEND"]))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,6 +24,19 @@ def pytest_configure(config: pytest.Config) -> None:
         found = os.environ.get("PYTHONPATH")
         paths = [str(USER_ENVIRONMENT), *([found] if found else [])]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What tests of a module or package share is made once, in one of the processes."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):
+            continue
+        used = item._fixtureinfo.name2fixturedefs.values()
+        scopes = {fixture.scope for fixtures in used for fixture in fixtures}
+        if scopes & {"module", "package"}:
+            shared = item.path.parent if "package" in scopes else item.path
+            item.add_marker(pytest.mark.xdist_group(shared.relative_to(TESTS).as_posix()))
 
 
 @pytest.fixture(autouse=True)

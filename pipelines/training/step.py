@@ -65,10 +65,11 @@ class Step:
             batches: Blocks of one batch for each replica of this worker.
             stop: Whether this worker does.
         """
-        # One trace for each T: few come, and layers take shorter ways where they know it.
+        # One trace for each T: few come, and layers take shorter ways where they know it. Nothing
+        # here branches on a tensor, and AutoGraph would read all code again to find that out.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
-            self._functions[key] = tf.function(self._on_replicas)
+            self._functions[key] = tf.function(self._on_replicas, autograph=False)
         with self._strategy.scope():
             wish = tf.constant(float(stop))
             result = self._functions[key](wish, *map(block_tensors, batches))

@@ -57,7 +57,7 @@ class Tower:
         self._loss = CandidateCrossentropy(reduction="none")
         self._compute: Callable[..., PartResult] = self._part
         if jit_compile:
-            self._compute = tf.function(self._part, jit_compile=True)
+            self._compute = tf.function(self._part, jit_compile=True, autograph=False)
         self._changed: set[str] = set()  # variables that a call changes, by path
 
     def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.experiments import prepare
+from tests.support.once import once
 
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with the simulated experiment's data and features; not to be changed."""
-    return prepare(tmp_path_factory.mktemp("prepared"))
+    return once(tmp_path_factory, "prepared", prepare) / "run"

@@ -14,6 +14,7 @@ from tests.support.compositions import COMPOSITIONS, Composition
 from tests.support.fresh_process import export_all, serve_all
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise, tensorflow
 from tests.support.layer_checks import CHECKS, exported_model_serves_any_batch
+from tests.support.once import once
 
 # All are exported together at the end, and read by one fresh process.
 HERE = [check for check in CHECKS if check is not exported_model_serves_any_batch]
@@ -73,7 +74,9 @@ def test_padding_further_changes_nothing(composition: Composition) -> None:
 def on_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     if keras.backend.backend() == "tensorflow":
         pytest.skip("compares another backend with TensorFlow")
-    return other_backend.on_tensorflow(tmp_path_factory.mktemp("outputs") / "outputs.npz")
+    folder = once(tmp_path_factory, "on_tensorflow", other_backend.on_tensorflow)
+    with np.load(folder / "outputs.npz") as outputs:
+        return dict(outputs)
 
 
 @pytest.mark.parametrize("name", grouped({name: name for name in COMPOSITIONS}))

@@ -88,10 +88,9 @@ def load(folder: Path, *changes: tuple[str, str], **overrides: Any) -> Experimen
     return load_experiment(write(folder, *changes), values)
 
 
-def prepare(folder: Path) -> Path:
-    """A run folder with the simulated experiment's data and fitted features."""
+def prepare(folder: Path) -> None:
+    """Makes a folder `run` with the simulated experiment's data and fitted features."""
     console = Console(file=io.StringIO(), width=80)
     steps = Steps.of(load(folder), folder / "run", console, force=False)
     steps.ingest()
     steps.fit()
-    return folder / "run"

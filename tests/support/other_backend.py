@@ -5,13 +5,13 @@ KERAS_BACKEND=tensorflow python -m tests.support.other_backend FILE.npz
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from tests.support.backends import environment
 from tests.support.compositions import COMPOSITIONS
 from tests.support.layer_case import outputs_of, randomise
 
@@ -27,13 +27,12 @@ def output(name: str) -> np.ndarray:
     return outputs_of(layer, arrays)["0"]
 
 
-def on_tensorflow(path: Path) -> dict[str, np.ndarray]:
-    """The outputs of all compositions, from a process of its own."""
-    command = [sys.executable, "-m", __name__, str(path)]
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
-    with np.load(path) as outputs:
-        return dict(outputs)
+def on_tensorflow(folder: Path) -> None:
+    """Writes the outputs of all compositions to `outputs.npz`, in a process of its own."""
+    command = [sys.executable, "-m", __name__, str(folder / "outputs.npz")]
+    subprocess.run(
+        command, check=True, cwd=ROOT, env=environment("tensorflow"), capture_output=True
+    )
 
 
 if __name__ == "__main__":

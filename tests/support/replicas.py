@@ -7,7 +7,6 @@ TensorFlow makes logical devices only before it starts, so this is a process of 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from recsys_attn.optimizers import LazyAdam, RowWiseAdagrad, Split
+from tests.support.backends import environment
 from tests.support.optimizers import data, model, whole_tables
 
 ROOT = Path(__file__).parents[2]
@@ -28,9 +28,10 @@ DEVICES = ("one", "two")
 
 def in_a_process(path: Path) -> dict[str, np.ndarray]:
     """By optimizer, device and place among all weights and slots, the values after training."""
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
     command = [sys.executable, "-m", __name__, str(path)]
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
+    subprocess.run(
+        command, check=True, cwd=ROOT, env=environment("tensorflow"), capture_output=True
+    )
     with np.load(path) as found:
         return dict(found)
 

@@ -5,7 +5,6 @@ KERAS_BACKEND=tensorflow python -m tests.support.trained FILE.npz
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import keras
 import numpy as np
 
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split, WarmUp
+from tests.support.backends import environment
 from tests.support.optimizers import fit, model
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,7 @@ def weights(name: str) -> dict[str, np.ndarray]:
 def on(backend: str, path: Path) -> dict[str, np.ndarray]:
     """The weights of all optimizers, from a process of its own."""
     command = [sys.executable, "-m", __name__, str(path)]
-    environment = {**os.environ, "KERAS_BACKEND": backend}
-    subprocess.run(command, check=True, cwd=ROOT, env=environment, capture_output=True)
+    subprocess.run(command, check=True, cwd=ROOT, env=environment(backend), capture_output=True)
     with np.load(path) as found:
         return dict(found)
 

@@ -19,7 +19,7 @@ from tests.support.experiments import SIMULATED, load
 _MODEL = SIMULATED.partition("[model]\n")[2].partition("\n[training]")[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> Steps:
     """A finished run of the simulated experiment; not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
@@ -30,13 +30,13 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Steps:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(steps: Steps) -> Service:
     """The export, answering and logging requests."""
     return Service(steps)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def measure(steps: Steps) -> Callable[..., dict[str, Any]]:
     """What is found in a log, by the options of `skew`; without the pictures."""
     baseline = steps.baseline()
@@ -62,7 +62,7 @@ def written(steps: Steps) -> Callable[[], str]:
     return text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def log(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of the test split's requests by both signatures."""
     folder = tmp_path_factory.mktemp("log")

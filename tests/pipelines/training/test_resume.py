@@ -1,48 +1,80 @@
-"""A training that is killed and started again ends with the weights of one that is not."""
+"""A training that is killed and started again ends with the state of one that is not."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pipelines.training.checkpoint import Checkpoints
+from tests.support.training_process import FLAGSHIP
 
-def run(prepared: Path, folder: Path, **options: float) -> subprocess.CompletedProcess[str]:
+MODELS: dict[str, dict[str, Any]] = {"mlp": {}, "attention_ranker": {"model": FLAGSHIP}}
+
+
+def run(prepared: Path, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     module = ["-m", "tests.support.training_process"]
     command = [sys.executable, *module, str(prepared), str(folder), json.dumps(options)]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
 
 
+def ended(folder: Path) -> dict[str, np.ndarray]:
+    """The best weights, the losses of all epochs, and the last state of model and optimizer."""
+    last = Checkpoints(folder / "checkpoints").newest
+    assert last is not None
+    return {**np.load(folder / "weights-0.npz"), **dict(last.arrays())}
+
+
+def assert_equal(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    """To the bit."""
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A training that nothing interrupts."""
+
+    options: dict[str, Any]
+    ended: dict[str, np.ndarray]
+
+
 @pytest.fixture(scope="module")
-def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+def undisturbed(
+    request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
-    done = run(prepared, folder)
+    done = run(prepared, folder, **MODELS[request.param])
     assert done.returncode == 0, done.stderr
-    return dict(np.load(folder / "weights-0.npz"))
+    return Undisturbed(MODELS[request.param], ended(folder))
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_weights(
-    prepared: Path, tmp_path: Path, undisturbed: dict[str, np.ndarray]
+@pytest.mark.parametrize(
+    ("undisturbed", "kills"), [("mlp", 2), ("attention_ranker", 1)], indirect=["undisturbed"]
+)
+def test_killed_at_random_moments_it_ends_the_same(
+    prepared: Path, tmp_path: Path, undisturbed: Undisturbed, kills: int
 ) -> None:
-    """To the bit: weights, and the losses of all epochs."""
-    moments = np.random.default_rng(1).uniform(0, 1.0, 2)
-    codes = [run(prepared, tmp_path, kill=moment).returncode for moment in moments]
+    options = undisturbed.options
+    moments = np.random.default_rng(1).uniform(0, 1.0, kills)
+    codes = [run(prepared, tmp_path, kill=moment, **options).returncode for moment in moments]
     assert codes[0] == -9  # it was killed indeed
-    last = run(prepared, tmp_path)
+    last = run(prepared, tmp_path, **options)
     assert last.returncode == 0, last.stderr
     assert "going on after step" in last.stdout
-    resumed = dict(np.load(tmp_path / "weights-0.npz"))
-    assert resumed.keys() == undisturbed.keys()
-    for name, expected in undisturbed.items():
-        np.testing.assert_array_equal(resumed[name], expected)
+    assert_equal(ended(tmp_path), undisturbed.ended)
 
 
+@pytest.mark.parametrize("undisturbed", ["mlp"], indirect=True)
 def test_asked_to_stop_it_saves_and_goes_on(
-    prepared: Path, tmp_path: Path, undisturbed: dict[str, np.ndarray]
+    prepared: Path, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     stopped = run(prepared, tmp_path, kill=-0.1)
     assert stopped.returncode != 0
@@ -50,6 +82,4 @@ def test_asked_to_stop_it_saves_and_goes_on(
     step = stopped.stdout.split("saved after step ")[1].split()[0]
     last = run(prepared, tmp_path)
     assert f"going on after step {step}," in last.stdout
-    resumed = dict(np.load(tmp_path / "weights-0.npz"))
-    for name, expected in undisturbed.items():
-        np.testing.assert_array_equal(resumed[name], expected)
+    assert_equal(ended(tmp_path), undisturbed.ended)

@@ -17,8 +17,14 @@ import pytest
 
 from pipelines.errors import PipelineError
 from pipelines.training.workers import find_workers
+from tests.support.training_process import FLAGSHIP
 
-OPTIONS = {"model__dropout": 0.0, "model__activation": "relu", "training__epochs": 2}
+# Without what depends on who computes a row: dropout, and Dice's averages over a batch.
+ALIKE = {
+    "model": {**FLAGSHIP, "target_attention": {"class_name": "interest", "config": {"units": [3]}}},
+    "model__dropout": 0.0,
+    "training__epochs": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,7 @@ def start(data: Path, folder: Path, index: int, ports: list[int], **options: Any
         environment["TF_CONFIG"] = json.dumps(config)
     module = ["-m", "tests.support.training_process"]
     return subprocess.Popen(
-        [sys.executable, *module, str(data), str(folder), json.dumps({**OPTIONS, **options})],
+        [sys.executable, *module, str(data), str(folder), json.dumps(options)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -59,9 +65,9 @@ def free_ports() -> list[int]:
 def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    alone = start(grouped, tmp_path / "one", 0, [], training__lanes=2)
+    alone = start(grouped, tmp_path / "one", 0, [], training__lanes=2, **ALIKE)
     ports = free_ports()
-    both = [start(grouped, tmp_path / "two", index, ports) for index in range(2)]
+    both = [start(grouped, tmp_path / "two", index, ports, **ALIKE) for index in range(2)]
     for process in (alone, *both):
         output = process.communicate(timeout=300)
         assert process.returncode == 0, output
