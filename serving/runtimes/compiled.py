@@ -8,7 +8,6 @@ compiled when computing it has taken longer than that, beside the requests, whic
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -112,7 +111,7 @@ class CompiledRuntime:
         if compiled < _GAIN * before:
             shape.tower = signature.tower
         _LOGGER.info(
-            "Signature %s takes %.2f ms of processor, and %.2f compiled, which took %.1f s; %s",
+            "Signature %s takes %.2f ms, and %.2f compiled, which took %.1f s; %s",
             key, 1000 * before, 1000 * compiled, time.perf_counter() - started,
             f"shapes: {shape.padded}" if shape.tower else "it stays as it is",
         )  # fmt: skip
@@ -120,25 +119,24 @@ class CompiledRuntime:
     def _compare(
         self, key: str, tower: XlaTower, shape: _Shape, inputs: Arrays
     ) -> tuple[float, float]:
-        """Processor seconds of a request, compiled and as it is; raises where scores differ."""
+        """Seconds of a request, compiled and as it is; raises where scores differ."""
         signature, outputs = self._signatures[key], list(self.definitions[key].outputs)
         tower.require_fixed(signature.padding.filled(inputs, shape.padded))
         found = signature.through(tower, shape, inputs, outputs, None)  # which compiles it
         seconds: tuple[list[float], list[float]] = ([], [])
         while not _is_enough(seconds):
-            # The thread's own time: that of requests beside it does not count.
-            begin = time.thread_time()
+            begin = time.perf_counter()
             found = signature.through(tower, shape, inputs, outputs, None)
-            between = time.thread_time()
+            between = time.perf_counter()
             expected = self._tensorflow.run(key, inputs, outputs, None, in_own_thread=True)
             seconds[0].append(between - begin)
-            seconds[1].append(time.thread_time() - between)
+            seconds[1].append(time.perf_counter() - between)
         for name in outputs:
             if found[name].shape != expected[name].shape or not np.allclose(
                 found[name], expected[name], TOLERANCE, TOLERANCE, equal_nan=True
             ):
                 raise FailedPrecondition(f"the output {name} would be another than before")
-        return statistics.median(seconds[0]), statistics.median(seconds[1])
+        return min(seconds[0]), min(seconds[1])  # the least disturbed by requests beside it
 
 
 def _is_enough(seconds: tuple[list[float], list[float]]) -> bool:

@@ -29,6 +29,7 @@ from serving.errors import (
 from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.graph_import import import_graph
+from serving.runtimes.split import Split
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
 
@@ -149,6 +150,52 @@ class TensorFlowSession:
         Returns:
             What these tensors are called here.
         """
+        found = self._import(prefix, part, definition, tensors)
+        self._session._extend_graph()
+        return found
+
+    def compile(
+        self,
+        prefix: str,
+        parts: Split,
+        definition: meta_graph_pb2.SignatureDef,
+    ) -> tuple[dict[str, str], list[str]]:
+        """Adds another form of a signature's graph, whose dense tower is one operation.
+
+        XLA compiles it anew for each shape of what comes to it.
+
+        Args:
+            prefix: What its nodes are named after.
+            parts: The tower, and what is before it.
+            definition: The signature.
+
+        Returns:
+            What the tensors that the tower takes are called here, and then the signature's
+            outputs, in its order.
+        """
+        given = (*parts.cut, *parts.reads)
+        outputs = [info.name for info in definition.outputs.values()]
+
+        @tf.function(jit_compile=True, autograph=False)
+        def tower(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            found: list[tf.Tensor] = tf.import_graph_def(
+                parts.behind, dict(zip(given, tensors, strict=True)), outputs
+            )
+            return found
+
+        tensors = self._import(prefix, parts.before, definition, given)
+        with self.graph.as_default():
+            results = tower(*map(self.graph.get_tensor_by_name, tensors.values()))
+        self._session._extend_graph()  # once: requests wait for it
+        return tensors, [tensor.name for tensor in results]
+
+    def _import(
+        self,
+        prefix: str,
+        part: graph_pb2.GraphDef,
+        definition: meta_graph_pb2.SignatureDef,
+        tensors: Iterable[str],
+    ) -> dict[str, str]:
         inside = {node.name for node in part.node}
         own = {info.name: info.name for info in definition.inputs.values()}
         for node in part.node:  # by which variables and tables are found
@@ -165,34 +212,7 @@ class TensorFlowSession:
                 },
                 name=f"{scope}/",
             )
-        self._session._extend_graph()
         return {name: own.get(name, f"{scope}/{name}") for name in tensors}
-
-    def compile(
-        self, part: graph_pb2.GraphDef, given: Mapping[str, str], outputs: Sequence[str]
-    ) -> list[str]:
-        """Adds nodes as one operation, which XLA compiles anew for each shape of what is given.
-
-        Args:
-            part: The nodes.
-            given: Tensors of the graph by the names that `part` has for them.
-            outputs: Names of tensors in `part`.
-
-        Returns:
-            What the outputs are called here.
-        """
-
-        @tf.function(jit_compile=True, autograph=False)
-        def compiled(*tensors: tf.Tensor) -> list[tf.Tensor]:
-            found: list[tf.Tensor] = tf.import_graph_def(
-                part, dict(zip(given, tensors, strict=True)), outputs
-            )
-            return found
-
-        with self.graph.as_default():
-            results = compiled(*map(self.graph.get_tensor_by_name, given.values()))
-        self._session._extend_graph()
-        return [tensor.name for tensor in results]
 
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)

@@ -40,9 +40,7 @@ class XlaTower:
         dense = {node.name for node in parts.behind.node}
         if {name.partition(":")[0] for name in outputs.values()} - dense:
             raise FailedPrecondition(f"outputs come from {', '.join(parts.kept)}")
-        given = (*parts.cut, *parts.reads)
-        tensors = session.add(key, parts.before, definition, given)
-        results = session.compile(parts.behind, tensors, list(outputs.values()))
+        tensors, results = session.compile(key, parts, definition)
         self._session = session
         self._feeds = {name: info.name for name, info in definition.inputs.items()}
         self._fetches = dict(zip(outputs, results, strict=True))
