@@ -26,6 +26,7 @@ from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.saved_model import is_ours
+from serving.runtimes.tensorflow_session import loading
 from serving.signature import Compute, Signature
 from serving.warmup import warm_up
 
@@ -102,7 +103,8 @@ class Loader:
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
-            self._warm_up(model, parameters)
+            with loading():
+                self._warm_up(model, parameters)
 
     def _guard(
         self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool
