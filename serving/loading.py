@@ -26,7 +26,7 @@ from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.saved_model import is_ours
-from serving.runtimes.tensorflow_session import loading
+from serving.runtimes.tensorflow_session import beside_requests
 from serving.signature import Compute, Signature
 from serving.warmup import warm_up
 
@@ -103,7 +103,7 @@ class Loader:
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
-            with loading():
+            with beside_requests():
                 self._warm_up(model, parameters)
 
     def _guard(

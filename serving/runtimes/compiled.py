@@ -18,7 +18,7 @@ import numpy as np
 from serving.background import Background
 from serving.errors import DeadlineExceeded, FailedPrecondition, ServingError
 from serving.runtimes.padding import Padding, Shapes, padded, paddings
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow_session import TensorFlowSession, beside_requests
 from serving.runtimes.xla_tower import XlaTower
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 _MOST = 64  # compiled shapes of a signature
 _KNOWN = 4096  # shapes of requests whose padded shape is remembered
 _TURNS, _TURNS_SECONDS = (5, 50), 0.2  # at least and at most, and what they take if it is less
-_GAIN = 0.9  # of TensorFlow's time, at most, that a compiled shape must take
+_GAIN = 0.95  # of TensorFlow's time, at most, that a compiled shape must take
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -103,7 +103,8 @@ class CompiledRuntime:
         try:
             if signature.tower is None:
                 signature.tower = XlaTower(self._path, self._tensorflow, key)
-            compiled, before = self._compare(key, signature.tower, shape, inputs)
+            with beside_requests():
+                compiled, before = self._compare(key, signature.tower, shape, inputs)
         except Exception as error:  # whatever a graph has that does not compile
             reason = " ".join(str(error).split())
             _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
@@ -128,7 +129,7 @@ class CompiledRuntime:
             begin = time.perf_counter()
             found = signature.through(tower, shape, inputs, outputs, None)
             between = time.perf_counter()
-            expected = self._tensorflow.run(key, inputs, outputs, None, in_own_thread=True)
+            expected = self._tensorflow.run(key, inputs, outputs, None)
             seconds[0].append(between - begin)
             seconds[1].append(time.perf_counter() - between)
         for name in outputs:

@@ -32,7 +32,7 @@ from serving.runtimes.graph_import import import_graph
 from serving.runtimes.split import Split
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
-_LOADING = threading.local()
+_BESIDE = threading.local()
 
 
 class TensorFlowSession:
@@ -121,11 +121,11 @@ class TensorFlowSession:
         # the model itself: this is the call that it makes in the end.
         given = {self._endpoint(name): array for name, array in feeds.items()}
         wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
-        loads = getattr(_LOADING, "is_on", False)
+        is_beside = getattr(_BESIDE, "is_on", False)
         with contextlib.ExitStack() as stack:
-            if in_own_thread and not loads:
+            if in_own_thread and not is_beside:
                 timeout = stack.enter_context(_place(self._places, timeout))
-            options = stack.enter_context(_options(timeout, in_own_thread or loads))
+            options = stack.enter_context(_options(timeout, in_own_thread or is_beside))
             stack.enter_context(_serving_errors())
             found = iter(
                 pywrap_tf_session.TF_SessionRun_wrapper(
@@ -245,16 +245,16 @@ def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def loading() -> Iterator[None]:
+def beside_requests() -> Iterator[None]:
     """What the calling thread has computed inside, it computes itself, with its own priority.
 
     The first run of a signature takes a third of a second, in which TensorFlow optimises it.
     """
-    _LOADING.is_on = True
+    _BESIDE.is_on = True
     try:
         yield
     finally:
-        _LOADING.is_on = False
+        _BESIDE.is_on = False
 
 
 @functools.cache
