@@ -71,7 +71,7 @@ class ServerConfig:
     )
     runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
     tensorflow_intra_op_parallelism: int = _option(
-        1, "Threads that one operation is spread over; 0: all cores.", 0
+        0, "Threads that one operation is spread over; 0: as many as cores.", 0
     )
     tensorflow_inter_op_parallelism: int = _option(
         0, "Operations of TensorFlow computed at once; 0: as many as cores.", 0
@@ -204,8 +204,17 @@ class ServerConfig:
     @property
     def compute_threads(self) -> int:
         """Operations that a process computes at once; 0: as many as cores."""
-        share = max(1, CPUS // self.processes) if self.shares_ports else 0
-        return self.tensorflow_inter_op_parallelism or share
+        return self.tensorflow_inter_op_parallelism or self._share
+
+    @property
+    def operation_threads(self) -> int:
+        """Threads that one operation is spread over; 0: as many as cores."""
+        return self.tensorflow_intra_op_parallelism or self._share
+
+    @property
+    def _share(self) -> int:
+        """The cores of one of several processes; 0: all."""
+        return max(1, CPUS // self.processes) if self.shares_ports else 0
 
     @property
     def requests_at_once(self) -> int:

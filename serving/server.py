@@ -133,7 +133,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     if config.rest_api_port:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
     # By this thread: the one that loads models has a low priority, which they would take over.
-    start_threads(config.tensorflow_intra_op_parallelism, config.compute_threads)
+    start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
         server.manager.poll()
     return server, port
@@ -150,7 +150,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             runtime=RuntimeChoice(
                 config.runtime,
                 config.compile_after_seconds,
-                config.tensorflow_intra_op_parallelism,
+                config.operation_threads,
                 config.compute_threads,
                 Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
             ),

@@ -25,14 +25,14 @@ class RuntimeChoice:
         compile_after: Seconds that a shape of an export of this project has taken to compute in
             TensorFlow, after which XLA compiles it; 0: never. It takes about one.
         intra_op_threads: Threads that one operation is spread over; 0 for all cores. One makes a
-            call cheapest, and several calls at once use the other cores.
+            call cheapest, all make a large one fastest where few come at once.
         inter_op_threads: Operations that run at once in TensorFlow; 0 for as many as cores.
         cache_folder: Where converted models are kept; None converts at every load.
     """
 
     runtime: str = TENSORFLOW
     compile_after: float = 2.0
-    intra_op_threads: int = 1
+    intra_op_threads: int = 0
     inter_op_threads: int = 0
     cache_folder: Path | None = None
 
