@@ -180,6 +180,7 @@ def changed(**changes: np.ndarray | None) -> bytes:
         (changed(user=np.array(["a", "b"], object)), "sizes differ"),
         (changed(item=np.arange(9)[None]), "sizes differ"),
     ],
+    ids=range(9),  # the bytes of a message are others in each process
 )
 def test_what_cannot_be_read_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
