@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,14 @@ from click.testing import CliRunner, Result
 
 from pipelines.cli import main
 
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='recsys-attn')"]
+# It hears Ctrl-C, which a process ignores where the tests run in a shell's background. It sees to
+# that itself: between fork and exec, gRPC of the tests' process may write into its pipes.
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from pipelines.cli import main; main(prog_name='recsys-attn')",
+]
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -21,17 +27,13 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def start(*arguments: str | Path, columns: int = 80, tf_config: str = "") -> subprocess.Popen[str]:
-    """Starts a command whose output goes into pipes, as in a script.
-
-    It hears Ctrl-C, which a process ignores where the tests run in a shell's background.
-    """
+    """Starts a command whose output goes into pipes, as in a script."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**_environment(), "COLUMNS": str(columns), "TF_CONFIG": tf_config},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

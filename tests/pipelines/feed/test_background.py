@@ -111,7 +111,7 @@ def iter_of(count):
 
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from pipelines.feed.background import Background
 
 def numbers():
@@ -120,6 +120,8 @@ def numbers():
         time.sleep(1)
         yield 3
 
+# A shell's background ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 items = Background(numbers(), 2, "at work")
 print([next(items) for _ in range(3)], flush=True)
 if sys.argv[1] == "interrupt":
@@ -134,8 +136,6 @@ def test_a_program_ends_while_the_thread_is_at_work(ending):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background ignores Ctrl-C, and so would the program.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "[0, 1, 2]\n"
