@@ -2,7 +2,8 @@
 
 TensorFlow goes over memory once for each operation; XLA makes one loop of many, which halves the
 time of DIN's activation unit. But it compiles each shape anew, for about a second. So a shape is
-compiled when computing it has taken longer than that, beside the requests, which do not wait.
+compiled when computing it has taken longer than that, beside the requests. They wait once for
+each signature, for a tenth of a second or two, when its tower is added to TensorFlow's session.
 """
 
 from __future__ import annotations
