@@ -103,8 +103,8 @@ class TrainingOptions(Options):
         patience: Epochs without a better AUC after which training stops.
         monitor: Task whose validation AUC decides; the mean of all tasks' where None.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
-        jit_compile: Compile the tower with XLA; on a CPU that is no faster, or slower, but for DIN (a
-            seventh faster).
+        jit_compile: Compile the tower with XLA; on a CPU DIN gains a little by it, the others
+            nothing.
         tower_rows: Candidates that the tower computes at a time, the step being that of the whole
             batch; so few that they stay in a processor's cache. 0 for the whole batch. Where None,
             64, or more for a tower of many weights, and with a GPU the whole batch.
