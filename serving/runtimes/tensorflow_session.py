@@ -140,6 +140,7 @@ class TensorFlowSession:
         part: graph_pb2.GraphDef,
         definition: meta_graph_pb2.SignatureDef,
         tensors: Iterable[str],
+        is_last: bool = True,
     ) -> dict[str, str]:
         """Adds another form of a signature's graph, on the same inputs, variables and tables.
 
@@ -148,13 +149,30 @@ class TensorFlowSession:
             part: Nodes, of which the inputs of the signature may be some.
             definition: The signature.
             tensors: Names of tensors in `part`.
+            is_last: Whether no more comes: only then does the session take it up.
 
         Returns:
             What these tensors are called here.
         """
-        found = self._import(prefix, part, definition, tensors)
-        self._session._extend_graph()
-        return found
+        inside = {node.name for node in part.node}
+        own = {info.name: info.name for info in definition.inputs.values()}
+        for node in part.node:  # by which variables and tables are found
+            if "shared_name" in node.attr and not node.attr["shared_name"].s:
+                node.attr["shared_name"].s = node.name.encode()
+        with self.graph.as_default():
+            scope = self.graph.unique_name(f"part_of_{prefix}")
+            tf.import_graph_def(
+                part,
+                {
+                    name: self.graph.get_tensor_by_name(name)
+                    for name in own
+                    if name.partition(":")[0] in inside
+                },
+                name=f"{scope}/",
+            )
+        if is_last:
+            self._session._extend_graph()
+        return {name: own.get(name, f"{scope}/{name}") for name in tensors}
 
     def compile(
         self,
@@ -185,36 +203,11 @@ class TensorFlowSession:
             )
             return found
 
-        tensors = self._import(prefix, parts.before, definition, given)
+        tensors = self.add(prefix, parts.before, definition, given, is_last=False)
         with self.graph.as_default():
             results = tower(*map(self.graph.get_tensor_by_name, tensors.values()))
         self._session._extend_graph()  # once: requests wait for it
         return tensors, [tensor.name for tensor in results]
-
-    def _import(
-        self,
-        prefix: str,
-        part: graph_pb2.GraphDef,
-        definition: meta_graph_pb2.SignatureDef,
-        tensors: Iterable[str],
-    ) -> dict[str, str]:
-        inside = {node.name for node in part.node}
-        own = {info.name: info.name for info in definition.inputs.values()}
-        for node in part.node:  # by which variables and tables are found
-            if "shared_name" in node.attr and not node.attr["shared_name"].s:
-                node.attr["shared_name"].s = node.name.encode()
-        with self.graph.as_default():
-            scope = self.graph.unique_name(f"part_of_{prefix}")
-            tf.import_graph_def(
-                part,
-                {
-                    name: self.graph.get_tensor_by_name(name)
-                    for name in own
-                    if name.partition(":")[0] in inside
-                },
-                name=f"{scope}/",
-            )
-        return {name: own.get(name, f"{scope}/{name}") for name in tensors}
 
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)
