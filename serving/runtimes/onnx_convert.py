@@ -47,41 +47,32 @@ def converted(
     Raises:
         Unimplemented: tf2onnx does not convert it.
     """
-    with _ONE_AT_A_TIME:
-        return _converted(graph, constants, inputs, outputs)
-
-
-def _converted(
-    graph: graph_pb2.GraphDef,
-    constants: Mapping[str, np.ndarray],
-    inputs: Mapping[str, tuple[tf.DType, Shape]],
-    outputs: Sequence[str],
-) -> bytes:
     import tf2onnx
 
-    closed, renamed = _closed(graph, constants, inputs)
-    loud = logging.getLogger("tf2onnx")
-    level, loud.level = loud.level, logging.CRITICAL
-    try:
-        given = [renamed[name] for name in inputs]
-        with tf.Graph().as_default():
-            optimised = tf2onnx.tf_loader.tf_optimize(given, list(outputs), closed)
-        model, _ = tf2onnx.convert._convert_common(
-            optimised,
-            name="tower",
-            input_names=given,
-            output_names=list(outputs),
-            opset=OPSET,
-            custom_op_handlers={_SELECT: (_where, [])},
-            optimizers={},  # ONNX Runtime has its own; tf2onnx's take three quarters of the time
-            tensors_to_rename={renamed[name]: name for name in inputs},
-        )
-    except Exception as error:  # whatever a converter meets
-        raise Unimplemented(f"{type(error).__name__}: {error}") from error
-    finally:
-        loud.level = level
-    content: bytes = model.SerializeToString()
-    return content
+    with _ONE_AT_A_TIME:
+        closed, renamed = _closed(graph, constants, inputs)
+        loud = logging.getLogger("tf2onnx")
+        level, loud.level = loud.level, logging.CRITICAL
+        try:
+            given = [renamed[name] for name in inputs]
+            with tf.Graph().as_default():
+                optimised = tf2onnx.tf_loader.tf_optimize(given, list(outputs), closed)
+            model, _ = tf2onnx.convert._convert_common(
+                optimised,
+                name="tower",
+                input_names=given,
+                output_names=list(outputs),
+                opset=OPSET,
+                custom_op_handlers={_SELECT: (_where, [])},
+                optimizers={},  # ONNX Runtime has its own; these take most of the time
+                tensors_to_rename={renamed[name]: name for name in inputs},
+            )
+        except Exception as error:  # whatever a converter meets
+            raise Unimplemented(f"{type(error).__name__}: {error}") from error
+        finally:
+            loud.level = level
+        content: bytes = model.SerializeToString()
+        return content
 
 
 def _where(graph: Any, node: Any, name: str, arguments: Any) -> None:
