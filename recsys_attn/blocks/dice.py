@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -75,35 +76,72 @@ class Dice(keras.layers.Layer):
         x = ops.cast(inputs, "float32")
         if training and self.trainable:
             mean, variance = self._update(x, where)
+            scale = ops.rsqrt(variance + self.epsilon)
+            # A copy: a function with a gradient of its own takes tensors, not variables.
+            output = _bend_in_training(x, mean, scale, ops.copy(self.alpha))
         else:
-            mean, variance = self.moving_mean, self.moving_variance
-        share = ops.sigmoid((x - mean) * ops.rsqrt(variance + self.epsilon))
-        # p s + (1 - p) alpha s, with one multiplication less over all of s.
-        return ops.cast(x * (self.alpha + (1 - self.alpha) * share), self.compute_dtype)
+            scale = ops.rsqrt(self.moving_variance + self.epsilon)
+            output = _bend(x, self.moving_mean, scale, self.alpha)
+        return ops.cast(output, self.compute_dtype)
 
     def _update(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the real rows, which also move the moving averages.
-
-        The variance is least at the mean, and so has no gradient by it: none is computed.
-        """
-        axes = tuple(range(len(x.shape) - 1))
-        if where is None:
-            rate: Any = 1 - self.momentum
-            mean = ops.mean(x, axis=axes)
-            variance = ops.mean(ops.square(x - ops.stop_gradient(mean)), axis=axes)
-        else:
-            real = ops.broadcast_to(ops.cast(where, "float32"), ops.shape(x)[:-1])[..., None]
-            count = ops.sum(real)
-            rate = (1 - self.momentum) * ops.minimum(count, 1)
-            mean = ops.sum(x * real, axis=axes) / ops.maximum(count, 1)
-            squares = ops.square(x - ops.stop_gradient(mean)) * real
-            variance = ops.sum(squares, axis=axes) / ops.maximum(count, 1)
+        """Mean and variance of the real rows, which also move the moving averages."""
+        average, rate = self._averaging(x, where)
+        mean = average(x)
+        # About a constant, with nothing but a vector to correct: the variance has no gradient by
+        # its mean, and the pass over all of x that would compute it is spared.
+        centre = ops.stop_gradient(mean)
+        variance = average(ops.square(x - centre)) - ops.square(mean - centre)
         self.moving_mean.assign(self.moving_mean + rate * (mean - self.moving_mean))
         self.moving_variance.assign(self.moving_variance + rate * (variance - self.moving_variance))
         return mean, variance
+
+    def _averaging(
+        self, x: Tensor, where: Tensor | None
+    ) -> tuple[Callable[[Tensor], Tensor], Tensor | float]:
+        """What averages over the real rows, and how far the moving averages follow it."""
+        axes = tuple(range(len(x.shape) - 1))
+        if where is None:
+            return (lambda values: ops.mean(values, axis=axes)), 1 - self.momentum
+        real = ops.broadcast_to(ops.cast(where, "float32"), ops.shape(x)[:-1])[..., None]
+        count = ops.sum(real)
+        rate = (1 - self.momentum) * ops.minimum(count, 1)
+        return (lambda values: ops.sum(values * real, axis=axes) / ops.maximum(count, 1)), rate
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
     def get_config(self) -> Config:
         return {**super().get_config(), "momentum": self.momentum, "epsilon": self.epsilon}
+
+
+def _bend(x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
+    """`p x + (1 - p) alpha x`, with one multiplication less over all of x."""
+    return x * (alpha + (1 - alpha) * ops.sigmoid((x - mean) * scale))
+
+
+@ops.custom_gradient
+def _bend_in_training(
+    x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor
+) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+    """With a gradient that computes `p` anew: XLA then passes over memory less often.
+
+    The gradient is made of operations on the arguments, and so has derivatives itself.
+    """
+
+    def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+        # PyTorch hands the arguments back; the others give the upstream gradient alone.
+        s, m, r, a = (x, mean, scale, alpha) if upstream is None else given
+        by_output = given[0] if upstream is None else upstream
+        axes = tuple(range(len(s.shape) - 1))
+        p = ops.sigmoid((s - m) * r)
+        by_bend = by_output * s
+        by_norm = by_bend * (1 - a) * p * (1 - p)
+        return (
+            by_output * (a + (1 - a) * p) + by_norm * r,
+            -r * ops.sum(by_norm, axis=axes),
+            ops.sum(by_norm * (s - m), axis=axes),
+            ops.sum(by_bend * (1 - p), axis=axes),
+        )
+
+    return _bend(x, mean, scale, alpha), gradient

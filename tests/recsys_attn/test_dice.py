@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
 
 from recsys_attn.blocks import Dice
 from tests.support import reference
+from tests.support.gradients import derivative, gradient
 
 SHAPE = (3, 5, 7)
 X = np.random.default_rng(0).normal(1.0, 2.0, SHAPE).astype("float32")
@@ -96,6 +100,40 @@ def test_statistics_of_half_precision_are_taken_in_float32() -> None:
     rounded = keras.ops.convert_to_numpy(keras.ops.cast(keras.ops.cast(x, "bfloat16"), "float32"))
     np.testing.assert_allclose(moving(layer)[0], rounded.mean(), rtol=1e-5)
     np.testing.assert_allclose(moving(layer)[1], rounded.var(), rtol=1e-3)
+
+
+def by_difference(function: Callable[[np.ndarray], float], x: np.ndarray) -> np.ndarray:
+    step, result = 1e-4, np.zeros(x.shape)
+    for index in np.ndindex(x.shape):
+        away = np.zeros(x.shape)
+        away[index] = step
+        result[index] = (function(x + away) - function(x - away)) / (2 * step)
+    return result
+
+
+@pytest.mark.parametrize("where", [None, REAL[:1, :3]], ids=["all", "some"])
+def test_first_and_second_derivatives_are_those_of_differences(where: np.ndarray | None) -> None:
+    """Through the statistics of the batch as well."""
+    x, layer = X[:1, :3], dice()
+    weights, direction = np.random.default_rng(3).normal(size=(2, *x.shape))
+
+    def expected(x: np.ndarray) -> float:
+        mean, variance = reference.statistics(x, where)
+        return float((reference.dice(x, ALPHA, mean, variance) * weights).sum())
+
+    def ours(x: Any) -> Any:
+        with keras.StatelessScope():
+            return layer(x, where=where, training=True) * keras.ops.cast(weights, "float32")
+
+    def slope(x: np.ndarray) -> float:
+        return float((by_difference(expected, x) * direction).sum())
+
+    first = gradient(ours, x)
+    np.testing.assert_allclose(first, by_difference(expected, x.astype("float64")), rtol=1e-3)
+    second = gradient(lambda x: derivative(ours)(x) * keras.ops.cast(direction, "float32"), x)
+    np.testing.assert_allclose(
+        second, by_difference(slope, x.astype("float64")), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_momentum_is_checked() -> None:

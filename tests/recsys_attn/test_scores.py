@@ -11,6 +11,7 @@ import pytest
 
 from recsys_attn.attention import scores
 from tests.support import reference
+from tests.support.gradients import gradient
 
 B, T, S, N, H, K = 2, 3, 5, 7, 11, 13
 
@@ -136,18 +137,6 @@ def test_cosine_of_a_zero_vector_is_zero() -> None:
     query[0] = 0
     logits = scores.Cosine()(query, key)
     np.testing.assert_array_equal(logits[0], 0)
-
-
-def gradient(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
-    """Of the sum of what the function returns, on the backend that runs."""
-    if keras.backend.backend() == "jax":
-        jax = pytest.importorskip("jax")
-        return np.asarray(jax.grad(lambda x: function(x).sum())(x))
-    tf = pytest.importorskip("tensorflow")
-    variable = tf.Variable(x)
-    with tf.GradientTape() as tape:
-        total = tf.reduce_sum(function(variable))
-    return tape.gradient(total, variable).numpy()
 
 
 def test_cosine_has_no_gradient_at_a_zero_vector_and_the_right_one_elsewhere() -> None:
