@@ -47,7 +47,7 @@ def serve(**options: Any) -> None:
     from serving.ports import listening
 
     for name, versions in server.manager.models.items():
-        if not versions.is_available:  # nothing is looked for before a reload
+        if not versions.is_available:  # a reload brings it, or the backend
             continue
         with server.manager.lease(name) as model:
             Console().print(display.served_model(model))

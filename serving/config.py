@@ -87,6 +87,7 @@ class ServerConfig:
     backend_tls_server_name: str = _option(
         "", "Name in the backend's certificates, if not the host."
     )
+    backend_token_file: str = _option("", "File with the token to send to a backend of grpcs://.")
     host: str = _option("127.0.0.1", "Address to listen on.")
     port: int = _option(8500, "Port for gRPC; 0 takes a free one.", 0, MAX_PORT)
     grpc_socket_path: str = _option("", "Unix socket for gRPC, beside the port.")
@@ -146,7 +147,7 @@ class ServerConfig:
         self._check_security()
 
     def _check_backend(self) -> None:
-        given = [one.name for one in fields(self) if one.name.startswith("backend_tls_")]
+        given = [one.name for one in fields(self) if one.name.startswith("backend_")]
         given = [name for name in given if getattr(self, name)]
         if given and not self.backend_uses_tls:
             raise ValueError(

@@ -97,5 +97,20 @@ def read_tokens(path: str) -> frozenset[bytes]:
     return tokens
 
 
+def read_token(path: str) -> str:
+    """The token of a file that holds one.
+
+    Raises:
+        ServingError: There is no such file, or not one token in it.
+    """
+    tokens = read_tokens(path)
+    if len(tokens) > 1:
+        raise InvalidArgument(f"{path} holds {len(tokens)} tokens. Expected one.")
+    (token,) = tokens
+    if not (token.isascii() and token.decode("ascii").isprintable()):
+        raise InvalidArgument(f"{path} holds a token that is not printable ASCII.")
+    return token.decode()
+
+
 def _read(path: str, kind: Any) -> Any:
     return parse_text(kind, read_content(path), path)

@@ -56,7 +56,7 @@ def make_grpc_server(
         interceptors=[
             refusal,
             *([Authentication(tokens, inference.refuse)] if tokens else []),
-            Readable(),
+            Readable(inference.refuse),
         ],
         options=_options(config),
     )

@@ -27,7 +27,8 @@ LAST_SECONDS = 1.0  # after the grace: what is written when the last request has
 def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     """A server that has something to serve and answers nobody yet, and its port for gRPC.
 
-    It has nothing to serve where it never looks for versions: a reload brings them.
+    It may have nothing where it never looks for versions, which a reload brings, and where a
+    backend computes, which may come later.
 
     Raises:
         ServingError: Nothing can be served, or the port is taken.
@@ -41,7 +42,7 @@ def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     # then look at the models alone, and hold up requests less.
     gc.freeze()
     server, port = create_server(config)
-    if config.file_system_poll_wait_seconds >= 0:
+    if config.file_system_poll_wait_seconds >= 0 and not config.backend:
         for versions in server.manager.models.values():
             versions.require_available()
     return server, port

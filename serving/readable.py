@@ -8,6 +8,10 @@ from typing import Any
 
 import grpc
 
+from serving.errors import Internal
+from serving.interceptors import Refuse
+from serving.servicers import call_named
+
 _UNREADABLE = object()
 
 
@@ -16,9 +20,13 @@ class Readable(grpc.ServerInterceptor):
 
     gRPC keeps every such call for good, 15 kB each, and logs where it noticed. It must be the last
     of a server's interceptors.
+
+    Args:
+        refuse: Told of each call that is answered so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refuse: Refuse) -> None:
+        self._refuse = refuse
         self._handlers: dict[str, Any] = {}  # by method; what two threads make is the same
 
     def intercept_service(
@@ -30,11 +38,13 @@ class Readable(grpc.ServerInterceptor):
         if found is None:
             found = continuation(handler_call_details)
             if found is not None:  # else it is no method, and its name may be any
-                found = self._handlers[handler_call_details.method] = _readable(found)
+                found = self._handlers[handler_call_details.method] = _readable(
+                    found, handler_call_details.method.rpartition("/")[2], self._refuse
+                )
         return found
 
 
-def _readable(handler: Any) -> Any:
+def _readable(handler: Any, api: str, refuse: Refuse) -> Any:
     if handler.request_streaming:
         return handler
     if handler.response_streaming:
@@ -51,7 +61,9 @@ def _readable(handler: Any) -> Any:
     @functools.wraps(method)  # and in the same threads
     def answer(request: Any, context: grpc.ServicerContext) -> Any:
         if request is _UNREADABLE:
-            context.abort(grpc.StatusCode.INTERNAL, "Exception deserializing request!")
+            error = Internal("Exception deserializing request!")
+            refuse(call_named(api, context), error)
+            context.abort(error.code, str(error))
         return method(request, context)
 
     return make(answer, read, handler.response_serializer)

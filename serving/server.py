@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -11,16 +12,16 @@ from pathlib import Path
 import grpc
 
 from serving.batching.parameters import BatchingParameters
-from serving.client.security import Tls
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
     Certificates,
     read_batching_parameters,
     read_certificates,
     read_metrics_path,
+    read_token,
     read_tokens,
 )
-from serving.errors import InvalidArgument
+from serving.errors import InvalidArgument, Unavailable
 from serving.health import Health
 from serving.inference import Inference
 from serving.interceptors import Refusal
@@ -37,10 +38,11 @@ from serving.rest.server import RestServer
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, backend_addresses
 from serving.runtimes.tensorflow_session import start_threads
-from serving.security import require_token
+from serving.security import TlsWithToken, require_token
 from serving.upkeep import ManagerOptions
 from serving.workers import THREADS, Turns
 
+_LOGGER = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
 _HELD_SECONDS = 0.1  # and for all of them to call again
 _LAST_SECONDS = 5.0  # for gRPC to end what it cancelled: a call that it forgot holds up no end
@@ -135,8 +137,18 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     # By this thread: the one that loads models has a low priority, which they would take over.
     start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
-        server.manager.poll()
+        _look(server.manager, config)
     return server, port
+
+
+def _look(manager: ModelManager, config: ServerConfig) -> None:
+    """Loads what there is; a fleet that is away is waited for."""
+    try:
+        manager.poll()
+    except Unavailable as error:
+        if not config.backend:
+            raise
+        _LOGGER.warning("%s (NOT_SERVING until one does)", error)
 
 
 def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
@@ -194,7 +206,9 @@ def _fleet(config: ServerConfig) -> Fleet | None:
         return None
     tls = None
     if config.backend_uses_tls:
-        tls = Tls(
+        path = config.backend_token_file
+        tls = TlsWithToken(
+            token=read_token(path) if path else "",
             ca=config.backend_tls_ca or None,
             certificate=config.backend_tls_cert or None,
             key=config.backend_tls_key or None,

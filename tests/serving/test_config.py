@@ -34,11 +34,13 @@ def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
         ServerConfig(**{"model_base_path": "models", **options})
 
 
-def test_options_of_tls_to_a_backend_need_it_and_each_other() -> None:
+def test_options_of_a_backends_tls_need_it_and_each_other() -> None:
     with pytest.raises(ValueError, match=r"`backend_tls_ca` needs a `backend` of grpcs://"):
         ServerConfig(backend="grpc://a:1", model_name="ctr", backend_tls_ca="ca.pem")
     with pytest.raises(ValueError, match=r"need each other. Received: .* backend_tls_key=''"):
         ServerConfig(backend="grpcs://a:1", model_name="ctr", backend_tls_cert="a.pem")
+    with pytest.raises(ValueError, match=r"`backend_token_file` needs a `backend` of grpcs://"):
+        ServerConfig(backend="grpc://a:1", model_name="ctr", backend_token_file="token")
     assert ServerConfig(backend="grpcs://a:1", model_name="ctr").backend_uses_tls
 
 

@@ -16,9 +16,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.codec import decode
 from serving.config import ServerConfig
-from serving.errors import InvalidArgument, Unavailable
+from serving.errors import InvalidArgument, NotFound, Unauthenticated
 from serving.server import create_server
 from tests.serving.certificates import make_authority, make_certificate, needs_openssl
+from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send
@@ -122,6 +123,31 @@ def test_it_is_ready_while_its_fleet_answers(
         assert not watcher.is_alive()
 
 
+@pytest.mark.parametrize("poll", [0.05, 0.0], ids=["polls", "looks once"])
+def test_it_starts_before_its_fleet(
+    base_path: Path, start_server: StartServer, monkeypatch: pytest.MonkeyPatch, poll: float
+) -> None:
+    monkeypatch.setattr("serving.manager._RETRY_SECONDS", 0.05)
+    port = free_port()
+    front, address = start_server(
+        "", backend=f"grpc://127.0.0.1:{port}", model_name="tiny",
+        file_system_poll_wait_seconds=poll,
+    )  # fmt: skip
+    assert not front.health.is_serving
+    with grpc.insecure_channel(address) as channel, _listening(base_path, port):
+        wait_until(lambda: front.health.is_serving, 15.0)
+        assert _answer(channel) == (5, 105.0)
+        front.stop()
+
+
+def test_a_fleet_that_has_no_such_model_is_told_at_the_start(
+    base_path: Path, start_server: StartServer
+) -> None:
+    _, backend = start_server(base_path)
+    with pytest.raises(NotFound, match="Could not find any versions of model ctr"):
+        start_server("", backend=f"grpc://{backend}", model_name="ctr")
+
+
 @contextlib.contextmanager
 def _listening(base_path: Path, port: int) -> Iterator[None]:
     """A server on a port that another one has left."""
@@ -162,7 +188,7 @@ def test_a_fleet_with_tls_that_asks_who_calls(
 
 @needs_openssl
 def test_a_fleet_with_tls_answers_nobody_else(
-    asks: tuple[str, dict[str, str]], start_server: StartServer
+    asks: tuple[str, dict[str, str]], start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet, known = asks
     strangers = [
@@ -170,10 +196,40 @@ def test_a_fleet_with_tls_answers_nobody_else(
         {**known, "backend_tls_server_name": "other.example"},
         {**known, "backend_tls_cert": "", "backend_tls_key": ""},
     ]
-    for options in strangers:
-        with pytest.raises(Unavailable, match="No server of the backend answers"):
-            start_server("", backend=f"grpcs://{fleet}", model_name="tiny", **options)
-    with pytest.raises(Unavailable, match="No server of the backend answers"):
-        start_server("", backend=f"grpc://{fleet}", model_name="tiny")
+    backends = [(f"grpcs://{fleet}", options) for options in strangers] + [(f"grpc://{fleet}", {})]
+    for backend, options in backends:
+        caplog.clear()
+        front, _ = start_server("", backend=backend, model_name="tiny", **options)
+        assert not front.health.is_serving
+        assert "No server of the backend answers" in caplog.text
     with pytest.raises(InvalidArgument, match=r"TLS to `backend`: Cannot read `tls.ca` none.pem"):
         start_server("", backend=f"grpcs://{fleet}", model_name="tiny", backend_tls_ca="none.pem")
+
+
+@needs_openssl
+def test_a_fleet_that_wants_a_token(
+    tmp_path: Path, base_path: Path, start_server: StartServer
+) -> None:
+    authority = make_authority(tmp_path)
+    server = make_certificate(tmp_path, authority, "ctr.example")
+    files = {"server_key": server.key, "server_cert": server.certificate}
+    (tmp_path / "ssl").write_text(
+        " ".join(f"{name}: {json.dumps(path.read_text())}" for name, path in files.items())
+    )
+    (tmp_path / "tokens").write_text("one\ntwo\n")
+    (tmp_path / "token").write_text("two\n")
+    _, fleet = start_server(
+        base_path, ssl_config_file=str(tmp_path / "ssl"),
+        auth_token_file=str(tmp_path / "tokens"),
+    )  # fmt: skip
+    options = {
+        "backend": f"grpcs://{fleet}", "model_name": "tiny",
+        "backend_tls_ca": str(authority.certificate), "backend_tls_server_name": "ctr.example",
+    }  # fmt: skip
+    _, address = start_server("", backend_token_file=str(tmp_path / "token"), **options)
+    with grpc.insecure_channel(address) as channel:
+        assert _answer(channel) == (5, 105.0)
+    with pytest.raises(Unauthenticated, match="A token is needed"):
+        start_server("", **options)
+    with pytest.raises(InvalidArgument, match=r"tokens holds 2 tokens. Expected one"):
+        start_server("", backend_token_file=str(tmp_path / "tokens"), **options)

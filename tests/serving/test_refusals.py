@@ -1,4 +1,4 @@
-"""What is refused by token, limit or drain is seen: in the access log and in the request count."""
+"""What is refused (by token, limit, drain, as no message) is in access log and request count."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.serving.conftest import wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send, status
 
+_METHOD = "/tensorflow.serving.PredictionService/Predict"
 _COUNT = re.compile(
     r'^:tensorflow:serving:request_count\{model_name="(.*)",status="(.*)"\} (\S+)$', re.M
 )
@@ -127,6 +128,16 @@ def test_what_is_one_too_many(seen: _Seen) -> None:
         ("REST", "Predict", "tiny", "RESOURCE_EXHAUSTED"): 1,
     }
     assert seen.counted()["tiny", "RESOURCE_EXHAUSTED"] == 2
+
+
+def test_what_is_no_message(seen: _Seen) -> None:
+    metadata = [("authorization", "Bearer secret"), ("x-request-id", "r1")]
+    with grpc.insecure_channel(seen.address) as channel, pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary(_METHOD)(b"\xff", timeout=10.0, metadata=metadata)
+    assert raised.value.code() == grpc.StatusCode.INTERNAL
+    assert dict(raised.value.trailing_metadata())["x-request-id"] == "r1"
+    assert _told(seen.calls) == {("GRPC", "Predict", "", "INTERNAL"): 1}
+    assert seen.counted() == {("", "INTERNAL"): 1}
 
 
 def test_what_comes_while_the_server_drains(seen: _Seen) -> None:
