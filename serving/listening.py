@@ -104,18 +104,18 @@ def listen(
 
 
 def _options(config: ServerConfig) -> list[tuple[str, Any]]:
-    options: list[tuple[str, Any]] = [
-        ("grpc.max_receive_message_length", config.max_message_bytes),
-        ("grpc.max_send_message_length", config.max_message_bytes),
+    options: dict[str, Any] = {
+        "grpc.max_receive_message_length": config.max_message_bytes,
+        "grpc.max_send_message_length": config.max_message_bytes,
         # Without other processes a taken port is an error, not half of the requests.
-        ("grpc.so_reuseport", int(config.shares_ports)),
-        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
-        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS),
-    ]
+        "grpc.so_reuseport": int(config.shares_ports),
+        "grpc.server_handshake_timeout_ms": _HANDSHAKE_MS,
+        "grpc.keepalive_time_ms": _KEEPALIVE_MS,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.min_ping_interval_without_data_ms": _PING_MS,
+    }
     if config.max_connections:
-        options.append(("grpc.max_allowed_incoming_connections", config.max_connections))
+        options["grpc.max_allowed_incoming_connections"] = config.max_connections
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         key, equals, value = argument.partition("=")
         if not equals or not key:
@@ -123,5 +123,6 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
                 "`grpc_channel_arguments` must be KEY=VALUE,... Received: "
                 f"{config.grpc_channel_arguments!r}"
             )
-        options.append((key, int(value) if value.lstrip("-").isdecimal() else value))
-    return options
+        # In place of ours: of two values gRPC takes the first.
+        options[key] = int(value) if value.lstrip("-").isdecimal() else value
+    return list(options.items())

@@ -63,6 +63,15 @@ def test_the_context_is_computed_once_where_the_model_can(shared_channel: grpc.C
     assert [one.value for one in response.result.regressions] == [5.5, 7.5]
 
 
+def test_tasks_share_the_context_too(shared_channel: grpc.Channel) -> None:
+    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
+    request = multi_inference(sent, ("regress", "regress"), ("classify", "classify"))
+    regressed, classified = send(shared_channel, request).results
+    assert [one.value for one in regressed.regression_result.regressions] == [5.5, 7.5]
+    scores = [row.classes[1].score for row in classified.classification_result.classifications]
+    assert scores == [5.0, 7.0], "it has no sibling that takes a context"
+
+
 def test_an_example_with_a_feature_of_the_context_is_scored_with_its_own(
     shared_channel: grpc.Channel,
 ) -> None:

@@ -14,6 +14,7 @@ from serving.config_files import (
     read_batching_parameters,
     read_certificates,
     read_metrics_path,
+    read_token,
     read_tokens,
 )
 from serving.errors import InvalidArgument, NotFound
@@ -78,6 +79,7 @@ def test_metrics_are_where_the_file_says(tmp_path: Path, text: str, path: str | 
 
 def test_tokens_are_lines(tmp_path: Path) -> None:
     assert read_tokens(_write(tmp_path, "one\n\n two \n")) == {b"one", b"two"}
+    assert read_token(_write(tmp_path, "one\n")) == "one"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,8 @@ def test_tokens_are_lines(tmp_path: Path) -> None:
         ),
         (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must begin with /"),
         (read_tokens, "\n", "holds no token"),
+        (read_token, "one\ntwo\n", "holds 2 tokens. Expected one."),
+        (read_token, "\N{EURO SIGN}\n", "not printable ASCII"),
     ],
 )
 def test_a_wrong_file_is_named(

@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
+from google.protobuf import any_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -19,6 +21,7 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+from tensorflow_serving.config import model_server_config_pb2
 
 from serving.config import ServerConfig
 from serving.rest.app import HTTP_STATUS
@@ -211,6 +214,14 @@ ERRORS = {
         "ServerModelConfig type not supported by HandleReloadConfigRequest. "
         "Only ModelConfigList is currently supported",
     ),
+    "reload-custom-config": (
+        model_management_pb2.ReloadConfigRequest(
+            config=model_server_config_pb2.ModelServerConfig(custom_model_config=any_pb2.Any())
+        ),
+        INVALID,
+        "ServerModelConfig type not supported by HandleReloadConfigRequest. "
+        "Only ModelConfigList is currently supported",
+    ),
     "long-words-are-cut": (
         predict("m" * 2000), NOT_FOUND,
         ("Servable not found for request: Latest(" + "m" * 2000)[:1024] + "...TRUNCATED",
@@ -296,6 +307,20 @@ def test_a_full_queue(batched_channel: grpc.Channel) -> None:
         )
     }
     assert failures.count(None) >= 3
+
+
+def test_unequal_shapes_are_kept_apart_not_refused(batched_channel: grpc.Channel) -> None:
+    """TensorFlow Serving's FAILED_PRECONDITION of a batch without padding: its one row that no
+    request meets here, beside RESOURCE_EXHAUSTED of resources, which nothing declares."""
+    wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
+    lists = [np.array([[b"i"] * events], object) for events in (1, 7)]
+    rows = [{name: values[:1] for name, values in ROWS.items()} | {"history": h} for h in lists]
+    with ThreadPoolExecutor(3) as pool:
+        busy = pool.submit(send, batched_channel, wait)
+        answers = list(pool.map(lambda row: send(batched_channel, predict(inputs=row)), rows))
+        assert busy.result().outputs
+    clicks = [tf.make_ndarray(answer.outputs["click"]).tolist() for answer in answers]
+    assert clicks == [[3 + 1 + 100], [3 + 7 + 100]]
 
 
 def test_reloads_that_cannot_be(batched_channel: grpc.Channel, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def servers(
             rest_api_port=ports[1],
             enable_batching=True,
         ),
-        "third": Command(folder / "2", model_base_path=base_path),
+        "third": Command(folder / "2", model_base_path=base_path, access_log=True),
     }
     yield {name: server.listens() for name, server in servers.items()}
     for server in servers.values():
@@ -122,6 +122,18 @@ class Load:
 
     def _hear(self, kind: str, what: str) -> None:
         self.heard[f"{kind} {what}"] += 1
+
+
+def test_the_access_log_is_json_on_standard_error(servers: dict[str, Command]) -> None:
+    server = servers["third"]
+    with Client(server.address, model="tiny", timeout=20) as client:
+        client.predict_rows([{}, {}], request_id="r1")
+        with pytest.raises(ServingError):
+            client.predict({}, signature_name="none", request_id="r2")
+    written = [line for line in server.log.read_text().splitlines() if line.startswith("{")]
+    lines = {line["request_id"]: line for line in map(json.loads, written)}
+    assert [lines[name]["code"] for name in ("r1", "r2")] == ["OK", "FAILED_PRECONDITION"]
+    assert (lines["r1"]["model"], lines["r1"]["version"], lines["r1"]["rows"]) == ("tiny", 5, 2)
 
 
 def test_a_killed_server_fails_no_retried_call(servers: dict[str, Command]) -> None:

@@ -21,7 +21,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
 
-from serving.batching.parameters import BatchingParameters
 from serving.client import Client, Tls
 from serving.config import ServerConfig
 from serving.config_files import METRICS_PATH
@@ -32,13 +31,12 @@ from serving.errors import (
     Unauthenticated,
     Unavailable,
 )
-from serving.loading import Loader, LoadOptions
 from serving.protos import scoring_pb2_grpc
 from serving.rank_messages import make_rank_request
 from serving.server import Server, create_server
 from tests.serving.certificates import make_authority, make_certificate, needs_openssl
 from tests.serving.conftest import StartServer, wait_until
-from tests.serving.exports import install, write_warmup
+from tests.serving.exports import install
 from tests.serving.stubs import predict, send
 
 CONTEXT = {"user": "ann", "age": 31}
@@ -228,7 +226,7 @@ def test_tokens_on_both_ports(start: StartServer, base_path: Path, tmp_path: Pat
 
 
 def test_limits(start: StartServer, base_path: Path) -> None:
-    _, address = start(str(base_path), model_name="tiny", max_candidates=3, max_connections=2)
+    _, address = start(str(base_path), model_name="tiny", max_candidates=3)
     with Client(address, model="tiny") as client:
         assert len(client.predict_rows([ROW] * 3)["click"]) == 3
         with pytest.raises(InvalidArgument, match=r"may have 3 rows or candidates. Received: 4"):
@@ -365,21 +363,6 @@ def test_a_shadow_is_seen_in_the_metrics(
         ':recsys_attn:serving:shadow_difference_sum{model_name="tiny",task="doubled",version="5"}'
     )
     wait_until(lambda: f"{line} 0.0" in _get(port, "/monitoring/prometheus/metrics"))
-
-
-def test_a_warmup_computes_every_allowed_size(base_path: Path, tmp_path: Path) -> None:
-    write_warmup(base_path / "5", [predict()])
-    seen: list[tuple[str, float, bool]] = []
-    sizes = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
-    options = LoadOptions(batching=sizes, warmed=lambda *found: seen.append(found))
-    Loader(options)("tiny", 5, base_path / "5").close()
-    assert [(path, ok) for path, _, ok in seen] == [(str(base_path / "5"), True)]
-    write_warmup(
-        base_path / "5", [predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")]
-    )
-    with pytest.raises(ServingError, match="Warmup record 1"):
-        Loader(options)("tiny", 5, base_path / "5")
-    assert seen[-1][2] is False
 
 
 def test_a_file_that_is_wrong_is_told_before_anything_starts(

@@ -11,6 +11,7 @@ from serving.client import AsyncClient, Client, Options
 from serving.client.addresses import Addresses, Target
 from serving.errors import InvalidArgument
 from tests.serving.client.conftest import Connect, StartStub
+from tests.serving.conftest import wait_until
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -69,6 +70,29 @@ def test_headers_of_the_client_and_of_the_call(connect: Connect, start_stub: Sta
         handle.predict(timeout=-1)
     with pytest.raises(TypeError, match=r"'timeot'.* timeout, request_id, metadata"):
         handle.predict(timeot=1)
+
+
+def test_idle_connections_are_tested_where_wanted() -> None:
+    def chosen(options: Options) -> dict[str, int]:
+        return {k: v for k, v in options.channel_options() if k.startswith("grpc.keepalive")}
+
+    assert chosen(Options()) == {}
+    assert chosen(Options(keep_alive=600.0, keep_alive_timeout=2.5)) == {
+        "grpc.keepalive_time_ms": 600_000,
+        "grpc.keepalive_timeout_ms": 2_500,
+        "grpc.keepalive_permit_without_calls": 1,
+    }
+
+
+def test_calls_go_round_all_addresses(connect: Connect, start_stub: StartStub) -> None:
+    stubs = [start_stub() for _ in range(3)]
+    handle = connect([stub.address for stub in stubs])
+    wait_until(lambda: bool(handle.predict()) and all(stub.seen for stub in stubs))
+    for stub in stubs:
+        stub.seen.clear()
+    for _ in range(30):
+        handle.predict()
+    assert [len(stub.seen) for stub in stubs] == [10, 10, 10]
 
 
 @pytest.mark.parametrize(

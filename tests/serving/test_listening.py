@@ -1,0 +1,58 @@
+"""The limits of gRPC's own that options set."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from tests.serving.conftest import StartServer, wait_until
+from tests.serving.fuzz.streams import PREFACE
+from tests.serving.stubs import predict, send
+
+_HELLO = PREFACE + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # no settings
+
+
+def _is_served(connection: socket.socket) -> bool:
+    """Whether the server speaks HTTP/2 on the connection, or ends it."""
+    connection.settimeout(10.0)
+    try:
+        connection.sendall(_HELLO)
+        return connection.recv(1) != b""
+    except ConnectionError:
+        return False
+
+
+def test_connections_beyond_the_limit_are_closed_until_one_goes(
+    base_path: Path, start_server: StartServer
+) -> None:
+    _, address = start_server(base_path, max_connections=2)
+    port = int(address.rpartition(":")[2])
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), 10.0))
+
+        first, second, third = connect(), connect(), connect()
+        assert [_is_served(one) for one in (first, second, third)] == [True, True, False]
+        first.close()
+        wait_until(lambda: _is_served(connect()))
+
+
+def test_arguments_of_grpcs_own_reach_it_in_place_of_ours(
+    base_path: Path, start_server: StartServer
+) -> None:
+    _, address = start_server(
+        base_path,
+        grpc_channel_arguments="grpc.max_receive_message_length=1000,grpc.primary_user_agent=ctr",
+    )
+    large = predict(inputs={"values": np.ones(1000, np.float32)}, signature_name="double")
+    with grpc.insecure_channel(address) as channel:
+        assert send(channel, predict()).outputs
+        with pytest.raises(grpc.RpcError) as raised:
+            send(channel, large)
+    assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED

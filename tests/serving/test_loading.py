@@ -1,0 +1,105 @@
+"""How a version is prepared: what its warm-up computes, and whose batching parameters it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serving.batching.parameters import BatchingParameters
+from serving.call import Call
+from serving.errors import InvalidArgument, ServingError
+from serving.loading import Loader, LoadOptions
+from serving.model import Model
+from serving.runtimes.choice import load_runtime
+from tests.serving.conftest import StartServer
+from tests.serving.exports import write_warmup
+from tests.serving.stubs import predict
+
+FAILS = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
+SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
+
+
+class _Watched:
+    """A runtime that notes the rows of whatever it computes."""
+
+    def __init__(self, runtime: Any, rows: list[int]) -> None:
+        self.definitions, self.close = runtime.definitions, runtime.close
+        self._runtime, self._rows = runtime, rows
+
+    def run(
+        self,
+        key: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        timeout: float | None,
+    ) -> dict[str, np.ndarray]:
+        self._rows.append(max(map(len, inputs.values())))
+        return self._runtime.run(key, inputs, outputs, timeout)
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each batch that is computed."""
+    rows: list[int] = []
+
+    def load(name: str, version: int, path: Path, choice: Any) -> Model:
+        return Model(name, version, path, _Watched(load_runtime(path, choice), rows))
+
+    monkeypatch.setattr("serving.loading.load_model", load)
+    return rows
+
+
+def test_a_warmup_computes_every_allowed_size(base_path: Path, computed: list[int]) -> None:
+    write_warmup(base_path / "5", [predict()])
+    Loader(LoadOptions(batching=SIZES))("tiny", 5, base_path / "5").close()
+    assert computed == [4, 1, 4, 8], "two rows that were recorded, and then each size"
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_a_warmup_is_replayed_as_often_as_told(
+    base_path: Path, computed: list[int], times: int
+) -> None:
+    write_warmup(base_path / "5", [predict()])
+    Loader(LoadOptions(warmup_iterations=times))("tiny", 5, base_path / "5").close()
+    assert computed == [2] * times
+
+
+def test_a_warmup_that_fails_fails_the_load_and_is_told(base_path: Path) -> None:
+    told: list[tuple[str, float, bool]] = []
+    load = Loader(LoadOptions(warmed=lambda *found: told.append(found)))
+    write_warmup(base_path / "5", [predict()])
+    load("tiny", 5, base_path / "5").close()
+    write_warmup(base_path / "5", [FAILS])
+    with pytest.raises(ServingError, match="Warmup record 1"):
+        load("tiny", 5, base_path / "5")
+    assert [(path, succeeded) for path, _, succeeded in told] == [
+        (str(base_path / "5"), True), (str(base_path / "5"), False),
+    ]  # fmt: skip
+
+
+def test_a_warmup_that_is_not_wanted_is_not_read(
+    base_path: Path, start_server: StartServer
+) -> None:
+    write_warmup(base_path / "5", [FAILS])
+    for wanted in (True, False):
+        server, _ = start_server(base_path, enable_model_warmup=wanted)
+        assert server.manager.models["tiny"].is_available is not wanted
+
+
+def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> None:
+    (base_path / "5/batching_params.pbtxt").write_text("max_batch_size { value: 2 }")
+    three = {"values": np.ones(3, np.float32)}
+    for reads_own in (False, True):
+        options = LoadOptions(batching=BatchingParameters(), reads_own_batching=reads_own)
+        model = Loader(options)("tiny", 5, base_path / "5")
+        signature = model.signature("double")
+        if reads_own:
+            with pytest.raises(InvalidArgument, match=r"Task size 3 is larger than .* 2"):
+                signature.run(three, ["doubled"], Call("Predict"))
+        else:
+            assert signature.run(three, ["doubled"], Call("Predict"))["doubled"].tolist() == [2] * 3
+        model.close()
