@@ -7,7 +7,8 @@
 Client and servers share one machine and talk over loopback; each server is a process of its own,
 and so is the client, whose callers send bytes that were made before and do not read the answers.
 Each caller sends its next request when it has the answer to the last. Each size of requests has
-a warm-up on all servers, in which ours compiles what takes its time. In every turn all servers
+a warm-up on all servers, with few callers and with many, in which ours compiles what takes its
+time: a request alone has another shape than a batch. In every turn all servers
 are called one after the other, so that a noisy machine meets them alike; requests a second and
 ratios are medians of the turns (fewer where the last answers of a turn take long), latencies are
 of all requests. The processor's time is that of the server's process, beside it the callers'.
@@ -69,7 +70,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1, help="of our server (1)")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each cell (1.5)")
     parser.add_argument(
-        "--warm-up", type=float, default=5, help="seconds before each size of requests (5)"
+        "--warm-up",
+        type=float,
+        default=5,
+        help="seconds before each size of requests, with few callers and with many (5)",
     )
     parser.add_argument("--turns", type=int, default=3, help="that they are spread over (3)")
     parser.add_argument("--seed", type=int, default=0)
@@ -120,7 +124,8 @@ class Benchmark:
         for one in contenders:
             for request in requests[one.name]:
                 one.wait(request)
-            one.turn(requests[one.name], min(max(chosen.callers), WARMING), chosen.warm_up)
+            for callers in sorted({min(chosen.callers), min(max(chosen.callers), WARMING)}):
+                one.turn(requests[one.name], callers, chosen.warm_up)
         for way in (IN_PROCESS, RUNTIME):
             alone.ask([way, model, candidates, chosen.warm_up])
         seconds = chosen.seconds / chosen.turns

@@ -123,7 +123,7 @@ class Loader:
                     fill=missing_value if takes_missing else None,
                 )
             )
-        if splits and signature.is_batched:
+        if (splits and signature.is_batched) or signature.takes_examples_apart:
             signature.wrap(functools.partial(Split, signature, size=size))
         signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
 

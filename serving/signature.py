@@ -55,6 +55,11 @@ class Signature:
         )
         self.candidate_names: frozenset[str] = frozenset()
 
+    @property
+    def takes_examples_apart(self) -> bool:
+        """Whether it takes one context, and the Examples of its candidates."""
+        return self.key.endswith(WITH_CONTEXT) and set(self._inputs) == {"context", "examples"}
+
     def share_candidates(self, rows: Signature) -> None:
         """Notes the inputs of candidates: they have one axis more here than among the rows."""
         self.candidate_names = frozenset(

@@ -15,7 +15,8 @@ class Split:
     """Computes a signature's large requests in parts: by rows, then by candidates.
 
     Args:
-        signature: Its rows, and the candidates of each, are independent.
+        signature: Its rows, and the candidates of each, are independent; so are the Examples of
+            one that takes a context apart.
         compute: Computes a part.
         size: Most rows or candidates of a part.
     """
@@ -31,9 +32,14 @@ class Split:
         rows, candidates = self._signature.count(inputs)
         if candidates <= self._size:
             return self._compute(inputs, outputs, call)
-        names, axis, size = list(inputs), 0, max(1, self._size * rows // candidates)
+        names, axis, size = _rows_of(inputs, rows), 0, max(1, self._size * rows // candidates)
         if rows == 1:
             names, axis, size = sorted(self._signature.candidate_names), 1, self._size
         return joined(
             [self(part, outputs, call) for part in parts(inputs, names, axis, size)], axis
         )
+
+
+def _rows_of(inputs: Mapping[str, np.ndarray], rows: int) -> list[str]:
+    """The inputs that have rows: all but the one context of many Examples."""
+    return [name for name, array in inputs.items() if len(array) == rows]

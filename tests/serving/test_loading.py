@@ -11,13 +11,15 @@ import pytest
 
 from serving.batching.parameters import BatchingParameters
 from serving.call import Call
+from serving.classify import regress
 from serving.errors import InvalidArgument, ServingError
 from serving.loading import Loader, LoadOptions
 from serving.model import Model
 from serving.runtimes.choice import load_runtime
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
-from tests.serving.stubs import predict
+from tests.serving.stubs import examples, predict
+from tests.serving.stubs import regress as regress_request
 
 FAILS = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
 SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
@@ -88,6 +90,18 @@ def test_a_warmup_that_is_not_wanted_is_not_read(
     for wanted in (True, False):
         server, _ = start_server(base_path, enable_model_warmup=wanted)
         assert server.manager.models["tiny"].is_available is not wanted
+
+
+def test_examples_of_one_context_are_computed_in_parts(
+    base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.loading._LARGEST_PART", 3)
+    model = Loader()("tiny", 5, base_path / "5")
+    sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
+    answer = regress(model, regress_request(sent), Call("Regress"))
+    assert [one.value for one in answer.result.regressions] == [2 * n + 3.5 for n in range(7)]
+    assert computed == [3, 3, 1]
+    model.close()
 
 
 def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> None:
