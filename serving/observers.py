@@ -23,7 +23,8 @@ class Observers:
         metrics: What they count; None where nobody wants it.
 
     Raises:
-        InvalidArgument: The prediction log's folder cannot be made, or the shadow is none.
+        InvalidArgument: The prediction log's folder cannot be made, or the shadow is none, or
+            nobody would see it.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class Observers:
                 metrics.gauge("prediction_log_dropped", "Too many at once.", lambda: log.dropped)
                 metrics.gauge("prediction_log_failed", "Not written.", lambda: log.failed)
         if config.shadow:
-            count = metrics.shadowed if metrics is not None else _nobody_counts
-            self._shadow = Shadow(_shadow_options(config), manager, count)
+            if metrics is None:
+                raise InvalidArgument(
+                    "`shadow` needs `monitoring_config_file`: the differences are metrics."
+                )
+            self._shadow = Shadow(_shadow_options(config), manager, metrics.shadowed)
             self.all.append(self._shadow)
 
     def close(self) -> None:
@@ -78,7 +82,3 @@ def _shadow_options(config: ServerConfig) -> ShadowOptions:
             f"Received: {config.shadow!r}"
         )
     return options
-
-
-def _nobody_counts(model: str, version: int, task: str, difference: float) -> None:
-    """A shadow without metrics warms the version, and is seen in the log where it fails."""

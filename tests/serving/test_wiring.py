@@ -374,5 +374,7 @@ def test_a_file_that_is_wrong_is_told_before_anything_starts(
             create_server(
                 ServerConfig(str(base_path), enable_batching=True, port=0, **{option: wrong})
             )
+    with pytest.raises(InvalidArgument, match="`shadow` needs `monitoring_config_file`"):
+        create_server(ServerConfig(str(base_path), port=0, shadow="tiny:5:0.1"))
     with pytest.raises(InvalidArgument, match="KEY=VALUE"):
         create_server(ServerConfig(str(base_path), port=0, grpc_channel_arguments="x"))
