@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from serving.config import ServerConfig
+from serving.config import CPUS, ServerConfig
 from serving.options import either_spelling, options_of
 
 
@@ -32,6 +32,20 @@ from serving.options import either_spelling, options_of
 def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ServerConfig(**{"model_base_path": "models", **options})
+
+
+def test_defaults_are_those_of_tensorflow_serving() -> None:
+    config = ServerConfig("models")
+    expected = {
+        "port": 8500, "rest_api_port": 0, "rest_api_timeout_in_ms": 30_000,
+        "requests_at_once": 4 * CPUS, "max_message_bytes": 2**31 - 1,
+        "file_system_poll_wait_seconds": 1.0, "model_config_file_poll_wait_seconds": 0.0,
+        "num_load_threads": 0, "max_num_load_retries": 5, "load_retry_interval_micros": 60_000_000,
+        "allow_version_labels_for_unavailable_models": False, "enable_batching": False,
+        "enable_per_model_batching_parameters": False, "enable_model_warmup": True,
+        "num_request_iterations_for_warmup": 1,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
 def test_options_of_a_backends_tls_need_it_and_each_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> 
         enable_large_batch_splitting=True,
         max_execution_batch_size=64,
     )
-    assert read_batching_parameters(_write(tmp_path, "")) == BatchingParameters()
+    found = read_batching_parameters(_write(tmp_path, ""))
+    assert (found.max_batch_size, found.batch_timeout_micros) == (1000, 0)
+    assert (found.max_enqueued_batches, found.num_batch_threads) == (10, os.cpu_count())
+    assert found == BatchingParameters()
 
 
 @pytest.mark.parametrize("verify", [False, True])
