@@ -40,6 +40,7 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ROWS = 50_000  # that the vocabularies are fitted on
 CATEGORICAL, NUMERIC = 26, 13
 KEPT = 3  # versions on disk
+MINUTE = 60.0
 RNG = np.random.default_rng(0)
 
 
@@ -165,8 +166,8 @@ def resident_mb(pid: int) -> float:
     return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, float, float]:
-    """What callers hear in quiet and with reloads, and the memory after either."""
+def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, dict[str, float]]:
+    """What callers hear in quiet and with reloads, and the server's memory in MB, by when."""
     columns = write_model(folder)
     base_path = folder / NAME
     base_path.mkdir()
@@ -179,19 +180,26 @@ def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, fl
         callers = Callers(channel, request_of(columns, options.rows), options.rate)
         callers.call_for(5.0)
         quiet = callers.call_for(options.quiet)
-        before = resident_mb(pid)
+        memory = {"before the reloads": resident_mb(pid)}
         ended = threading.Event()
+
+        def remember() -> None:
+            memory["after a minute of them"] = resident_mb(pid)
 
         def reload() -> None:
             while not ended.wait(options.every):
                 versions.add()
 
-        thread = threading.Thread(target=reload)
-        thread.start()
-        heard = callers.call_for(60 * options.minutes)
+        timer = threading.Timer(MINUTE, remember)
+        threads = [threading.Thread(target=reload), timer]
+        for thread in threads:
+            thread.start()
+        heard = callers.call_for(MINUTE * options.minutes)
         ended.set()
-        thread.join()
-        return quiet, heard, before, resident_mb(pid)
+        timer.cancel()
+        for thread in threads:
+            thread.join()
+        return quiet, heard, {**memory, "at the end": resident_mb(pid)}
 
 
 def main() -> None:
@@ -205,7 +213,7 @@ def main() -> None:
     parser.add_argument("serve", nargs="*", help="after --: options of the server")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        quiet, heard, before, after = measure(options, Path(folder))
+        quiet, heard, memory = measure(options, Path(folder))
     table = Table(
         title=f"{options.rate:g} requests a second of {options.rows} rows, a version every "
         f"{options.every:g} s",
@@ -220,7 +228,8 @@ def main() -> None:
         table.add_row(name, *map(str, counts), *(f"{number:.1f}" for number in numbers))
     console = Console(width=110)
     console.print(table)
-    console.print(f"Resident memory: {before:.0f} MB before, {after:.0f} MB after the reloads")
+    found = ", ".join(f"{megabytes:.0f} MB {when}" for when, megabytes in memory.items())
+    console.print(f"Resident memory: {found}")
     for failure in sorted(set(heard.failures + quiet.failures)):
         console.print(failure)
 
