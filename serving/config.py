@@ -106,6 +106,9 @@ class ServerConfig:
     )
     enable_model_warmup: bool = _option(True, "Whether a version's warm-up file is replayed.")
     num_request_iterations_for_warmup: int = _option(1, "How often.", 1)
+    enable_grpc_healthcheck_service: bool = _option(
+        True, "Whether gRPC's standard health service answers."
+    )
     ssl_config_file: str = _option("", "Text proto SSLConfig: TLS, and TLS of the clients.")
     auth_token_file: str = _option("", "File with the tokens, one a line, one of which is needed.")
     allow_insecure: bool = _option(False, "Whether to listen beyond this machine without TLS.")

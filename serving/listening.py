@@ -37,7 +37,6 @@ _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
     scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
-    health.SERVICE_NAME,
     reflection.SERVICE_NAME,
 )
 
@@ -68,8 +67,11 @@ def make_grpc_server(
         server,
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
-    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-    add_reflection(server, _SERVICES)
+    services = list(_SERVICES)
+    if config.enable_grpc_healthcheck_service:
+        health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+        services.append(health.SERVICE_NAME)
+    add_reflection(server, services)
     return server
 
 

@@ -35,7 +35,7 @@ def options_of(config: type) -> Callable[[Any], Any]:
 def _option(one: Field[Any]) -> Callable[[Any], Any]:
     more: dict[str, Any] = {}
     if one.type == "bool":
-        more = {"is_flag": False, "flag_value": not one.default}
+        more = {"is_flag": False, "flag_value": True}
     return click.option(
         f"--{either_spelling(one.name)}",
         one.name,

@@ -92,6 +92,8 @@ def test_the_command_line_has_every_option_with_its_default_in_both_spellings() 
     run()
     run("--model_base_path=m", "--enable_batching", "--port", "9", "--enable_model_warmup=false")
     run("--model-base-path", "m", "--enable-batching=true", "--port=9", "--enable-model-warmup=0")
+    run("--enable_model_warmup", "--enable_grpc_healthcheck_service")
+    assert seen.pop() == seen[0], "what is on by default stays on where it is asked for"
     assert seen[0] == {one.name: one.default for one in fields(ServerConfig)}
     assert seen[1] == seen[2]
     changed = {name: value for name, value in seen[1].items() if value != seen[0][name]}

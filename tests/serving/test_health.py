@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving.health import Health
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
+from tests.serving.stubs import predict, send
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -58,6 +59,15 @@ def test_an_unknown_name_is_not_found(base_path: Path, start_server: StartServer
             _check(channel, "ctr")
         assert raised.value.code() == grpc.StatusCode.NOT_FOUND
         assert raised.value.details() == "No model is named 'ctr'."
+
+
+def test_without_it_only_health_is_not_answered(base_path: Path, start_server: StartServer) -> None:
+    _, address = start_server(base_path, enable_grpc_healthcheck_service=False)
+    with grpc.insecure_channel(address) as channel:
+        assert send(channel, predict()).outputs
+        with pytest.raises(grpc.RpcError) as raised:
+            _check(channel, "")
+    assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_the_list_has_every_model(base_path: Path, start_server: StartServer) -> None:
