@@ -35,7 +35,7 @@ from pipelines.report import print_metrics, print_skew, write_report, write_skew
 from pipelines.run import Run
 from pipelines.score import score
 from pipelines.settings import config_hash, resumable_settings, settings_by_step
-from pipelines.storage import Where
+from pipelines.storage import Storage, Where, is_uri
 from pipelines.trained import load_trained
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
@@ -316,11 +316,13 @@ class Steps:
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:
     """Size and time of change of the source's files: a change makes ingest run again."""
-    files = [
-        file
-        for path in experiment.data.paths()
-        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
-        if file.is_file()
-    ]
-    stats = [(file, file.stat()) for file in files]
+    stamps: dict[str, str] = {}
+    for place in experiment.data.places():
+        stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
+    return stamps
+
+
+def _local_stamps(path: Path) -> dict[str, str]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files if file.is_file()]
     return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

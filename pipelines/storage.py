@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 def is_uri(where: Where) -> bool:
     """Whether it is a URI such as `s3://bucket/folder`, and no local path."""
     return isinstance(where, str) and _URI.match(where) is not None
+
+
+def shown(where: Where) -> str:
+    """The place for people: a local path, or a URI without credentials and options."""
+    return re.sub(r"//[^/@]*@", "//", str(where)).partition("?")[0] if is_uri(where) else str(where)
 
 
 @dataclass(frozen=True)
@@ -38,33 +43,38 @@ class Storage:
     @classmethod
     def of(cls, where: Where, filesystem: fs.FileSystem | None = None) -> Storage:
         """A path inside `filesystem`; where that is None, a local path or a URI."""
-        name = re.sub(r"//[^/@]*@", "//", str(where)).partition("?")[0] if is_uri(where) else where
+        name = shown(where)
         if filesystem is not None:
-            return cls(filesystem, str(where), str(name))
+            return cls(filesystem, str(where), name)
         if not is_uri(where):
-            return cls(fs.LocalFileSystem(), str(where), str(where))
+            return cls(fs.LocalFileSystem(), str(where), name)
         try:
             found, path = fs.FileSystem.from_uri(where)
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).replace(str(where), str(name))  # which may hold a password
+            reason = str(error).replace(str(where), name)  # which may hold a password
             raise PipelineError(f"{name} cannot be opened: {reason}.") from None
-        return cls(found, path, str(name))
+        return cls(found, path, name)
 
     def files(self) -> list[str]:
         """The Parquet files below a folder, sorted, relative to it; `""` for a single file."""
-        kind = self._info(self.path).type
-        found = [""] if kind == fs.FileType.File else []
-        if kind == fs.FileType.Directory:
-            below = self._info(fs.FileSelector(self.path, recursive=True))
-            names = [info.path[len(self.path) :].lstrip("/") for info in below if info.is_file]
-            found = sorted(name for name in names if _is_data(name))
-        if not found:
-            raise PipelineError(f"{self.name} holds no Parquet file (*.parquet).")
-        return found
+        return list(self._found())
+
+    def stamps(self) -> dict[str, str]:
+        """Size and time of the last change by the name of each of these files."""
+        found = self._found().items()
+        return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in found}
 
     def exists(self) -> bool:
         """Whether there is a file or a folder."""
         return self._info(self.path).type != fs.FileType.NotFound
+
+    def is_dir(self) -> bool:
+        """Whether there is a folder."""
+        return self._info(self.path).type == fs.FileType.Directory
+
+    def __truediv__(self, name: str) -> Storage:
+        """What is in the folder by this name."""
+        return replace(self, path=self._inside(name), name=self.file_name(name))
 
     def file_name(self, relative: str) -> str:
         """A file's name for people."""
@@ -78,6 +88,18 @@ class Storage:
         """Size and time of the last change; a size of -1 where the file is gone."""
         info = self._info(self._inside(relative))
         return (info.size if info.is_file else -1), info.mtime_ns or 0
+
+    def _found(self) -> dict[str, Any]:
+        """What is known of the Parquet files, by their names below the folder."""
+        info = self._info(self.path)
+        found = {"": info} if info.type == fs.FileType.File else {}
+        if info.type == fs.FileType.Directory:
+            below = self._info(fs.FileSelector(self.path, recursive=True))
+            files = {i.path[len(self.path) :].lstrip("/"): i for i in below if i.is_file}
+            found = {name: files[name] for name in sorted(files) if _is_data(name)}
+        if not found:
+            raise PipelineError(f"{self.name} holds no Parquet file (*.parquet).")
+        return found
 
     def _inside(self, relative: str) -> str:
         return f"{self.path.rstrip('/')}/{relative}" if relative else self.path

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.config import load_experiment
+from pipelines.config import TrainingOptions, load_experiment
 from recsys_attn.attention import presets
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +70,18 @@ def test_every_command_is_named() -> None:
 
     named = set(re.findall(r"^\| `recsys-attn ([a-z-]+)", README, re.MULTILINE))
     assert named == set(main.list_commands(None))
+
+
+def test_every_key_of_training_is_named_with_its_default() -> None:
+    table = README.partition("| `[training]` |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    named = [key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(TrainingOptions.model_fields)
+    text = " ".join(rows)
+    for name, field in TrainingOptions.model_fields.items():
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            number = f"{field.default:,}" if field.default > 9999 else f"{field.default:g}"
+            assert f"({number})" in text, name
 
 
 def test_every_link_inside_the_repository_leads_somewhere() -> None:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from pipelines.errors import PipelineError, did_you_mean
 from pipelines.options import Options
+from pipelines.storage import Where, is_uri, shown
 
 SourceName = Literal[
     "simulate",
@@ -109,7 +110,8 @@ class DataOptions(Options):
     Attributes:
         source: Which reader; `csv` and `parquet` read any file, folder or list of files.
         path: The downloaded file or its folder, `${NAME}` stands for an environment
-            variable; a source that may be downloaded is, where None.
+            variable; a source that may be downloaded is, where None. `parquet` also reads the
+            URI of a filesystem that pyarrow knows: s3://, gs://, hdfs://.
         request: Column that names a row's request; the source's own where None.
         split: How the rows are divided.
         histories: List columns to make from earlier rows.
@@ -141,20 +143,33 @@ class DataOptions(Options):
             raise ValueError(f"`histories` must have different names. Received: {names}")
         return self
 
-    def paths(self) -> list[Path]:
-        """The existing files or folders that `path` names, environment variables filled in."""
+    def places(self) -> list[Where]:
+        """The files or folders that `path` names: URIs, and local ones, which exist."""
         given = (self.path,) if isinstance(self.path, str) else self.path or ()
-        return [_existing(text) for text in given]
+        return [_place(text) for text in given]
+
+    def paths(self) -> list[Path]:
+        """The same for a source that reads local files alone."""
+        places = self.places()
+        for place in filter(is_uri, places):
+            raise PipelineError(
+                f"`data.path`: the source {self.source!r} reads local files; only 'parquet' reads "
+                f"a URI. Received: {shown(place)}. Copy the files to this machine."
+            )
+        return [Path(place) for place in places]
 
 
-def _existing(text: str) -> Path:
+def _place(text: str) -> Where:
     for name in re.findall(r"\$\{?(\w+)\}?", text):
         if name not in os.environ:
             raise PipelineError(
                 f"`data.path` = {text!r} needs the environment variable {name}, which is not "
                 f"set: run `export {name}=/your/folder`, or write a path."
             )
-    path = Path(os.path.expandvars(text)).expanduser()
+    filled = os.path.expandvars(text)
+    if is_uri(filled):
+        return filled
+    path = Path(filled).expanduser()
     if path.exists():
         return path
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -32,6 +32,7 @@ from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SPLITS, Columns, File, Source
 from pipelines.ingest.split import Splitter, check_splits, read_chunks
 from pipelines.ingest.writer import SplitWriter
+from pipelines.storage import shown
 from recsys_attn.schema import Schema
 
 _READERS: Mapping[str, Callable[[DataOptions], Source]] = {
@@ -159,7 +160,7 @@ def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
 
 
 def _no_rows(options: DataOptions) -> PipelineError:
-    given = ", ".join(str(path) for path in options.paths()) or options.source
+    given = ", ".join(map(shown, options.places())) or options.source
     return PipelineError(f"{given}: holds no rows; expected a file with rows.")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,43 +16,55 @@ from pipelines.ingest.checks import describe_type
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.options import DataOptions
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, File, Source
+from pipelines.storage import Storage, is_uri
 from recsys_attn.schema import Schema
 
+Place = TypeVar("Place", Path, Path | Storage)
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 
 
 def read_parquet(options: DataOptions) -> Source:
-    """Parquet files."""
-    parts = _parts(options.paths(), (".parquet",), parquet_file)
-    return Source(parts, checks_requests=True)
+    """Parquet files, of this machine or at URIs."""
+    places = [Storage.of(p) if is_uri(p) else Path(p) for p in options.places()]
+    return Source(_parts(places, _parquet_files), checks_requests=True)
 
 
 def read_csv(options: DataOptions, schema: Schema | None) -> Source:
     """CSV files with a header; a list's values are separated by `|`."""
 
-    def file(path: Path) -> File:
-        return _csv_file(path, schema)
+    def files(path: Path) -> list[File]:
+        return [_csv_file(found, schema) for found in data_files(path, (".csv", ".csv.gz"))]
 
-    parts = _parts(options.paths(), (".csv", ".csv.gz"), file)
-    return Source(parts, checks_requests=True)
+    return Source(_parts(options.paths(), files), checks_requests=True)
 
 
 def parquet_file(path: Path) -> File:
     """One Parquet file, read as a stream."""
+    return _stored_file(Storage.of(path), "")
+
+
+def _parquet_files(place: Path | Storage) -> list[File]:
+    if isinstance(place, Path):
+        return [parquet_file(path) for path in data_files(place, (".parquet",))]
+    return [_stored_file(place, name) for name in place.files()]
+
+
+def _stored_file(storage: Storage, name: str) -> File:
+    where = storage.file_name(name)
 
     def read(columns: Columns) -> Iterator[pa.Table]:
         try:
-            with pq.ParquetFile(path) as file:
-                _check_names(file.schema_arrow.names, path)
+            with storage.open(name) as source, pq.ParquetFile(source) as file:
+                _check_names(file.schema_arrow.names, where)
                 names = [n for n in file.schema_arrow.names if columns is None or n in columns]
                 for batch in file.iter_batches(CHUNK_ROWS, columns=names):
                     yield _decoded(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:
             raise PipelineError(
-                f"{path}: is not a complete Parquet file ({error}); write or copy it again."
+                f"{where}: is not a complete Parquet file ({error}); write or copy it again."
             ) from error
 
-    return File(str(path), read)
+    return File(where, read)
 
 
 def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -81,10 +94,10 @@ def _folders(path: Path) -> Iterator[tuple[Path, list[str]]]:
         yield Path(folder), names
 
 
-def _check_names(names: Sequence[str], path: Path) -> None:
+def _check_names(names: Sequence[str], where: Path | str) -> None:
     twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
     if twice is not None:
-        raise PipelineError(f"{path}: has two columns {twice!r}; rename or remove one of them.")
+        raise PipelineError(f"{where}: has two columns {twice!r}; rename or remove one of them.")
 
 
 def _decoded(table: pa.Table) -> pa.Table:
@@ -101,18 +114,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _parts(
-    paths: Sequence[Path], suffixes: Sequence[str], file: Callable[[Path], File]
-) -> dict[str, list[File]]:
+def _parts(places: Sequence[Place], files: Callable[[Place], list[File]]) -> dict[str, list[File]]:
     """Files by split where one folder has a folder `train`, else all of them."""
-    if len(paths) == 1 and (paths[0] / "train").is_dir():
-        folders = {split: paths[0] / split for split in SPLITS if (paths[0] / split).is_dir()}
-    else:
-        return {ALL: [file(found) for path in paths for found in data_files(path, suffixes)]}
-    return {
-        split: [file(found) for found in data_files(folder, suffixes)]
-        for split, folder in folders.items()
-    }
+    if len(places) == 1 and (places[0] / "train").is_dir():
+        folders = {split: places[0] / split for split in SPLITS}
+        return {split: files(folder) for split, folder in folders.items() if folder.is_dir()}
+    return {ALL: [file for place in places for file in files(place)]}
 
 
 def _csv_file(path: Path, schema: Schema | None) -> File:

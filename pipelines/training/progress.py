@@ -11,6 +11,7 @@ import keras
 from pipelines.config import TrainingOptions
 from pipelines.errors import PipelineError
 from pipelines.feed import Position
+from pipelines.footers import Footers
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.history import History
 from pipelines.training.optimizer import kind_of
@@ -85,6 +86,7 @@ class Saver:
         optimizer: Built for the model.
         options: How to train; a checkpoint of a training that went on for longer is of another.
         lanes: Streams that the data are dealt to, in each of which a checkpoint has a place.
+        data: Where these places are.
     """
 
     checkpoints: Checkpoints
@@ -93,6 +95,7 @@ class Saver:
     optimizer: keras.optimizers.Optimizer
     options: TrainingOptions
     lanes: int
+    data: Footers
 
     def save(self, progress: TrainingProgress) -> None:
         """A checkpoint of now."""
@@ -101,6 +104,7 @@ class Saver:
             "key": self.key,
             "lanes": self.lanes,
             "optimizer": kind_of(self.optimizer),
+            "data": self.data.fingerprint,
             "progress": progress.to_dict(),
         }
         self.checkpoints.save(progress.step, arrays, state, progress.best_step)
@@ -118,6 +122,7 @@ class Saver:
                 f"workers unless set. Set `training.lanes = {state['lanes']}` to go on, or give "
                 "the run another folder with --run-dir."
             )
+        self.data.check_fingerprint(state["data"])
         return newest
 
     def _is_longer(self, state: dict[str, Any]) -> bool:

@@ -94,13 +94,14 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
             model = build_model(experiment, fitted.schema)
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
-            rows = part_rows(options.tower_rows, model.tower)
-            step = Step(model, optimizer, layout, options.jit_compile, rows)
+            part = part_rows(options.tower_rows, model.tower)
+            step = Step(model, optimizer, layout, options.jit_compile, part)
         tasks = [task.name for task in model.schema.tasks]
         lanes = options.lanes or workers.replicas
         feeds = _feeds(experiment, data, fitted, workers, lanes)
-        saver = Saver(checkpoints, place.key, model, optimizer, options, lanes)
-        watch = Watch(progress, feeds[0].split.rows, options.epochs, tasks, place.logs)
+        split = feeds[0].split
+        saver = Saver(checkpoints, place.key, model, optimizer, options, lanes, split.footers)
+        watch = Watch(progress, split.rows, options.epochs, tasks, place.logs)
         if options.warm_start is not None and saver.newest() is None:
             watch.say(OlderRun(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)

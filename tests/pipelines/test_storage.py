@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pytest
 from pyarrow import fs
@@ -10,7 +12,7 @@ from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
 from pipelines.feed import Feed
 from pipelines.storage import Storage
-from tests.support import feeds, shop
+from tests.support import feeds, s3, shop
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +48,18 @@ SPLITS = {
 }
 
 
-@pytest.mark.parametrize("kind", SPLITS)
-def test_the_same_rows_from_anywhere(folder, table, kind):
-    split = SPLITS[kind](folder)
+@pytest.fixture(scope="module")
+def s3_uri(folder):
+    """The same files in a bucket."""
+    paths = folder.rglob("*.parquet")
+    objects = {f"bucket/{p.relative_to(folder.parent)}": p.read_bytes() for p in paths}
+    with s3.serving({**objects, "bucket/train/_SUCCESS": b""}) as options:
+        yield f"s3://key:secret@bucket/train?{options}"
+
+
+@pytest.mark.parametrize("kind", [*SPLITS, "s3"])
+def test_the_same_rows_from_anywhere(folder, table, s3_uri, kind):
+    split = DataSplit(s3_uri) if kind == "s3" else SPLITS[kind](folder)
     assert split.name == "train"
     assert split.rows == table.num_rows
     assert split.footers.names.to_pylist() == [f"of the day/part-0000{i}.parquet" for i in range(3)]
@@ -75,6 +86,19 @@ def test_a_file_is_named_by_its_uri(folder, tmp_path):
     assert split.files[1] == f"file://{folder}/of the day/part-00001.parquet"
     with pytest.raises(PipelineError, match=f"file://{tmp_path}/none holds no Parquet file"):
         print(DataSplit(f"file://{tmp_path}/none").rows)
+
+
+def test_a_changed_file_has_another_stamp(folder, s3_uri):
+    bucket = Storage.of(s3_uri).stamps()
+    names = [f"s3://bucket/train/of the day/part-0000{i}.parquet" for i in range(3)]
+    assert list(bucket) == names
+    local = Storage.of(folder).stamps()
+    assert [s.split()[0] for s in local.values()] == [s.split()[0] for s in bucket.values()]
+    path = folder / "of the day" / "part-00001.parquet"
+    modified = path.stat().st_mtime_ns
+    os.utime(path, ns=(modified, modified + 10**9))
+    changed = [n for n, stamp in Storage.of(folder).stamps().items() if stamp != local[n]]
+    assert changed == [str(path)]
 
 
 @pytest.mark.parametrize("uri", ["abc://bucket/train", "file://train"])

@@ -1,8 +1,9 @@
 """Trains in a process of its own, which may be killed: `python -m ... PREPARED FOLDER OPTIONS`.
 
 OPTIONS is JSON: the experiment's that differ, and with `"kill"` the process is killed so many
-seconds after its first step; a negative number is a SIGTERM instead. The weights end up in
-`FOLDER/weights-N.npz`, with the number of the worker.
+seconds after its first step; a negative number is a SIGTERM instead. With `"devices"` the
+processor is as many devices, in place of GPUs. The weights end up in `FOLDER/weights-N.npz`, with
+the number of the worker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from rich.console import Console
 
 from pipelines.errors import PipelineError
@@ -23,6 +25,7 @@ from pipelines.features import FittedFeatures
 from pipelines.progress import Progress
 from pipelines.training import Data, Place, train
 from pipelines.training.trainer import Trainer
+from pipelines.training.workers import Workers
 from tests.support.experiments import load
 
 OPTIONS = {
@@ -50,7 +53,11 @@ FLAGSHIP = {
 }
 
 
-def main(prepared: Path, folder: Path, kill: float | None = None, **options: Any) -> None:
+def main(
+    prepared: Path, folder: Path, kill: float | None = None, devices: int = 1, **options: Any
+) -> None:
+    if devices > 1:
+        _make_devices(devices)
     if kill is not None:
         _kill_after_first_step(abs(kill), signal.SIGTERM if kill < 0 else signal.SIGKILL)
     worker = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
@@ -68,6 +75,15 @@ def main(prepared: Path, folder: Path, kill: float | None = None, **options: Any
     arrays = {str(index): v.numpy() for index, v in enumerate(model.variables)}
     losses = np.array([epoch["loss"] for epoch in history])
     np.savez(folder / f"weights-{worker}.npz", losses=losses, **arrays)
+
+
+def _make_devices(count: int) -> None:
+    (processor,) = tf.config.list_physical_devices("CPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * count
+    tf.config.set_logical_device_configuration(processor, parts)
+    names = [f"CPU:{number}" for number in range(count)]
+    module = sys.modules["pipelines.training.train"]
+    module.find_workers = lambda: Workers(tf.distribute.MirroredStrategy(names))
 
 
 def _kill_after_first_step(seconds: float, number: signal.Signals) -> None:

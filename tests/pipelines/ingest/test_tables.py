@@ -16,6 +16,7 @@ from tests.pipelines.ingest.files import (
     write_parquet,
     write_text,
 )
+from tests.support import s3
 
 SCHEMA = Schema(
     features=(
@@ -74,6 +75,40 @@ def test_parquet_files_folders_and_lists(tmp_path):
     assert sorted(set(train["request"].to_pylist())) == list(
         dict.fromkeys(train["request"].to_pylist())
     )
+
+
+@pytest.mark.parametrize("where", ["one folder", "several", "a folder for each split", "a file"])
+def test_parquet_at_a_uri_gives_what_local_files_give(tmp_path, where):
+    below = ("train/", "valid/", "test/") if where == "a folder for each split" else ("", "2026/")
+    split = {"by": "provided"} if where == "a folder for each split" else THIRDS
+    for number, name in enumerate(below[: 1 if where == "a file" else None]):
+        write_parquet(tmp_path / "in" / f"{name}a.parquet", **_columns(number * ROWS))
+    paths = (tmp_path / "in").rglob("*.parquet")
+    objects = {f"bucket/{p.relative_to(tmp_path)}": p.read_bytes() for p in paths}
+    names = {"several": ["in/2026", "in/a.parquet"], "a file": ["in/a.parquet"]}.get(where, ["in"])
+    options = {"source": "parquet", "request": "request", "split": split}
+    local = [str(tmp_path / name) for name in names]
+    expected = run(tmp_path / "1", SCHEMA, path=local, **options)
+    with s3.serving(objects) as uri_options:
+        uris = [f"s3://key:secret@bucket/{name}?{uri_options}" for name in names]
+        assert run(tmp_path / "2", SCHEMA, path=uris, **options) == expected
+    assert read_all(tmp_path / "2").equals(read_all(tmp_path / "1"))
+
+
+@pytest.mark.parametrize("content", [None, b"PAR1 and no more"], ids=["gone", "damaged"])
+def test_what_is_wrong_at_a_uri_is_named_without_its_secrets(tmp_path, content):
+    with s3.serving({"bucket/in/a.parquet": content} if content else {}) as options:
+        uri = f"s3://key:secret@bucket/in?{options}"
+        with pytest.raises(
+            PipelineError, match=r"^s3://bucket/in(/a\.parquet: is not a| holds no)"
+        ):
+            run(tmp_path / "out", SCHEMA, source="parquet", path=uri, split=THIRDS)
+
+
+def test_only_parquet_is_read_from_a_uri(tmp_path):
+    message = r"'csv' reads local files; .* Received: s3://bucket/rows\.csv\. Copy"
+    with pytest.raises(PipelineError, match=message):
+        run(tmp_path / "out", SCHEMA, source="csv", path="s3://k:s@bucket/rows.csv", split=THIRDS)
 
 
 def test_csv_gives_what_parquet_gives(tmp_path):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -17,8 +19,10 @@ from pipelines.features import FittedFeatures
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
 from pipelines.training import Data, Place, train
+from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.stopping import Stopped
 from pipelines.training.validation import Validation
+from tests.support import shop
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
@@ -49,6 +53,36 @@ class Training:
 @pytest.fixture
 def training(prepared: Path, tmp_path: Path) -> Training:
     return Training(prepared, tmp_path)
+
+
+def test_it_saves_every_so_many_steps_and_at_the_end_of_each_epoch(training: Training) -> None:
+    training(training__checkpoint_every=3, training__keep_checkpoints=99)
+    steps = [checkpoint.step for checkpoint in Checkpoints(training.folder / "checkpoints").all()]
+    epoch = steps[-1] // 2
+    assert epoch > 6
+    assert steps == sorted({*range(3, 2 * epoch, 3), epoch, 2 * epoch})
+
+
+def test_a_file_that_is_not_as_it_was_stops_it_and_leaves_the_checkpoint_good(
+    training: Training, tmp_path: Path
+) -> None:
+    """It says the file's name, and goes on when the file is back."""
+    expected = training()
+    again = Training(tmp_path / "copy", tmp_path / "again")
+    again.folder.mkdir()
+    shutil.copytree(training.prepared, again.prepared)
+    again(training__epochs=1)
+    path = again.prepared / "data" / "train" / "part-00000.parquet"
+    content = path.read_bytes()
+    other = pq.read_table(path)[1:]
+    for how in ("overwritten", "cut", "another"):
+        pq.write_table(other, path) if how == "another" else shop.damage(path, how)
+        with pytest.raises(PipelineError, match=r"train/part-00000\.parquet (is not|cannot be)"):
+            again()
+        path.write_bytes(content)
+    for weight, wanted in zip(again(), expected, strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+    assert "going on after step" in again.output.getvalue()
 
 
 def test_asked_to_stop_while_it_validates_it_stops(

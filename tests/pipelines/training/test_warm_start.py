@@ -12,10 +12,18 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
+from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
+from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.steps import Steps
-from pipelines.training.warm_start import _same_ids
+from pipelines.training import build_model
+from pipelines.training.checkpoint import Checkpoints
+from pipelines.training.optimizer import make_optimizer
+from pipelines.training.progress import Saver
+from pipelines.training.warm_start import OlderRun, _same_ids
+from recsys_attn.schema import RESERVED_IDS, Numeric
+from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
@@ -57,6 +65,41 @@ def test_rows_are_found_by_value_in_another_vocabulary(older: Steps, tmp_path: P
     old_table, new_table = (m.embedding._table_weights["4"].numpy() for m in (old, new))
     places = pc.index_in(new_users, value_set=old_users).to_numpy()
     np.testing.assert_allclose(new_table[2 : 2 + len(new_users)], old_table[2 + places])
+
+
+def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
+    older: Steps, tmp_path: Path
+) -> None:
+    """Three users are gone and one is new, before the others."""
+    before, _ = older.load()
+    users = before.transforms["user_id"].values
+    users = pa.concat_arrays([pa.array(["new"], users.type), users[3:]])
+    transforms = {**before.transforms, "user_id": VocabularyTransform(values=users)}
+    sizes = {f.name: f.size for f in before.schema.features if not isinstance(f, Numeric)}
+    schema = before.schema.with_sizes({**sizes, "user_id": RESERVED_IDS + len(users)})
+    options = older.experiment.training
+    model = build_model(older.experiment, schema)
+    optimizer = make_optimizer(options, model.trainable_variables)
+    footers = DataSplit(older.run.folder / "data" / "train").footers
+    saver = Saver(Checkpoints(tmp_path), "", model, optimizer, options, 1, footers)
+    initial = {name: v.numpy() for name, v in saver.variables()}
+    OlderRun(older.run.folder).start(saver, FittedFeatures(schema, transforms))
+    checkpoint = Checkpoints(older.run.folder / "checkpoints").newest
+    assert checkpoint is not None
+    arrays = dict(checkpoint.arrays())
+    (old,), (new,) = plan_tables(before.schema, 4), plan_tables(schema, 4)
+    of_old, of_new = (t.offsets["user_id"] + RESERVED_IDS for t in (old, new))
+    named = {name: v.numpy() for name, v in saver.variables() if "table_4" in v.path}
+    assert len(named) == 1 + 2  # the table, and Adam's two slots
+    for name, found in named.items():
+        kept = len(users) - 1
+        known = arrays[name][of_old + 3 : of_old + 3 + kept]
+        assert np.any(known != initial[name][of_new + 1 : of_new + 1 + kept])
+        np.testing.assert_array_equal(found[of_new + 1 : of_new + 1 + kept], known)
+        np.testing.assert_array_equal(found[of_new], initial[name][of_new])
+        first, last = (t.offsets["item_id"] for t in (old, new))
+        items = sizes["item_id"]
+        np.testing.assert_array_equal(found[last : last + items], arrays[name][first:][:items])
 
 
 def test_the_optimizer_goes_on(older: Steps, tmp_path: Path) -> None:

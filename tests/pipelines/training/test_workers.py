@@ -1,4 +1,4 @@
-"""Two workers do what one does with twice the batch, and one that dies stops the other."""
+"""Two workers or devices do what one does with twice the batch; one that dies stops the other."""
 
 from __future__ import annotations
 
@@ -71,12 +71,28 @@ def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_
     for process in (alone, *both):
         output = process.communicate(timeout=300)
         assert process.returncode == 0, output
-    expected = dict(np.load(tmp_path / "one" / "weights-0.npz"))
     for worker in range(2):
-        weights = dict(np.load(tmp_path / "two" / f"weights-{worker}.npz"))
-        assert weights.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_allclose(weights[name], value, rtol=1e-5, atol=1e-5)
+        assert_alike(tmp_path / "two" / f"weights-{worker}.npz", tmp_path / "one")
+
+
+def test_two_devices_of_one_worker_reach_them_too(grouped: Path, tmp_path: Path) -> None:
+    """With a model that is traced sooner: each device has a trace of its own."""
+    model = {"name": "mlp", "width": 4, "units": [8]}
+    options = {"model": model, "model__dropout": 0.0, "training__epochs": 1}
+    (tmp_path / "one").mkdir()
+    alone = start(grouped, tmp_path / "one", 0, [], training__lanes=2, **options)
+    mirrored = start(grouped, tmp_path, 0, [], devices=2, **options)
+    for process in (alone, mirrored):
+        output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    assert_alike(tmp_path / "weights-0.npz", tmp_path / "one")
+
+
+def assert_alike(path: Path, alone: Path) -> None:
+    weights, expected = (dict(np.load(p)) for p in (path, alone / "weights-0.npz"))
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(weights[name], value, rtol=1e-5, atol=1e-5)
 
 
 def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_path: Path) -> None:
