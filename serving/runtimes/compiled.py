@@ -11,36 +11,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from serving.background import Background
 from serving.errors import DeadlineExceeded, FailedPrecondition, ServingError
-from serving.runtimes.padding import Padding, Shapes, padded, paddings
+from serving.runtimes.padding import Arrays, Padding, Sizes, padded, paddings
 from serving.runtimes.tensorflow_session import TensorFlowSession, beside_requests
 from serving.runtimes.xla_tower import XlaTower
 
 _LOGGER = logging.getLogger(__name__)
 TOLERANCE = 1e-5
-_MOST = 64  # compiled shapes of a signature
-_KNOWN = 4096  # shapes of requests whose padded shape is remembered
+_MOST = 64  # shapes of a signature that XLA compiles: what it made is freed with the version
 _TURNS, _TURNS_SECONDS = (5, 50), 0.2  # at least and at most, and what they take if it is less
 _GAIN = 0.95  # of TensorFlow's time, at most, that a compiled shape must take
-Arrays = Mapping[str, np.ndarray]
 
 
 class CompiledRuntime:
     """A SavedModel in TensorFlow, whose `serving_default` and `rank` XLA compiles by shape.
 
-    Strings, vocabularies and embeddings stay in TensorFlow. Rows, candidates and lists are padded
-    with missing values, to the next of sixteen sizes an octave. A shape for which XLA gives other
-    scores, or is no faster, stays as it is.
+    Strings, vocabularies and embeddings stay in TensorFlow, which makes all lists equally long.
+    So a shape is a number of rows, and of candidates; they are padded with missing values, to the
+    next of sixteen sizes an octave. A shape for which XLA gives other scores, or is no faster,
+    stays as it is.
 
     Args:
-        path: The SavedModel's folder, an export of this project: missing values that are added
-            change no score.
+        path: The SavedModel's folder, an export of this project: rows and candidates do not change
+            each other's scores.
         tensorflow: The same folder in TensorFlow; it is closed with this.
         compile_after: Seconds that a shape has taken to compute before it is compiled.
     """
@@ -65,16 +64,19 @@ class CompiledRuntime:
         if signature is None:
             return self._tensorflow.run(key, inputs, outputs, timeout)
         shape = signature.shape_of(inputs)
-        if shape.tower is not None:
+        tower, failure = shape.tower, None
+        if tower is not None:
             try:
-                return signature.through(shape.tower, shape, inputs, outputs, timeout)
+                return signature.through(tower, shape, inputs, outputs, timeout)
             except DeadlineExceeded:
                 raise
             except ServingError as error:
-                shape.tower = None
-                _LOGGER.warning("What XLA compiled of %s is not used any more: %s", key, error)
+                failure = error
         started = time.perf_counter()
-        found = self._tensorflow.run(key, inputs, outputs, timeout)
+        found = self._tensorflow.run(key, inputs, outputs, timeout)  # it may refuse the values too
+        if failure is not None:
+            shape.tower = None
+            _LOGGER.warning("What XLA compiled of %s is not used any more: %s", key, failure)
         if not shape.is_decided:
             shape.seconds += time.perf_counter() - started
             if shape.seconds >= self._compile_after:
@@ -83,7 +85,7 @@ class CompiledRuntime:
 
     def compiled(self, key: str) -> int:
         """How many shapes of a signature are compiled."""
-        return sum(shape.tower is not None for shape in self._signatures[key].shapes)
+        return sum(shape.tower is not None for shape in self._signatures[key].known())
 
     def close(self) -> None:
         """Frees what it holds, once nothing is compiled any more."""
@@ -96,17 +98,21 @@ class CompiledRuntime:
             if shape.is_decided:
                 return
             shape.is_decided = True
-        if self.compiled(key) < _MOST:
+            tried = sum(shape.is_decided for shape in self._signatures[key].known())
+        if tried <= _MOST:
             self._background.leave(lambda: self._compile(key, shape, inputs))
 
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()
+        if signature.has_failed:
+            return
         try:
             if signature.tower is None:
                 signature.tower = XlaTower(self._path, self._tensorflow, key)
             with beside_requests():
                 compiled, before = self._compare(key, signature.tower, shape, inputs)
         except Exception as error:  # whatever a graph has that does not compile
+            signature.fail()
             reason = " ".join(str(error).split())
             _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
             return
@@ -115,7 +121,7 @@ class CompiledRuntime:
         _LOGGER.info(
             "Signature %s takes %.2f ms, and %.2f compiled, which took %.1f s; %s",
             key, 1000 * before, 1000 * compiled, time.perf_counter() - started,
-            f"shapes: {shape.padded}" if shape.tower else "it stays as it is",
+            f"sizes: {shape.sizes}" if shape.tower else "it stays as it is",
         )  # fmt: skip
 
     def _compare(
@@ -123,35 +129,45 @@ class CompiledRuntime:
     ) -> tuple[float, float]:
         """Seconds of a request, compiled and as it is; raises where scores differ."""
         signature, outputs = self._signatures[key], list(self.definitions[key].outputs)
-        tower.require_fixed(signature.padding.filled(inputs, shape.padded))
-        found = signature.through(tower, shape, inputs, outputs, None)  # which compiles it
-        seconds: tuple[list[float], list[float]] = ([], [])
-        while not _is_enough(seconds):
+        filled = signature.padding.filled(inputs, shape.sizes)
+        missing = signature.padding.missing(filled)
+        tower.require_fixed(filled, missing)
+
+        def both(request: Arrays) -> tuple[float, float]:
             begin = time.perf_counter()
-            found = signature.through(tower, shape, inputs, outputs, None)
+            found = signature.through(tower, shape, request, outputs, None)
             between = time.perf_counter()
-            expected = self._tensorflow.run(key, inputs, outputs, None)
-            seconds[0].append(between - begin)
-            seconds[1].append(time.perf_counter() - between)
-        for name in outputs:
-            if found[name].shape != expected[name].shape or not np.allclose(
-                found[name], expected[name], TOLERANCE, TOLERANCE, equal_nan=True
-            ):
-                raise FailedPrecondition(f"the output {name} would be another than before")
-        return min(seconds[0]), min(seconds[1])  # the least disturbed by requests beside it
+            expected = self._tensorflow.run(key, request, outputs, None)
+            end = time.perf_counter()
+            _require_same(found, expected)
+            return between - begin, end - between
+
+        both(missing)  # which compiles it
+        seconds = [both(inputs)]
+        while not _is_enough(seconds):
+            seconds.append(both(inputs))
+        compiled, before = map(min, zip(*seconds, strict=True))  # disturbed the least by requests
+        return compiled, before
 
 
-def _is_enough(seconds: tuple[list[float], list[float]]) -> bool:
-    turns, (least, most) = len(seconds[0]), _TURNS
-    spent = sum(map(sum, seconds))
-    return turns >= most or (turns >= least and spent >= _TURNS_SECONDS)
+def _require_same(found: Arrays, expected: Arrays) -> None:
+    for name, array in expected.items():
+        if found[name].shape != array.shape or not np.allclose(
+            found[name], array, TOLERANCE, TOLERANCE, equal_nan=True
+        ):
+            raise FailedPrecondition(f"the output {name} would be another than before")
+
+
+def _is_enough(seconds: Sequence[tuple[float, float]]) -> bool:
+    (least, most), spent = _TURNS, sum(map(sum, seconds))
+    return len(seconds) >= most or (len(seconds) >= least and spent >= _TURNS_SECONDS)
 
 
 class _Shape:
-    """Requests that are padded to one shape."""
+    """Requests that are padded to the same sizes."""
 
-    def __init__(self, padded: Shapes) -> None:
-        self.padded = padded
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
         self.seconds = 0.0  # that they took in TensorFlow
         self.is_decided = False
         self.tower: XlaTower | None = None  # what computes them
@@ -163,23 +179,21 @@ class _Signature:
     def __init__(self, padding: Padding) -> None:
         self.padding = padding
         self.tower: XlaTower | None = None
-        self._by_padded: dict[Shapes, _Shape] = {}
-        self._by_own: dict[Shapes, _Shape] = {}
+        self.has_failed = False
+        self._shapes: dict[Sizes, _Shape] = {}
 
-    @property
-    def shapes(self) -> list[_Shape]:
-        return list(self._by_padded.values())
+    def known(self) -> list[_Shape]:
+        return list(self._shapes.values())
 
     def shape_of(self, inputs: Arrays) -> _Shape:
-        own = self.padding.shapes(inputs)
-        found = self._by_own.get(own)
-        if found is None:
-            to = padded(own)
-            found = self._by_padded.setdefault(to, _Shape(to))
-            if len(self._by_own) >= _KNOWN:
-                self._by_own.clear()
-            self._by_own[own] = found
-        return found
+        sizes = padded(self.padding.sizes(inputs))
+        return self._shapes.get(sizes) or self._shapes.setdefault(sizes, _Shape(sizes))
+
+    def fail(self) -> None:
+        """Nothing of it is compiled any more: what differs once may do so again."""
+        self.has_failed = True
+        for shape in self.known():
+            shape.tower = None
 
     def through(
         self,
@@ -189,5 +203,5 @@ class _Signature:
         outputs: Sequence[str],
         timeout: float | None,
     ) -> dict[str, np.ndarray]:
-        results = tower.run(self.padding.filled(inputs, shape.padded), outputs, timeout)
-        return self.padding.own(results, inputs)
+        results = tower.run(self.padding.filled(inputs, shape.sizes), outputs, timeout)
+        return self.padding.own(results, self.padding.sizes(inputs))

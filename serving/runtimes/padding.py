@@ -1,4 +1,4 @@
-"""Requests of a signature padded to few shapes, and their own results cut out again."""
+"""Requests of a signature padded to few sizes, and their own results cut out again."""
 
 from __future__ import annotations
 
@@ -10,46 +10,59 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.raw_values import missing_value
 from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
 
-Shapes = tuple[tuple[int, ...], ...]
+Arrays = Mapping[str, np.ndarray]
+Sizes = tuple[int, ...]
 
 
 class Padding:
-    """Fills up rows, candidates and lists with missing values.
+    """Fills up rows and candidates with missing values; lists stay as long as they are.
 
     Args:
-        definition: The signature, whose outputs begin with the axis of its rows, and of their
-            candidates where it has any.
-        candidate: An input of candidates; None where its rows have none.
+        definition: The signature, whose inputs and outputs begin with the axis of its rows, and
+            those of candidates with that of their candidates after it.
+        candidates: The inputs of candidates; none where its rows are scored. They tell whether
+            the outputs are of candidates.
     """
 
     def __init__(
-        self, definition: meta_graph_pb2.SignatureDef, candidate: str | None = None
+        self,
+        definition: meta_graph_pb2.SignatureDef,
+        candidates: frozenset[str] = frozenset(),
     ) -> None:
-        self._names = sorted(definition.inputs)
-        self._leading = candidate or self._names[0]
-        self._axes = 1 if candidate is None else 2
+        self._candidates = candidates
+        self._leading = min(candidates or definition.inputs)
 
-    def shapes(self, inputs: Mapping[str, np.ndarray]) -> Shapes:
-        """The shapes of a request's arrays."""
-        return tuple([inputs[name].shape for name in self._names])
+    def sizes(self, inputs: Arrays) -> Sizes:
+        """How many rows a request has, and how many candidates each."""
+        return inputs[self._leading].shape[: self._axes(self._leading)]
 
-    def filled(self, inputs: Mapping[str, np.ndarray], shapes: Shapes) -> dict[str, np.ndarray]:
-        """The arrays in these shapes, with missing values at their ends."""
+    def filled(self, inputs: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
+        """The arrays of so many rows and candidates, with missing values at their ends."""
+        found = {}
+        for name, array in inputs.items():
+            axes = self._axes(name)
+            found[name] = _filled(array, (*sizes[:axes], *array.shape[axes:]))
+        return found
+
+    def missing(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """Arrays of as many rows and candidates without a value, with longer lists."""
+        found = {}
+        for name, array in inputs.items():
+            axes = self._axes(name)
+            shape = (*array.shape[:axes], *(size + 1 for size in array.shape[axes:]))
+            found[name] = np.full(shape, missing_value(array.dtype), array.dtype)
+        return found
+
+    def own(self, results: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
+        """What of the results is of so many rows and candidates, not of what was filled up."""
+        cut = tuple(map(slice, sizes))
         return {
-            name: _filled(inputs[name], shape)
-            for name, shape in zip(self._names, shapes, strict=True)
-        }
-
-    def own(
-        self, results: Mapping[str, np.ndarray], inputs: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """What of the results is the request's, not that of what was filled up."""
-        sizes = inputs[self._leading].shape[: self._axes]
-        cut = tuple(slice(size) for size in sizes)
-        return {
-            name: array if array.shape[: self._axes] == sizes else array[cut]
+            name: array if array.shape[: len(sizes)] == sizes else array[cut]
             for name, array in results.items()
         }
+
+    def _axes(self, name: str) -> int:
+        return 2 if name in self._candidates else 1
 
 
 def paddings(definitions: Mapping[str, meta_graph_pb2.SignatureDef]) -> dict[str, Padding]:
@@ -59,15 +72,19 @@ def paddings(definitions: Mapping[str, meta_graph_pb2.SignatureDef]) -> dict[str
     if rows is not None and rows.inputs:
         found[DEFAULT_SIGNATURE] = Padding(rows)
         axes = {name: len(info.tensor_shape.dim) for name, info in rows.inputs.items()}
-        for name, info in sorted(rank.inputs.items() if rank is not None else ()):
-            if len(info.tensor_shape.dim) == axes.get(name, 0) + 1:
-                found[RANK_SIGNATURE] = Padding(rank, name)
+        candidates = frozenset(
+            name
+            for name, info in (rank.inputs.items() if rank is not None else ())
+            if len(info.tensor_shape.dim) == axes.get(name, 0) + 1
+        )
+        if rank is not None and candidates:
+            found[RANK_SIGNATURE] = Padding(rank, candidates)
     return found
 
 
-def padded(shapes: Shapes) -> Shapes:
-    """The shapes to which these are filled up."""
-    return tuple(tuple(map(_padded_size, shape)) for shape in shapes)
+def padded(sizes: Sizes) -> Sizes:
+    """The sizes to which these are filled up."""
+    return tuple(map(_padded_size, sizes))
 
 
 def _padded_size(size: int) -> int:
@@ -80,5 +97,5 @@ def _filled(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if array.shape == shape:
         return array
     found = np.full(shape, missing_value(array.dtype), array.dtype)
-    found[tuple(slice(size) for size in array.shape)] = array
+    found[tuple(map(slice, array.shape))] = array
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,8 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.framework import kernels
 
 from serving.errors import FailedPrecondition
-from serving.raw_values import missing_value
 from serving.runtimes import saved_model
+from serving.runtimes.padding import Arrays
 from serving.runtimes.split import flattened, split
 from serving.runtimes.tensorflow_session import TensorFlowSession
 
@@ -47,31 +47,28 @@ class XlaTower:
         self._cut = {name: tensors[name] for name in parts.cut}
 
     def run(
-        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], timeout: float | None
+        self, inputs: Arrays, outputs: Sequence[str], timeout: float | None
     ) -> dict[str, np.ndarray]:
         """Outputs by name."""
-        return self._session.run_tensors(
-            self._fed(inputs),
-            {name: self._fetches[name] for name in outputs},
-            timeout,
-            in_own_thread=True,
+        # All are computed together, and each choice of them would have to be prepared apart.
+        found = self._session.run_tensors(
+            self._fed(inputs), self._fetches, timeout, in_own_thread=True
         )
+        return {name: found[name] for name in outputs}
 
-    def require_fixed(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Raises where what comes to the tower has another shape with other values.
+    def require_fixed(self, *requests: Arrays) -> None:
+        """Raises where what comes to the tower has not the same shape with each of the requests.
 
         A request could then have to wait until its shape is compiled.
         """
-        others = {name: np.full_like(a, missing_value(a.dtype)) for name, a in inputs.items()}
-        first, second = (
-            self._session.run_tensors(self._fed(arrays), self._cut, None)
-            for arrays in (inputs, others)
+        first, *others = (
+            self._session.run_tensors(self._fed(arrays), self._cut, None) for arrays in requests
         )
         for name, array in first.items():
-            if array.shape != second[name].shape:
-                raise FailedPrecondition(f"the shape of {name} depends on values")
+            if any(other[name].shape != array.shape for other in others):
+                raise FailedPrecondition(f"the shape of {name} depends on values or lists")
 
-    def _fed(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _fed(self, inputs: Arrays) -> dict[str, np.ndarray]:
         return {self._feeds[name]: array for name, array in inputs.items()}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.errors import DeadlineExceeded, Internal
+from serving.errors import DeadlineExceeded, Internal, InvalidArgument
 from serving.runtimes import compiled
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.compiled import CompiledRuntime
@@ -21,6 +21,7 @@ from serving.runtimes.xla_tower import XlaTower
 from tests.serving.conftest import wait_until
 
 WORDS = ("a", "b", "c")
+EVENTS = 40
 AT_ONCE = 1e-9
 
 
@@ -36,12 +37,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module.weights = tf.Variable(rng.normal(size=(5, 1)).astype("float32"))
 
     def click(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids = module.table.lookup(seen)
+        ids = kept(module.table.lookup(seen))
         present = tf.cast(ids > 0, "float32")
         events = (tf.gather(module.rows, ids) @ module.weights)[..., 0]  # (B, S)
         known = tf.where(tf.math.is_nan(price), 0.0, price)  # (B, T)
         near = tf.sigmoid(events[:, None] * known[..., None])
-        return {"click": tf.reduce_sum(near * present[:, None], -1)}
+        total = tf.reduce_sum(near * present[:, None], -1)
+        return {"click": total, "twice": 2 * total}
+
+    def kept(ids: tf.Tensor) -> tf.Tensor:
+        """Lists of one length, as those of an export of this project."""
+        return tf.pad(ids[:, :EVENTS], [[0, 0], [0, tf.maximum(EVENTS - tf.shape(ids)[1], 0)]])
 
     def rows(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"click": click(seen, price[:, None])["click"][:, 0]}
@@ -51,6 +57,10 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
         total = tf.reduce_sum(tf.gather(module.rows, tf.boolean_mask(ids, ids > 0)))
         return {"click": price + total}
 
+    def listed(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
+        events = tf.gather(module.rows, module.table.lookup(seen)) @ module.weights  # (B, S, 1)
+        return {"click": price + tf.reduce_sum(events, (1, 2))}
+
     def signature(function: Any, *axes: None) -> Any:
         seen = tf.TensorSpec((None, None), tf.string, "seen")
         price = tf.TensorSpec(axes, tf.float32, "price")
@@ -59,9 +69,10 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("compiled")
     ranks = {"serving_default": signature(rows, None), "rank": signature(click, None, None)}
     tf.saved_model.save(module, str(path / "1"), signatures=ranks)
-    depends = {"serving_default": signature(known, None)}
-    tf.saved_model.save(module, str(path / "2"), signatures=depends)
-    for version in ("1", "2"):
+    for version, function in (("2", known), ("3", listed)):
+        depends = {"serving_default": signature(function, None)}
+        tf.saved_model.save(module, str(path / version), signatures=depends)
+    for version in ("1", "2", "3"):
         (path / version / "manifest.json").write_text("{}")
     return path / "1"
 
@@ -121,7 +132,7 @@ def test_a_shape_is_compiled_once_it_has_taken_long_enough(
     )
     _ask(runtime, _inputs(1, 2, 3))
     assert not asked
-    (shape,) = runtime._signatures["rank"].shapes
+    (shape,) = runtime._signatures["rank"].known()
     shape.seconds = 1e6
     _ask(runtime, _inputs(1, 2, 4))
     assert not asked, "another shape"
@@ -133,13 +144,20 @@ def test_a_shape_is_compiled_once_it_has_taken_long_enough(
 def test_other_scores_are_not_used(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Nor is what was compiled before: it may be no better with other values."""
+    _ask(runtime, _inputs(1, 2, 5))
+    wait_until(lambda: runtime.compiled("rank") == 1)
     run = XlaTower.run
 
     def other(*arguments: Any) -> dict[str, np.ndarray]:
         return {name: array + 1e-3 for name, array in run(*arguments).items()}
 
     monkeypatch.setattr(XlaTower, "run", other)
-    _said(runtime, caplog, "the output click would be another than before")
+    _said(runtime, caplog, "would be another than before")
+    assert runtime.compiled("rank") == 0
+    monkeypatch.undo()
+    _ask(runtime, _inputs(1, 2, 7))
+    runtime._background.run(lambda: None)
     assert runtime.compiled("rank") == 0
 
 
@@ -151,16 +169,17 @@ def test_what_is_no_faster_is_not_used(
     assert runtime.compiled("rank") == 0
 
 
-def test_what_has_other_shapes_with_other_values_is_not_compiled(
-    export: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_what_has_other_shapes_with_other_values_or_lists_is_not_compiled(
+    export: Path, version: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A request would have to wait for XLA."""
-    path = export.parent / "2"
+    path = export.parent / version
     runtime = CompiledRuntime(path, TensorFlowSession(path), AT_ONCE)
     with caplog.at_level(logging.INFO, "serving"):
         inputs = _inputs(2, 7)
         expected = _ask(runtime, inputs)
-        wait_until(lambda: "depends on values" in caplog.text)
+        wait_until(lambda: "depends on values or lists" in caplog.text)
     assert runtime.compiled("serving_default") == 0
     np.testing.assert_array_equal(_ask(runtime, inputs), expected)
     runtime.close()
@@ -186,10 +205,76 @@ def test_what_fails_when_it_is_compiled_is_computed_by_tensorflow(
     assert runtime.compiled("rank") == 0
 
 
+def test_values_that_tensorflow_refuses_too_change_nothing(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = _inputs(1, 2, 3)
+    _ask(runtime, inputs)
+    wait_until(lambda: runtime.compiled("rank") == 1)
+
+    def refuse(*_: object) -> None:
+        raise InvalidArgument("no number")
+
+    for kind in (XlaTower, TensorFlowSession):
+        monkeypatch.setattr(kind, "run", refuse)
+    with pytest.raises(InvalidArgument, match="no number"):
+        _ask(runtime, inputs)
+    assert runtime.compiled("rank") == 1
+
+
+def test_lists_of_all_lengths_have_one_shape(runtime: CompiledRuntime, export: Path) -> None:
+    tensorflow = TensorFlowSession(export)
+    for events in (3, 0, 1, 33, 97):
+        inputs = _inputs(2, events, 5)
+        expected = tensorflow.run("rank", inputs, ["click"], None)["click"]
+        np.testing.assert_allclose(_ask(runtime, inputs), expected, 1e-5, 1e-6)
+        wait_until(lambda: runtime.compiled("rank") == 1)
+    assert len(runtime._signatures["rank"].known()) == 1
+    tensorflow.close()
+
+
+def test_so_many_shapes_are_compiled_and_no_more(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are no faster count too: XLA keeps what it has made of them."""
+    monkeypatch.setattr(compiled, "_MOST", 3)
+    tried: list[object] = []
+    monkeypatch.setattr(runtime, "_compile", lambda key, shape, inputs: tried.append(shape))
+    for candidates in range(1, 9):
+        _ask(runtime, _inputs(1, 5, candidates))
+    runtime._background.run(lambda: None)
+    assert len(tried) == 3
+
+
+def test_all_choices_of_outputs_are_computed_alike(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request of another one would hold up all others."""
+    inputs = _inputs(1, 2, 3)
+    expected = _ask(runtime, inputs)
+    wait_until(lambda: runtime.compiled("rank") == 1)
+    choices: list[object] = []
+    run = TensorFlowSession.run_tensors
+
+    def seen(session: Any, feeds: Any, fetches: Any, *rest: Any, **named: Any) -> Any:
+        choices.append(fetches)
+        return run(session, feeds, fetches, *rest, **named)
+
+    monkeypatch.setattr(TensorFlowSession, "run_tensors", seen)
+    for outputs in (["click"], ["twice"], ["twice", "click"]):
+        found = runtime.run("rank", inputs, outputs, None)
+        assert list(found) == outputs
+        for name in outputs:
+            times = 2 if name == "twice" else 1
+            np.testing.assert_allclose(found[name], times * expected, 1e-5, 1e-6)
+    assert len(choices) == 3
+    assert choices[0] == choices[1] == choices[2]
+
+
 def test_requests_go_on_while_shapes_are_compiled(runtime: CompiledRuntime, export: Path) -> None:
     """Of many callers at once none gets another's score, nor an error."""
     tensorflow = TensorFlowSession(export)
-    requests = [_inputs(1, events, 5) for events in range(1, 12)]
+    requests = [_inputs(1, count, count) for count in range(1, 12)]
     expected = [tensorflow.run("rank", one, ["click"], None)["click"] for one in requests]
     wrong: list[object] = []
 
@@ -215,8 +300,8 @@ def test_requests_go_on_while_shapes_are_compiled(runtime: CompiledRuntime, expo
 
 def test_a_version_is_freed_while_a_shape_is_compiled(export: Path) -> None:
     runtime = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    for events in range(1, 9):
-        _ask(runtime, _inputs(1, events, 5))
+    for candidates in range(1, 9):
+        _ask(runtime, _inputs(1, 5, candidates))
     runtime.close()
 
 
