@@ -88,13 +88,13 @@ def with_outlets(
     return found
 
 
-def needed_by(graph: graph_pb2.GraphDef, tensor: str) -> set[str]:
-    """The nodes that a tensor is computed by."""
+def needed_by(graph: graph_pb2.GraphDef, *tensors: str) -> set[str]:
+    """The nodes that some tensors, or operations, are computed by."""
     nodes = {node.name: node for node in graph.node}
-    found, waiting = set[str](), [tensor]
+    found, waiting = set[str](), list(tensors)
     while waiting:
         name = waiting.pop().removeprefix("^").partition(":")[0]
-        if name not in found:
+        if name in nodes and name not in found:
             found.add(name)
             waiting.extend(nodes[name].input)
     return found

@@ -30,6 +30,7 @@ from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.graph_import import import_graph
 from serving.runtimes.split import Split
+from serving.runtimes.start_values import take_start_values
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
 _BESIDE = threading.local()
@@ -73,6 +74,7 @@ class TensorFlowSession:
         _return_memory()
 
     def _restore(self, meta: meta_graph_pb2.MetaGraphDef, path: Path) -> None:
+        values = take_start_values(meta)
         try:
             import_graph(meta)
             if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
@@ -82,7 +84,7 @@ class TensorFlowSession:
             raise DataLoss(f"{path} is damaged: {error}") from error
         operation = saved_model.init_operation(meta)
         if operation is not None:
-            self._session.run(operation, dict(saved_model.assets(meta, path)))
+            self._session.run(operation, {**values, **dict(saved_model.assets(meta, path))})
 
     def run(
         self,
