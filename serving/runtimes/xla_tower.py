@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,11 +75,10 @@ class XlaTower:
 
 def _compilable(graph: graph_pb2.GraphDef) -> frozenset[str]:
     """The types of a graph's operations that XLA compiles for a processor."""
-    return frozenset(
-        op
-        for op in {node.op for node in graph.node}
-        if any(
-            kernel.device_type == _DEVICE
-            for kernel in kernels.get_registered_kernels_for_op(op).kernel
-        )
-    )
+    return frozenset(filter(_is_compilable, {node.op for node in graph.node}))
+
+
+@functools.cache  # TensorFlow does not free what it answers with
+def _is_compilable(op: str) -> bool:
+    found = kernels.get_registered_kernels_for_op(op)
+    return any(kernel.device_type == _DEVICE for kernel in found.kernel)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import kernels
 
 from serving.errors import DeadlineExceeded, Internal, InvalidArgument
 from serving.runtimes import compiled
@@ -303,6 +304,19 @@ def test_a_version_is_freed_while_a_shape_is_compiled(export: Path) -> None:
     for candidates in range(1, 9):
         _ask(runtime, _inputs(1, 5, candidates))
     runtime.close()
+
+
+def test_another_version_asks_tensorflow_nothing_again(
+    export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says of an operation's kernels is never freed."""
+    session = TensorFlowSession(export)
+    XlaTower(export, session, "rank")
+    asked: list[str] = []
+    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", asked.append)
+    XlaTower(export, session, "rank")
+    assert not asked
+    session.close()
 
 
 def test_other_models_stay_in_tensorflow(export: Path, tmp_path: Path) -> None:
