@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -145,3 +146,27 @@ def test_too_large_a_request_is_refused() -> None:
 def test_parameters_that_cannot_be(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         BatchingParameters(**parameters)
+
+
+def test_a_warm_up_takes_no_slot_of_requests() -> None:
+    """Its thread has a low priority, and would keep the slot for long on a busy machine."""
+    model, held, leave = Model(), threading.Event(), threading.Event()
+
+    def slow(inputs: Any, outputs: Sequence[str], call: Call) -> dict[str, np.ndarray]:
+        if not held.is_set():  # the warm-up, which comes first
+            held.set()
+            leave.wait(10.0)
+        return model(inputs, outputs, call)
+
+    signature = Signature("serving_default", definition(ROWS, 1), slow)
+    settings = BatchingParameters(allowed_batch_sizes=(4,), max_batch_size=4)
+    scheduler = Scheduler(1)
+    signature.wrap(lambda compute: Batched(signature, compute, scheduler, settings, missing_value))
+    one, soon = request(2), Call("Predict", remaining=lambda: 1.0)
+    with ThreadPoolExecutor(1) as pool:
+        warm_up = pool.submit(signature.run, one, ["score"], Call("Predict", "WARMUP"))
+        held.wait(5.0)
+        answer = signature.run(one, ["score"], soon)["score"]
+        leave.set()
+        np.testing.assert_array_equal(warm_up.result()["score"], answer)
+    assert model.rows == [4, 4], "in allowed sizes"
