@@ -40,7 +40,7 @@ class Split:
 
 
 def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
-    """The graph that computes some tensors, with the bodies of functions in place of calls."""
+    """The graph that computes some tensors: functions' bodies in place of calls, nothing idle."""
     wanted = [name.partition(":")[0] for name in outputs]
     # Vocabularies, which may be large, lie in the graph for its start alone.
     whole = meta_graph_pb2.MetaGraphDef(graph_def=_ancestors(meta.graph_def, wanted))
@@ -49,7 +49,7 @@ def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> grap
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
     rewrite.meta_optimizer_iterations = 1
-    rewrite.optimizers.append("function")
+    rewrite.optimizers.extend(["function", "constfold", "dependency"])  # half are identities
     with tf.Graph().as_default():
         tf.import_graph_def(whole.graph_def, name="")
         flat = tf_optimizer.OptimizeGraph(config, whole)
