@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -39,7 +38,8 @@ def export_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[n
     Returns:
         Their outputs in this process by the layer's name and batch size.
     """
-    archive = keras.export.ExportArchive()
+    module, endpoints = tf.Module(), {}
+    module.kept = []
     expected: dict[str, list[np.ndarray]] = {}
     for index, (name, case) in enumerate(cases.items()):
         model = case.model()
@@ -48,14 +48,17 @@ def export_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[n
             key: tf.TensorSpec(symbol.shape, symbol.dtype, key)
             for key, symbol in case.symbols().items()
         }
-        # By its number: an endpoint is an attribute, and most names could not be one.
-        archive.add_endpoint(f"layer{index}", model.__call__, [signature])
+        # By its number: a signature names a node of the graph, and most names could not.
+        function = tf.function(lambda inputs, model=model: {"output": model(inputs)})
+        endpoints[f"layer{index}"] = function.get_concrete_function(signature)
+        module.kept.append([variable.value for variable in model.variables])
         expected[name] = []
         for rows in BATCHES:
             arrays = case.arrays(seed=rows, B=rows)
             np.savez(folder / f"inputs_layer{index}_{rows}.npz", **arrays)
             expected[name].append(outputs_of(model, {"inputs": arrays})["0"])
-    archive.write_out(folder / "model", verbose=False)
+    # Not by Keras' archive, which traces every layer twice.
+    tf.saved_model.save(module, str(folder / "model"), endpoints)
     return expected
 
 
