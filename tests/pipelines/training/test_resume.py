@@ -57,10 +57,7 @@ def undisturbed(
 
 
 @pytest.mark.parametrize(
-    # The MLP last: the test after this one goes on with it.
-    ("undisturbed", "kills"),
-    [("attention_ranker", 1), ("mlp", 2)],
-    indirect=["undisturbed"],
+    ("undisturbed", "kills"), [("mlp", 2), ("attention_ranker", 1)], indirect=["undisturbed"]
 )
 def test_killed_at_random_moments_it_ends_the_same(
     prepared: Path, tmp_path: Path, undisturbed: Undisturbed, kills: int
