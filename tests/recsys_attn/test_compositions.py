@@ -13,11 +13,11 @@ from tests.support import other_backend
 from tests.support.compositions import COMPOSITIONS, Composition
 from tests.support.fresh_process import export_all, serve_all
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise, tensorflow
-from tests.support.layer_checks import CHECKS, exported_model_serves_any_batch
+from tests.support.layer_checks import CHECKS, exported_model_serves_any_size
 from tests.support.once import once
 
 # All are exported together at the end, and read by one fresh process.
-HERE = [check for check in CHECKS if check is not exported_model_serves_any_batch]
+HERE = [check for check in CHECKS if check is not exported_model_serves_any_size]
 CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
 
 
@@ -86,7 +86,7 @@ def test_every_backend_computes_the_same(name: str, on_tensorflow: dict[str, np.
 
 
 def test_an_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:
-    """Random constants are saved and not drawn again; one process reads all exports."""
+    """In every batch and length; random constants are saved and not drawn again."""
     tensorflow()
     cases = {name: composition.case for name, composition in COMPOSITIONS.items()}
     expected, actual = export_all(cases, tmp_path), serve_all(cases, tmp_path)

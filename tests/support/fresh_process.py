@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tests.support.layer_case import LayerCase, outputs_of, randomise
+from tests.support.layer_checks import OTHER_SIZES
 
 _SERVE = """
 import pathlib, sys
@@ -30,16 +30,14 @@ for path in sorted(folder.glob("inputs_*.npz")):
 """
 
 
-BATCHES = (1, 3, 5)
-
-
 def export_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[np.ndarray]]:
-    """Exports every layer, all into one folder, with inputs of several batch sizes.
+    """Exports every layer, all into one folder, with inputs of `OTHER_SIZES`.
 
     Returns:
-        Their outputs in this process by the layer's name and batch size.
+        Their outputs in this process, outside a graph, by the layer's name and in that order.
     """
-    archive = keras.export.ExportArchive()
+    module, endpoints = tf.Module(), {}
+    module.kept = []
     expected: dict[str, list[np.ndarray]] = {}
     for index, (name, case) in enumerate(cases.items()):
         model = case.model()
@@ -48,14 +46,17 @@ def export_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[n
             key: tf.TensorSpec(symbol.shape, symbol.dtype, key)
             for key, symbol in case.symbols().items()
         }
-        # By its number: an endpoint is an attribute, and most names could not be one.
-        archive.add_endpoint(f"layer{index}", model.__call__, [signature])
+        # By its number: a signature names a node of the graph, and most names could not.
+        function = tf.function(lambda inputs, model=model: {"output": model(inputs)})
+        endpoints[f"layer{index}"] = function.get_concrete_function(signature)
+        module.kept.append([variable.value for variable in model.variables])
         expected[name] = []
-        for rows in BATCHES:
-            arrays = case.arrays(seed=rows, B=rows)
-            np.savez(folder / f"inputs_layer{index}_{rows}.npz", **arrays)
+        for number, sizes in enumerate(OTHER_SIZES):
+            arrays = case.arrays(seed=number, **sizes)
+            np.savez(folder / f"inputs_layer{index}_{number}.npz", **arrays)
             expected[name].append(outputs_of(model, {"inputs": arrays})["0"])
-    archive.write_out(folder / "model", verbose=False)
+    # Not by Keras' archive, which traces every layer twice.
+    tf.saved_model.save(module, str(folder / "model"), endpoints)
     return expected
 
 
@@ -65,6 +66,6 @@ def serve_all(cases: Mapping[str, LayerCase], folder: Path) -> dict[str, list[np
         [sys.executable, "-c", _SERVE, str(folder)], check=True, cwd=folder, capture_output=True
     )
     return {
-        name: [np.load(folder / f"output_layer{index}_{rows}.npy") for rows in BATCHES]
+        name: [np.load(folder / f"output_layer{index}_{n}.npy") for n in range(len(OTHER_SIZES))]
         for index, name in enumerate(cases)
     }

@@ -18,6 +18,10 @@ from tests.support.layer_case import (
     tensorflow,
 )
 
+# A graph is traced for unknown sizes: other batches than the weights were built with, then other
+# lengths too.
+OTHER_SIZES = ({"B": 1}, {"B": 3}, {"B": 2, "T": 5, "S": 3}, {"B": 3, "T": 6, "S": 4})
+
 
 def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
     layer = case.make(name="layer")
@@ -148,28 +152,14 @@ def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
             assert np.isfinite(gradient).all()
 
 
-def unknown_sizes_run_in_a_graph(case: LayerCase, folder: Path) -> None:
-    tf = tensorflow()
-    layer = case.make()
-    expected = {rows: outputs_of(layer, case.arrays(**rows_of(rows))) for rows in (1, 2)}
-    specs = {
-        name: tf.TensorSpec(symbol.shape, symbol.dtype, name)
-        for name, symbol in case.symbols().items()
-    }
-    graph = tf.function(lambda inputs: layer(**inputs), input_signature=[specs])
-    for rows, outputs in expected.items():
-        flat = keras.tree.flatten(graph(case.arrays(**rows_of(rows))))
-        assert_same({str(i): output.numpy() for i, output in enumerate(flat)}, outputs)
-
-
-def exported_model_serves_any_batch(case: LayerCase, folder: Path) -> None:
+def exported_model_serves_any_size(case: LayerCase, folder: Path) -> None:
     tf = tensorflow()
     model = case.model()
     randomise(model)
     model.export(folder / "export", verbose=False)
     served = tf.saved_model.load(folder / "export").signatures["serving_default"]
-    for rows in (1, 3, 5):
-        arrays = case.arrays(seed=rows, B=rows)
+    for number, sizes in enumerate(OTHER_SIZES):
+        arrays = case.arrays(seed=number, **sizes)
         outputs = served(**{name: tf.constant(array) for name, array in arrays.items()})
         expected = outputs_of(model, {"inputs": arrays})
         actual = {str(i): outputs[name].numpy() for i, name in enumerate(sorted(outputs))}
@@ -186,11 +176,5 @@ CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     padding_reaches_no_output,
     nothing_allowed_gives_zeros,
     padding_gets_no_gradient,
-    unknown_sizes_run_in_a_graph,
-    exported_model_serves_any_batch,
+    exported_model_serves_any_size,
 )
-
-
-def rows_of(number: int) -> dict[str, int]:
-    """Other sizes than those that a graph was traced with."""
-    return {"B": number + 1, "T": number + 4, "S": number + 2}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from recsys_attn.attention.patterns.base import Pattern, get_all, set_field
@@ -76,5 +77,5 @@ class PerHead(Pattern):
 
 
 def _of_head(x: Any, head: int) -> Any:
-    shared = len(ops.shape(x)) < 2 or x.shape[1] == 1
+    shared = np.ndim(x) < 2 or x.shape[1] == 1  # a length may be an integer
     return x if shared else x[:, head : head + 1]

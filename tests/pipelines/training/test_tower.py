@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -14,7 +15,6 @@ from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step
 from pipelines.training.tower import Tower
-from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 from tests.support import shop
 
@@ -35,29 +35,36 @@ def batch(features: Any, seed: int) -> dict[str, np.ndarray]:
     return {**blocks, "candidate_mask": mask}
 
 
-def trained(tower_rows: int | None, jit_compile: bool = False) -> tuple[list[float], RankingModel]:
+@functools.cache
+def trained(
+    tower_rows: int | None, jit_compile: bool = False
+) -> tuple[list[float], list[np.ndarray]]:
+    """The losses of a few steps, and the weights after them."""
     keras.utils.set_random_seed(5)
     features = shop.fitted()
     model = shop.model(features)
     optimizer = make_optimizer(TrainingOptions(clip_norm=1.0), model.trainable_variables)
     step = Step(model, optimizer, Layout.of(features.schema), jit_compile, tower_rows)
-    return [step([batch(features, seed)]).loss for seed in range(4)], model
+    losses = [step([batch(features, seed)]).loss for seed in range(4)]
+    return losses, model.get_weights()
 
 
+@pytest.mark.xdist_group("tower")
 @pytest.mark.parametrize("tower_rows", [1, 7, 12, 500], ids=str)
 def test_parts_take_the_step_of_the_whole(tower_rows: int) -> None:
     """One request at a time, parts of unequal size, and one part larger than the batch."""
-    (losses, model), (expected, whole) = trained(tower_rows), trained(None)
+    (losses, weights), (expected, whole) = trained(tower_rows), trained(None)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    for variable, wanted in zip(model.get_weights(), whole.get_weights(), strict=True):
+    for variable, wanted in zip(weights, whole, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("tower_rows", [None, 9], ids=["whole", "in parts"])
+@pytest.mark.xdist_group("tower")
+@pytest.mark.parametrize("tower_rows", [None, 7], ids=["whole", "in parts"])
 def test_compiled_it_takes_the_same_step(tower_rows: int | None) -> None:
-    (losses, model), (expected, plain) = trained(tower_rows, True), trained(tower_rows)
+    (losses, weights), (expected, plain) = trained(tower_rows, True), trained(tower_rows)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
-    for variable, wanted in zip(model.get_weights(), plain.get_weights(), strict=True):
+    for variable, wanted in zip(weights, plain, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
 
 

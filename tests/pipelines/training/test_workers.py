@@ -17,11 +17,14 @@ import pytest
 
 from pipelines.errors import PipelineError
 from pipelines.training.workers import find_workers
-from tests.support.training_process import FLAGSHIP
+from tests.support import training_process
 
 # Without what depends on who computes a row: dropout, and Dice's averages over a batch.
 ALIKE = {
-    "model": {**FLAGSHIP, "target_attention": {"class_name": "interest", "config": {"units": [3]}}},
+    "model": {
+        **training_process.FLAGSHIP,
+        "target_attention": {"class_name": "interest", "config": {"units": [3]}},
+    },
     "model__dropout": 0.0,
     "training__epochs": 2,
 }
@@ -38,12 +41,9 @@ def grouped(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(data: Path, folder: Path, index: int, ports: list[int], **options: Any) -> Any:
-    environment = dict(os.environ)
-    if ports:
-        workers = [f"127.0.0.1:{port}" for port in ports]
-        task = {"type": "worker", "index": index}
-        config = {"cluster": {"worker": workers}, "task": task}
-        environment["TF_CONFIG"] = json.dumps(config)
+    workers = [f"127.0.0.1:{port}" for port in ports]
+    task = {"type": "worker", "index": index}
+    config = {"cluster": {"worker": workers}, "task": task}
     module = ["-m", "tests.support.training_process"]
     return subprocess.Popen(
         [sys.executable, *module, str(data), str(folder), json.dumps(options)],
@@ -51,7 +51,7 @@ def start(data: Path, folder: Path, index: int, ports: list[int], **options: Any
         stderr=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
-        env=environment,
+        env={**os.environ, "TF_CONFIG": json.dumps(config)},
     )
 
 
@@ -65,10 +65,10 @@ def free_ports() -> list[int]:
 def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    alone = start(grouped, tmp_path / "one", 0, [], training__lanes=2, **ALIKE)
     ports = free_ports()
     both = [start(grouped, tmp_path / "two", index, ports, **ALIKE) for index in range(2)]
-    for process in (alone, *both):
+    training_process.main(grouped, tmp_path / "one", training__lanes=2, **ALIKE)
+    for process in both:
         output = process.communicate(timeout=300)
         assert process.returncode == 0, output
     for worker in range(2):

@@ -12,6 +12,8 @@ import pytest
 from recsys_attn.optimizers import LazyAdam, LossScale, RowWiseAdagrad, Split
 from tests.support.optimizers import SPARSE, batches, data, gradient, model, numpy, table, train
 
+STARTS = 8
+
 
 @pytest.fixture
 def policy(request: pytest.FixtureRequest) -> Iterator[str]:
@@ -20,11 +22,24 @@ def policy(request: pytest.FixtureRequest) -> Iterator[str]:
     keras.config.set_dtype_policy("float32")
 
 
-def losses(make: Callable[[], Any]) -> tuple[Any, list[float]]:
+def losses(make: Callable[[], Any], starts: int = 1) -> tuple[Any, np.ndarray]:
+    """A trained model, and the loss of each epoch: the mean over so many first weights.
+
+    These do not depend on the backend's random numbers.
+    """
     trained = model()
     trained.compile(make(), "mse")
-    history = trained.fit(*data(), batch_size=4, epochs=5, shuffle=False, verbose=0).history
-    return trained, history["loss"]
+    trained.optimizer.build(trained.trainable_variables)
+    fresh = [numpy(variable) for variable in trained.optimizer.variables]
+    found = []
+    for seed in range(starts):
+        rng = np.random.default_rng(seed)
+        trained.set_weights([rng.normal(size=w.shape) * 0.3 for w in trained.get_weights()])
+        for variable, value in zip(trained.optimizer.variables, fresh, strict=True):
+            variable.assign(value)
+        done = trained.fit(*data(), batch_size=4, epochs=5, shuffle=False, verbose=0)
+        found.append(done.history["loss"])
+    return trained, np.mean(found, axis=0)
 
 
 def split() -> Split:
@@ -33,15 +48,26 @@ def split() -> Split:
     )
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"], indirect=True)
+@pytest.fixture(scope="module")
+def exact() -> np.ndarray:
+    return losses(split, STARTS)[1]
+
+
 @pytest.mark.parametrize("make", [split, lambda: LossScale(split())])
-def test_learns_as_in_single_precision(policy: str, make: Callable[[], Any]) -> None:
-    trained, found = losses(make)
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"], indirect=True)
+def test_learns_as_in_single_precision(
+    exact: np.ndarray, policy: str, make: Callable[[], Any]
+) -> None:
+    """Over several first weights: one pair of runs may part by 3 %, where most part by 0.1 %.
+
+    Adam takes a step of full size where a gradient is next to nothing, and there its sign is that
+    of the rounding.
+    """
+    trained, found = losses(make, STARTS)
     scaled = isinstance(trained.optimizer, keras.optimizers.LossScaleOptimizer)
     assert scaled == (policy == "mixed_float16" or make is not split)
     assert {v.dtype for v in trained.weights} == {"float32"}
-    keras.config.set_dtype_policy("float32")
-    np.testing.assert_allclose(found, losses(split)[1], rtol=0.02)
+    np.testing.assert_allclose(found, exact, rtol=0.01)
 
 
 @pytest.mark.parametrize("policy", ["bfloat16"], indirect=True)
