@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -60,19 +60,23 @@ class Scorer:
         zero = PartResult([], [], [tf.TensorSpec((None, None), tf.float32) for _ in tasks])
         return dict(zip(tasks, in_parts(part, blocks, size, zero).pieces, strict=True))
 
+    def labelled(self, dataset: Feed) -> Iterator[tuple[Scores, Scores]]:
+        """Labels (NaN where not known) and scores by task, batch by batch."""
+        for batch in dataset:
+            mask = batch.blocks[CANDIDATE_MASK]
+            labels = batch.layout.labels(batch.blocks).items()
+            yield {task: label[mask] for task, label in labels}, self.score(batch)
+
     def score_labelled(
         self, dataset: Feed, progress: Callable[[int], None] | None = None
     ) -> tuple[Scores, Scores]:
-        """Labels (NaN where not known) and scores by task, over a whole dataset."""
+        """The same over a whole dataset."""
         labels, scores = [], []
-        for batch in dataset:
-            mask = batch.blocks[CANDIDATE_MASK]
-            labels.append(
-                {t: label[mask] for t, label in batch.layout.labels(batch.blocks).items()}
-            )
-            scores.append(self.score(batch))
+        for label, score in self.labelled(dataset):
+            labels.append(label)
+            scores.append(score)
             if progress is not None:
-                progress(batch.rows)
+                progress(len(next(iter(label.values()))))
         return _concatenate(labels), _concatenate(scores)
 
     def score_table(self, table: pa.Table, fitted: FittedFeatures, request: str | None) -> Scores:

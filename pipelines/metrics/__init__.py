@@ -12,7 +12,7 @@ from pipelines.metrics.probability import (
     calibration_curve,
     logloss,
 )
-from pipelines.metrics.ranking import RocCurve, auc, gauc, roc_curve
+from pipelines.metrics.ranking import RocCurve, auc, auc_by_class, gauc, roc_curve
 from pipelines.metrics.task import task_metrics
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "RocCurve",
     "UndefinedMetricWarning",
     "auc",
+    "auc_by_class",
     "calibration",
     "calibration_curve",
     "gauc",

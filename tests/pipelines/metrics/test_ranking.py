@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from pipelines.metrics import auc, gauc, ranking, roc_curve
+from pipelines.metrics import auc, auc_by_class, gauc, ranking, roc_curve
 from tests.pipelines.metrics.samples import LEVELS, ROWS, sample
 
 
@@ -42,6 +42,14 @@ def test_auc_equals_scikit_learn_and_the_pairs(levels, dtype):
     few = slice(0, 101)
     expected = auc_by_pairs(labels[few], scores[few])
     np.testing.assert_allclose(auc(labels[few], scores[few]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_auc_by_class_is_the_same_in_parts(levels, monkeypatch):
+    labels, scores, _ = sample(levels)
+    expected = auc(labels, scores)
+    monkeypatch.setattr(ranking, "_PART", 7)
+    assert auc_by_class(scores[labels == 1], scores[labels == 0]) == expected
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)

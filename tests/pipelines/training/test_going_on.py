@@ -158,14 +158,14 @@ def test_scores_that_are_no_numbers_are_a_training_that_diverged(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last step of an epoch can spoil the weights after its own loss was still finite."""
-    score = Scorer.score_labelled
+    score = Scorer.labelled
 
     def spoiled(self: Scorer, feed: Any) -> Any:
-        labels, scores = score(self, feed)
-        scores["click"][3] = np.nan
-        return labels, scores
+        for labels, scores in score(self, feed):
+            scores["click"][3] = np.nan
+            yield labels, scores
 
-    monkeypatch.setattr(Scorer, "score_labelled", spoiled)
+    monkeypatch.setattr(Scorer, "labelled", spoiled)
     with pytest.raises(PipelineError, match=r"Training diverged: scores of 'click' are not finite"):
         training(training__epochs=1)
 
