@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 import numpy as np
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from tests.serving.exports import write_model
 from tests.serving.fuzz.generate import make_case
@@ -81,14 +83,21 @@ def _run(
 
 
 def _table(seen: Seen) -> Table:
-    codes = sorted({code for _, code in seen.counts})
-    table = Table("what was done", *codes)
-    for kind in sorted({kind for kind, _ in seen.counts}):
-        table.add_row(kind, *(str(seen.counts[kind, code] or "") for code in codes))
-    totals = (sum(n for (_, c), n in seen.counts.items() if c == code) for code in codes)
+    table = Table("what was done", Column("requests", justify="right"), "how it was answered")
+    kinds = sorted({kind for kind, _ in seen.counts})
+    for kind in kinds:
+        table.add_row(kind, *_counted({c: n for (k, c), n in seen.counts.items() if k == kind}))
+    totals: Counter[str] = Counter()
+    for (_, code), count in seen.counts.items():
+        totals[code] += count
     table.add_section()
-    table.add_row("all", *map(str, totals))
+    table.add_row("all", *_counted(totals))
     return table
+
+
+def _counted(codes: Mapping[str, int]) -> tuple[str, str]:
+    by_count = sorted(codes.items(), key=lambda one: (-one[1], one[0]))
+    return f"{sum(codes.values()):,}", ", ".join(f"{code} {count:,}" for code, count in by_count)
 
 
 if __name__ == "__main__":
