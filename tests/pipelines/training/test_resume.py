@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from pipelines.training.checkpoint import Checkpoints
 from tests.support.training_process import FLAGSHIP
 
 MODELS: dict[str, dict[str, Any]] = {"mlp": {}, "attention_ranker": {"model": FLAGSHIP}}
+
+Undisturbed = Callable[[str], dict[str, np.ndarray]]
 
 
 def run(prepared: Path, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -38,41 +41,34 @@ def assert_equal(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray])
         np.testing.assert_array_equal(actual[name], array, err_msg=name)
 
 
-@dataclass(frozen=True)
-class Undisturbed:
-    """A training that nothing interrupts."""
-
-    options: dict[str, Any]
-    ended: dict[str, np.ndarray]
-
-
 @pytest.fixture(scope="module")
-def undisturbed(
-    request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Undisturbed:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    done = run(prepared, folder, **MODELS[request.param])
-    assert done.returncode == 0, done.stderr
-    return Undisturbed(MODELS[request.param], ended(folder))
+def undisturbed(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """How a training of a model ends that nothing interrupts."""
+
+    @cache  # pytest keeps one parameter's fixture at a time, and makes it again for the next test
+    def trained(model: str) -> dict[str, np.ndarray]:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        done = run(prepared, folder, **MODELS[model])
+        assert done.returncode == 0, done.stderr
+        return ended(folder)
+
+    return trained
 
 
-@pytest.mark.parametrize(
-    ("undisturbed", "kills"), [("mlp", 2), ("attention_ranker", 1)], indirect=["undisturbed"]
-)
+@pytest.mark.parametrize(("model", "kills"), [("mlp", 2), ("attention_ranker", 1)])
 def test_killed_at_random_moments_it_ends_the_same(
-    prepared: Path, tmp_path: Path, undisturbed: Undisturbed, kills: int
+    prepared: Path, tmp_path: Path, undisturbed: Undisturbed, model: str, kills: int
 ) -> None:
-    options = undisturbed.options
+    options = MODELS[model]
     moments = np.random.default_rng(1).uniform(0, 1.0, kills)
     codes = [run(prepared, tmp_path, kill=moment, **options).returncode for moment in moments]
     assert codes[0] == -9  # it was killed indeed
     last = run(prepared, tmp_path, **options)
     assert last.returncode == 0, last.stderr
     assert "going on after step" in last.stdout
-    assert_equal(ended(tmp_path), undisturbed.ended)
+    assert_equal(ended(tmp_path), undisturbed(model))
 
 
-@pytest.mark.parametrize("undisturbed", ["mlp"], indirect=True)
 def test_asked_to_stop_it_saves_and_goes_on(
     prepared: Path, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
@@ -82,4 +78,4 @@ def test_asked_to_stop_it_saves_and_goes_on(
     step = stopped.stdout.split("saved after step ")[1].split()[0]
     last = run(prepared, tmp_path)
     assert f"going on after step {step}," in last.stdout
-    assert_equal(ended(tmp_path), undisturbed.ended)
+    assert_equal(ended(tmp_path), undisturbed("mlp"))
