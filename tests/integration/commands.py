@@ -10,6 +10,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from pipelines.cli import main
+from tests.support.experiments import write
 
 # It hears Ctrl-C, which a process ignores where the tests run in a shell's background. It sees to
 # that itself: between fork and exec, gRPC of the tests' process may write into its pipes.
@@ -35,6 +36,15 @@ def start(*arguments: str | Path, columns: int = 80, tf_config: str = "") -> sub
         text=True,
         env={**_environment(), "COLUMNS": str(columns), "TF_CONFIG": tf_config},
     )
+
+
+def finish(folder: Path) -> None:
+    """The small experiment's file and its whole `run`, and what a process of its own printed."""
+    with start("run", write(folder), "--run-dir", folder / "run") as process:
+        output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    (folder / "output.txt").write_text(output, "utf-8")
+    (folder / "errors.txt").write_text(errors, "utf-8")
 
 
 def _environment() -> dict[str, str]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.commands import error_of, hidden_or_half, invoke, start
-from tests.support.experiments import write
+from tests.integration.commands import error_of, finish, hidden_or_half, invoke
+from tests.support.once import once
 
 FILES = {
     "data/manifest.json",
@@ -32,36 +32,32 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The experiment file's folder with its run, and what a process of its own printed."""
-    folder = tmp_path_factory.mktemp("finished")
-    with start("run", write(folder), "--run-dir", folder / "run") as process:
-        output, errors = process.communicate()
-    assert process.returncode == 0, errors
-    return folder, output, errors
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiment file's folder with its run; not to be changed."""
+    return once(tmp_path_factory, "finished", finish)
 
 
 @pytest.fixture
-def folder(finished: tuple[Path, str, str], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(finished[0], tmp_path / "copy"))
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
 
 
-def test_every_file_is_there_and_nothing_half_written(finished: tuple[Path, str, str]) -> None:
-    run = finished[0] / "run"
+def test_every_file_is_there_and_nothing_half_written(finished: Path) -> None:
+    run = finished / "run"
     assert {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()} >= FILES
     assert hidden_or_half(run) == []
 
 
-def test_what_is_printed_is_for_the_user(finished: tuple[Path, str, str]) -> None:
-    folder, output, errors = finished
-    assert errors == ""
-    lines = [line.replace(str(folder), "") for line in output.splitlines()]
+def test_what_is_printed_is_for_the_user(finished: Path) -> None:
+    output = (finished / "output.txt").read_text("utf-8")
+    assert (finished / "errors.txt").read_text("utf-8") == ""
+    lines = [line.replace(str(finished), "") for line in output.splitlines()]
     assert max(map(len, lines)) <= 80
     starts = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
     for step in ("ingest", "fit", "train", "evaluate", "export"):
         assert starts.count(step) == 2  # begins, ends
-    assert f"report: written  {folder}/run/report.html" in output
+    assert f"report: written  {finished}/run/report.html" in output
     assert "parity on" in output
 
 

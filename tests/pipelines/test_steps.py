@@ -15,7 +15,9 @@ from rich.console import Console
 from pipelines.errors import PipelineError
 from pipelines.settings import config_hash, settings_by_step
 from pipelines.steps import Steps
+from tests.integration.commands import finish
 from tests.support.experiments import load
+from tests.support.once import once
 
 EXPORTED = {"saved_model.pb", "variables", "manifest.json", "assets.extra"}
 
@@ -30,15 +32,10 @@ def _printed(steps: Steps) -> str:
     return file.getvalue() if isinstance(file, io.StringIO) else ""
 
 
-@pytest.fixture(scope="module")
-def finished(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with every step done; not to be changed."""
-    folder = tmp_path_factory.mktemp("finished")
-    shutil.copytree(prepared, folder / "run")
-    steps = _steps(folder, folder / "run")
-    steps.everything()
-    assert "ingest: unchanged, skipped" in _printed(steps)
-    return folder / "run"
+    return once(tmp_path_factory, "finished", finish) / "run"
 
 
 @pytest.fixture
