@@ -41,7 +41,7 @@ expert_units = [7]
 
 [training]
 epochs = 1
-batch_size = 64
+batch_size = 300
 learning_rate = 0.05
 
 [evaluation]

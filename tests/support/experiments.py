@@ -60,7 +60,7 @@ tower_units = [4]
 
 [training]
 epochs = 2
-batch_size = 64
+batch_size = 60  # eight steps of one size, which are traced once
 
 [evaluation]
 ceiling = { click = "click_probability" }
