@@ -1,16 +1,18 @@
 """Real rows sent raw over gRPC score as the training path scores them, for each data set.
 
 The weights are the initial ones: what is held here is that nothing between a row of Parquet and
-its score differs between training and serving, and that needs no training.
+its score differs between training and serving, and that needs neither training nor all rows.
 """
 
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -28,6 +30,7 @@ from serving.server import create_server
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ROWS = 300
+BEGINNING = 50_000  # ratings or actions
 
 pytestmark = pytest.mark.skipif(
     "RECSYS_DATA" not in os.environ, reason="RECSYS_DATA does not name the folder of real data"
@@ -36,7 +39,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", ["frappe", "census-income", "movielens-1m", "trivago"])
 def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> None:
-    experiment = load_experiment(EXPERIMENTS / f"{name}.toml")
+    overrides = {"data.path": str(BEGINNINGS[name](tmp_path))} if name in BEGINNINGS else {}
+    experiment = load_experiment(EXPERIMENTS / f"{name}.toml", overrides)
     steps = Steps.of(experiment, tmp_path, Console(quiet=True), force=False)
     steps.ingest()
     steps.fit()
@@ -55,6 +59,25 @@ def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> N
         assert np.std(scores) > 0
         np.testing.assert_allclose(by_row[task], scores, atol=1e-5)
         np.testing.assert_allclose(by_request[task], scores, atol=1e-5)
+
+
+def movielens(folder: Path) -> Path:
+    """The first users' ratings; all users and films. Histories of the rest would take long."""
+    with zipfile.ZipFile(Path(os.environ["RECSYS_DATA"], "movielens-1m", "ml-1m.zip")) as archive:
+        archive.extractall(folder)
+    ratings = folder / "ml-1m" / "ratings.dat"
+    ratings.write_bytes(b"".join(ratings.read_bytes().splitlines(keepends=True)[:BEGINNING]))
+    return folder
+
+
+def trivago(folder: Path) -> Path:
+    """The first sessions' actions."""
+    path = Path(os.environ["RECSYS_DATA"], "trivago-recsys19", "actions.parquet")
+    pq.write_table(pq.read_table(path).slice(0, BEGINNING), folder / "actions.parquet")
+    return folder / "actions.parquet"
+
+
+BEGINNINGS = {"movielens-1m": movielens, "trivago": trivago}
 
 
 def ask(base: Path, fitted: FittedFeatures, requests: list[pa.Table]) -> tuple[dict, dict]:
