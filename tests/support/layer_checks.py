@@ -50,11 +50,7 @@ def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
     model = keras.Model(symbols, output)
     if not model.trainable_variables:
         return
-    jax = keras.backend.backend() == "jax"
-    # Without state there is nothing that a graph changes in another way, and tracing takes long;
-    # that the layer can be traced is seen where it is exported. JAX compiles single operations.
-    eager = not jax and not model.non_trainable_variables
-    model.compile("sgd", "mse", jit_compile=None if jax else False, run_eagerly=eager)
+    model.compile("sgd", "mse", jit_compile=None if keras.backend.backend() == "jax" else False)
     before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
     arrays = case.arrays()
     # Not a constant, which a layer normalisation at the end could only meet with its bias.
