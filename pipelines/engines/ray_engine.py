@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -115,15 +114,14 @@ def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Gene
 def _quiet() -> Iterator[None]:
     """What is made in the block keeps its order, and writes nothing on the screen."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of its own code
-        context = ray.data.DataContext.get_current().copy()
-        options = context.execution_options
-        options.preserve_order = True
-        options.resource_limits = ray.data.ExecutionResources(object_store_memory=_HELD * _cpus())
-        context.enable_progress_bars = False
-        context.raise_original_map_exception = True
-        with ray.data.DataContext.current(context):
-            yield
+    context = ray.data.DataContext.get_current().copy()
+    options = context.execution_options
+    options.preserve_order = True
+    options.resource_limits = ray.data.ExecutionResources(object_store_memory=_HELD * _cpus())
+    context.enable_progress_bars = False
+    context.raise_original_map_exception = True
+    with ray.data.DataContext.current(context):
+        yield
 
 
 def _run(table: pa.Table, shared: list[ray.ObjectRef]) -> pa.Table:
