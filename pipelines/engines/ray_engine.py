@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -120,7 +121,11 @@ def _quiet() -> Iterator[None]:
     options.resource_limits = ray.data.ExecutionResources(object_store_memory=_HELD * _cpus())
     context.enable_progress_bars = False
     context.raise_original_map_exception = True
-    with ray.data.DataContext.current(context):
+    with (
+        ray.data.DataContext.current(context),
+        # Until Ray 2.64 there is no other way than `max_retries`: without, it tries for ever.
+        warnings.catch_warnings(action="ignore", category=DeprecationWarning),
+    ):
         yield
 
 

@@ -56,7 +56,7 @@ def test_two_workers_train_as_two_that_are_started_by_hand(
 
 
 def test_a_workers_sentence_is_the_commands(cluster: str, tmp_path: Path) -> None:
-    options = ("--engine", "ray", "--workers", "2", "--ray-address", cluster)
+    options = ("--engine", "ray", "--workers", "1", "--ray-address", cluster)
     error = error_of(invoke("train", tmp_path / "absent.toml", *options))
     assert error == f"The experiment file {tmp_path / 'absent.toml'} does not exist."
 
