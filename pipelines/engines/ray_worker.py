@@ -121,7 +121,7 @@ class Process:
         return State(printed, code, self._errors.read_text(encoding="utf-8") if code else "")
 
     def stop(self) -> None:
-        """Asks the training to save itself and end; a second time would end it at once."""
+        """Asks the training to save itself and end, once."""
         if not self._stopping:
             self._process.terminate()
         self._stopping = True
