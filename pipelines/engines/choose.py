@@ -40,7 +40,7 @@ def _import(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != "ray":
+        if str(error.name).partition(".")[0] != "ray":
             raise
         raise PipelineError(
             'Ray is not installed, which --engine ray needs: pip install "recsys-attn[ray]".'

@@ -8,10 +8,11 @@ import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import ray
+import ray.data
 from ray.exceptions import RayError, RayTaskError
 
 from pipelines.errors import PipelineError
@@ -30,6 +31,8 @@ def connected(address: str) -> Iterator[None]:
             cores that ends with the block, or the `host:port` that `ray start --head` printed.
     """
     with _errors():
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            ray.data.DataContext.get_current()  # made once, with options that Ray has given up
         if ray.is_initialized():
             yield
             return
@@ -82,11 +85,15 @@ def _errors() -> Iterator[None]:
             raise error.cause from None
         raise
     except RayError as error:
-        raise PipelineError(
-            f"A process on the Ray cluster is gone ({type(error).__name__}): it was killed, or ran "
-            "out of memory. Free some memory or start Ray with fewer CPUs, and run the same "
-            "command again."
-        ) from None
+        raise gone(error) from None
+
+
+def gone(error: BaseException) -> PipelineError:
+    """What is to be done where Ray has lost a process."""
+    return PipelineError(
+        f"A process on the Ray cluster is gone ({type(error).__name__}): it was killed, or ran out "
+        "of memory. Free some memory or start Ray with fewer CPUs, and run the same command again."
+    )
 
 
 def _line(error: BaseException) -> str:

@@ -1,23 +1,30 @@
-"""The engine of a Ray cluster: its tasks are batches or blocks of them, and merges."""
+"""The engine of a Ray cluster: Ray Data streams the batches, or blocks of them, through it."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import contextlib
+import logging
+import pickle
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import ray
+import pyarrow as pa
+import ray.data
 
 from pipelines.engines.base import Work, tree
 from pipelines.engines.ray_cluster import ENVIRONMENT, connected
+from pipelines.errors import PipelineError
 
-_AHEAD = 2  # tasks for each CPU: one runs and one waits, so that few results are held
+_HELD = 256 * 2**20  # bytes of results for each CPU that wait for this process, at most
 _TASKS = 8  # tasks for each CPU, at least, of those that merge what they make
 _LARGEST_BLOCK = 64  # batches
+_RETRIES = 3  # of a task whose worker was killed
 _LEAVING = ExitStack()  # leaves the work that this worker process has entered
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {}  # the function of that work, by its reference
+_TASK: dict[str, Callable[[Any], Any]] = {}  # what it does with an item, by the work's reference
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,7 @@ class Ray:
     def map_ordered(self, work: Work, batches: Sequence[Any]) -> Generator[Any]:
         """The result of each batch, in their order; few are held at a time."""
         with connected(self.address):
-            shared = [ray.put(work)]
-            for (result,) in _ahead([_apply.remote(shared, batch)] for batch in batches):
-                yield ray.get(result)
+            yield from _results(work, _apply, batches)
 
     def map_reduce(
         self,
@@ -46,51 +51,106 @@ class Ray:
         merge: Callable[[Any, Any], Any],
         done: Callable[[Any], None],
     ) -> Any:
-        """All results as one; they meet in the workers, and only the last one comes here."""
+        """All results as one: a worker merges those of a block, and this process the blocks."""
         with connected(self.address):
-            shared, merging = [ray.put(work)], ray.put(merge)
             size = _block_size(len(batches))
             blocks = [batches[i : i + size] for i in range(0, len(batches), size)]
-            reduced = _reduce.options(num_returns=2)
-            tasks = _ahead((*reduced.remote(shared, merging, b), b) for b in blocks)
+            results = _results(work, partial(_reduce, merge), blocks)
 
-            def states() -> Iterator[ray.ObjectRef]:
-                for state, finished, block in tasks:
-                    ray.get(finished)
+            def states() -> Iterator[Any]:
+                for block, state in zip(blocks, results, strict=True):
                     for batch in block:
                         done(batch)
                     yield state
 
             incomplete = len(blocks) - 1 if len(batches) % size else None
-            return ray.get(tree(states(), lambda a, b: _merge.remote(merging, a, b), incomplete))
+            with contextlib.closing(results):
+                return tree(states(), merge, incomplete)
 
 
-@ray.remote(runtime_env=ENVIRONMENT)
-def _apply(shared: list[ray.ObjectRef], batch: Any) -> Any:
-    return _function(shared)(batch)
+def _apply(function: Callable[[Any], Any], batch: Any) -> Any:
+    return function(batch)
 
 
-@ray.remote(runtime_env=ENVIRONMENT)
 def _reduce(
-    shared: list[ray.ObjectRef], merge: Callable[[Any, Any], Any], block: Sequence[Any]
-) -> tuple[Any, None]:
-    """The state of a block, and what can be had of it without fetching the state."""
-    return tree(map(_function(shared), block), merge), None
+    merge: Callable[[Any, Any], Any], function: Callable[[Any], Any], block: Sequence[Any]
+) -> Any:
+    return tree(map(function, block), merge)
 
 
-@ray.remote(runtime_env=ENVIRONMENT)
-def _merge(merge: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
-    return merge(first, second)
+class _Failed(NamedTuple):
+    """In the place of a result, the user's error that there is instead."""
+
+    error: PipelineError | OSError
 
 
-def _function(shared: list[ray.ObjectRef]) -> Callable[[Any], Any]:
-    """The function of the work, which a worker process enters once and keeps until the next."""
-    key = shared[0].hex()
-    if key not in _FUNCTIONS:
-        _FUNCTIONS.clear()
-        _LEAVING.close()
-        _FUNCTIONS[key] = _LEAVING.enter_context(ray.get(shared[0])())
-    return _FUNCTIONS[key]
+def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Generator[Any]:
+    """The result of a task for each item, in their order.
+
+    Ray Data sees each item and each result as one row of bytes in a block of its own.
+    """
+    if not items:
+        return
+    with _quiet():
+        rows = [{"bytes": pickle.dumps(item)} for item in items]
+        results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _run,
+            fn_kwargs={"shared": [ray.put((work, task))]},
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=1,
+            max_retries=_RETRIES,
+            runtime_env=ENVIRONMENT,
+        )
+        tables = iter(results.iter_batches(batch_size=None, batch_format="pyarrow"))
+    with contextlib.closing(tables):
+        for table in tables:
+            for result in _objects(table):
+                if isinstance(result, _Failed):
+                    raise result.error
+                yield result
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What is made in the block keeps its order, and writes nothing on the screen."""
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    context = ray.data.DataContext.get_current().copy()
+    options = context.execution_options
+    options.preserve_order = True
+    options.resource_limits = ray.data.ExecutionResources(object_store_memory=_HELD * _cpus())
+    context.enable_progress_bars = False
+    context.raise_original_map_exception = True
+    with (
+        ray.data.DataContext.current(context),
+        # Until Ray 2.64 there is no other way than `max_retries`: without, it tries for ever.
+        warnings.catch_warnings(action="ignore", category=DeprecationWarning),
+    ):
+        yield
+
+
+def _run(table: pa.Table, shared: list[ray.ObjectRef]) -> pa.Table:
+    """Runs the task for each row of a table, in a worker."""
+    results = [pickle.dumps(_result(shared[0], item)) for item in _objects(table)]
+    return pa.table({"bytes": pa.array(results, pa.large_binary())})
+
+
+def _objects(table: pa.Table) -> Iterator[Any]:
+    return (pickle.loads(row.as_buffer()) for row in table["bytes"])
+
+
+def _result(shared: ray.ObjectRef, item: Any) -> Any:
+    """What the task gives; a worker process enters the work once and keeps it until the next."""
+    key = shared.hex()
+    try:
+        if key not in _TASK:
+            _TASK.clear()
+            _LEAVING.close()
+            work, task = ray.get(shared)
+            _TASK[key] = partial(task, _LEAVING.enter_context(work()))
+        return _TASK[key](item)
+    except (PipelineError, OSError) as error:  # Ray Data would add to its text
+        return _Failed(error)
 
 
 def _block_size(batches: int) -> int:
@@ -101,19 +161,3 @@ def _block_size(batches: int) -> int:
 
 def _cpus() -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
-
-
-def _ahead(tasks: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """The tasks in their order, each given when some after it have been started."""
-    most = _AHEAD * _cpus()
-    started: deque[Sequence[Any]] = deque()
-    try:
-        for task in tasks:
-            started.append(task)
-            if len(started) > most:
-                yield started.popleft()
-        while started:
-            yield started.popleft()
-    finally:
-        for task in started:
-            ray.cancel(task[0])

@@ -43,6 +43,17 @@ def doubling() -> Iterator[Callable[[int], int]]:
 
 
 @contextlib.contextmanager
+def megabyte(folder: Path) -> Iterator[Callable[[int], bytes]]:
+    """Gives a large result, and leaves a file that tells so."""
+
+    def make(batch: int) -> bytes:
+        (folder / str(batch)).touch()
+        return bytes(1_000_000)
+
+    yield make
+
+
+@contextlib.contextmanager
 def failing() -> Iterator[Callable[[str], str]]:
     """Fails with a user's error, with an operating system's or with a bug."""
 

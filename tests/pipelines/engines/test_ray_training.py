@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import shutil
 import socket
 import zipfile
@@ -67,27 +66,3 @@ def test_more_workers_than_there_is_room_for(cluster: str) -> None:
 
     with pytest.raises(PipelineError, match=r"^--workers: .*, which has 2\. Received: 3$"):
         train(["--version"], 3, cluster, Console(file=io.StringIO()))
-
-
-def test_lines_of_the_first_worker_are_printed_once(cluster: str) -> None:
-    from pipelines.engines.ray_training import train
-
-    console = Console(file=io.StringIO())
-    train(["--version"], 2, cluster, console)
-    assert console.file.getvalue().count("version") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        ("notice\nError: [data] is gone.\n", 1, r"^\[data\] is gone\.$"),
-        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training goes on"),
-        ("Traceback:\nKeyError: 3\n", 1, r"^Worker 1 of 2 ended with exit code 1: KeyError: 3\. "),
-    ],
-    ids=["its own", "killed", "a bug"],
-)
-def test_a_worker_that_fails_is_one_sentence(text: str, code: int, message: str) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
-    from pipelines.engines.ray_training import State, sentence
-
-    assert re.search(message, sentence(1, 2, State("", code, text)))
