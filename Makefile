@@ -26,7 +26,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 
-ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (250 MB)
+ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (330 MB)
 
 jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: it compiles every shape)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
