@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,10 @@ class FittedFeatures:
 
     def apply(self, table: pa.Table, side: Side) -> dict[str, np.ndarray]:
         """Model inputs of one side's features, one row per row of `table`."""
-        inputs: dict[str, np.ndarray] = {}
+        return dict(self.columns(table, side))
+
+    def columns(self, table: pa.Table, side: Side) -> Iterator[tuple[str, np.ndarray]]:
+        """The same one by one, with their names."""
         for feature in self.schema.features:
             if feature.side != side or isinstance(feature, Sequence):
                 continue
@@ -46,15 +49,16 @@ class FittedFeatures:
             if is_listed(feature):
                 flat, offsets = flatten_list(values)
                 (ids,), offsets = drop_missing([transform.apply(flat)], offsets)
-                inputs[feature.name] = pad_last(ids, offsets, feature.max_length)
+                yield feature.name, pad_last(ids, offsets, feature.max_length)
             else:
-                inputs[feature.name] = transform.apply(values)
+                yield feature.name, transform.apply(values)
         if side == "context":
             for sequences in self.schema.histories.values():
-                inputs.update(self._history(table, sequences))
-        return inputs
+                yield from self._history(table, sequences)
 
-    def _history(self, table: pa.Table, sequences: tuple[Sequence, ...]) -> dict[str, np.ndarray]:
+    def _history(
+        self, table: pa.Table, sequences: tuple[Sequence, ...]
+    ) -> Iterator[tuple[str, np.ndarray]]:
         flat = [flatten_list(_encoded_column(table, sequence)) for sequence in sequences]
         check_aligned([s.name for s in sequences], [offsets for _, offsets in flat])
         ids = [
@@ -62,10 +66,8 @@ class FittedFeatures:
             for sequence, (values, _) in zip(sequences, flat, strict=True)
         ]
         ids, offsets = drop_missing(ids, flat[0][1])
-        return {
-            sequence.name: pad_last(part, offsets, sequence.max_length)
-            for sequence, part in zip(sequences, ids, strict=True)
-        }
+        for sequence, part in zip(sequences, ids, strict=True):
+            yield sequence.name, pad_last(part, offsets, sequence.max_length)
 
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
         """The same transforms for a schema that leaves features out."""

@@ -117,7 +117,7 @@ def assemble(pieces: Sequence[Piece], size: BatchSize) -> Arrays:
 
 def _padded(chunk: Chunk, requests: np.ndarray, length: int) -> Arrays:
     """Blocks of some requests; what is padded has the values of the request's first candidate."""
-    first, lengths = chunk.starts[requests][:, None], chunk.lengths(requests)[:, None]
+    first, lengths = chunk.starts.take(requests)[:, None], chunk.lengths(requests)[:, None]
     column = np.arange(length)
     inside = column < lengths
     rows = np.where(inside, first + column, first)

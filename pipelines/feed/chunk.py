@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -49,11 +50,11 @@ class Chunk:
             nonlocal done, requests
             table = portion.table
             begins = group_starts(table, request, portion.rows)
-            _fill(blocks, layout, done, fitted.apply(table, "candidate"))
+            _fill(blocks, layout, done, fitted.columns(table, "candidate"))
             if names:
                 context = table.select(names)
                 first_rows = context if request is None else context.take(pa.array(begins[:-1]))
-                _fill(blocks, layout, requests, fitted.apply(first_rows, "context"))
+                _fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
             if labelled:
                 blocks[LABELS][done : done + table.num_rows] = _labels(table, fitted.schema.tasks)
             begins, done = done + begins[1:], done + table.num_rows
@@ -80,11 +81,15 @@ class Chunk:
 
     def lengths(self, requests: np.ndarray) -> np.ndarray:
         """Candidates of some requests."""
-        return self.starts[requests + 1] - self.starts[requests]
+        return self._lengths.take(requests)
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self.starts)
 
     def take(self, requests: np.ndarray) -> Chunk:
         """A copy of some requests in their order, which holds nothing of the others."""
-        first, lengths = self.starts[requests], self.lengths(requests)
+        first, lengths = self.starts.take(requests), self.lengths(requests)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
         context = self.layout.blocks_of("context")
@@ -115,10 +120,23 @@ def group_starts(table: pa.Table, request: str | None, groups: np.ndarray) -> np
     return starts if request is None else np.union1d(starts, np.cumsum(groups))
 
 
-def _fill(blocks: Arrays, layout: Layout, begin: int, inputs: Arrays) -> None:
-    for name, values in inputs.items():
+def _fill(
+    blocks: Arrays, layout: Layout, begin: int, columns: Iterable[tuple[str, np.ndarray]]
+) -> None:
+    """Writes columns from a row on; single ones together, as each alone would touch all rows."""
+    single: Arrays = {}
+    for name, values in columns:
         block, place = layout.places[name]
-        blocks[block][begin : begin + len(values), place] = values
+        if isinstance(place, slice):
+            blocks[block][begin : begin + len(values), place] = values
+        else:
+            if block not in single:
+                shape = layout.single[block], len(values)
+                single[block] = np.empty(shape, blocks[block].dtype)
+            single[block][place] = values
+    for block, across in single.items():
+        count, rows = across.shape
+        blocks[block][begin : begin + rows, :count] = across.T
 
 
 def _labels(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:

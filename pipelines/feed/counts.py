@@ -14,7 +14,7 @@ from pipelines.feed.lane import Lane
 from pipelines.feed.layout import Layout
 from pipelines.feed.order import Order
 
-_NOTHING = Layout({}, {}, ())
+_NOTHING = Layout({}, {}, {}, ())
 
 
 @dataclass(frozen=True)

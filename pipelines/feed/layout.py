@@ -21,9 +21,16 @@ class Layout:
     One gather moves a whole block, and one tensor is made of it. The blocks are `context_ids`,
     `candidate_ids` (int32), `context_numbers`, `candidate_numbers` (float32; NaN is missing) and
     `labels` (float32; NaN where a label is not known); those without columns are left out.
+
+    Attributes:
+        places: Block and columns of each feature; features of one column come first.
+        single: How many features of one column a block has.
+        widths: Columns of each block.
+        tasks: Names of the labels' columns.
     """
 
     places: Mapping[str, tuple[str, int | slice]]
+    single: Mapping[str, int]
     widths: Mapping[str, int]
     tasks: tuple[str, ...]
 
@@ -31,16 +38,18 @@ class Layout:
     def of(cls, schema: Schema, labelled: bool = True) -> Layout:
         """The layout of a schema's features and, where `labelled`, of its tasks."""
         places: dict[str, tuple[str, int | slice]] = {}
+        single: dict[str, int] = {}
         widths: dict[str, int] = {}
-        for feature in schema.features:
+        for feature in sorted(schema.features, key=is_listed):
             block = f"{feature.side}_{'numbers' if isinstance(feature, Numeric) else 'ids'}"
             start = widths.get(block, 0)
             length = feature.max_length if is_listed(feature) else 1
             place = slice(start, start + length) if is_listed(feature) else start
             places[feature.name] = block, place
             widths[block] = start + length
+            single[block] = single.get(block, 0) + (not is_listed(feature))
         tasks = tuple(task.name for task in schema.tasks) if labelled else ()
-        return cls(places, widths | ({LABELS: len(tasks)} if tasks else {}), tasks)
+        return cls(places, single, widths | ({LABELS: len(tasks)} if tasks else {}), tasks)
 
     def empty(self, rows: int) -> Arrays:
         """Blocks `(rows, columns)` that are still to be filled."""
