@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
-from pipelines.feed.tensors import block_tensors
+from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.tower import Tower
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
@@ -69,12 +69,22 @@ class Step:
         # here branches on a tensor, and AutoGraph would read all code again to find that out.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
-            self._functions[key] = tf.function(self._on_replicas, autograph=False)
+            signature = [tf.TensorSpec([]), *(self._specs(length) for length in key)]
+            self._functions[key] = tf.function(
+                self._on_replicas, autograph=False, input_signature=signature
+            )
         with self._strategy.scope():
             wish = tf.constant(float(stop))
             result = self._functions[key](wish, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
         return Result(float(loss), round(rows), bool(wishes > 0))
+
+    def _specs(self, length: int) -> dict[str, tf.TensorSpec]:
+        """Of the blocks of batches of one T; B is free: a last, smaller one needs no trace."""
+        specs = block_specs(self._layout)
+        for name in specs.keys() - set(self._layout.blocks_of("context")):
+            specs[name] = tf.TensorSpec([None, length, *specs[name].shape[2:]], specs[name].dtype)
+        return specs
 
     def _on_replicas(self, stop: tf.Tensor, *batches: Blocks) -> tf.Tensor:
         blocks: Any = batches[0]
