@@ -8,6 +8,7 @@ request's time counts from when it was due. `python -m benchmarks.reload --help`
 from __future__ import annotations
 
 import argparse
+import gc
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from tensorflow_serving.apis import predict_pb2
 
+from pipelines.artifacts import MANIFEST, write_json
 from pipelines.config import ExportOptions
 from pipelines.data import DataSplit
 from pipelines.export import export
@@ -62,7 +64,9 @@ def write_model(folder: Path) -> dict[str, np.ndarray]:
     fitted = fit(schema, sample.batches([feature.name for feature in features]))
     model = autoint(fitted.schema, num_layers=2)
     options = ExportOptions(parity_rows=100, warmup_requests=20)
-    export(folder / "export", NAME, 1, model, fitted, None, sample, options)
+    exported = folder / "export"
+    manifest = export(exported, NAME, 1, model, fitted, None, sample, options)
+    write_json(exported / MANIFEST, manifest)
     return columns
 
 
@@ -178,6 +182,7 @@ def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, di
         grpc.insecure_channel(address) as channel,
     ):
         callers = Callers(channel, request_of(columns, options.rows), options.rate)
+        gc.disable()  # with TensorFlow imported it would hold up the callers for half a second
         callers.call_for(5.0)
         quiet = callers.call_for(options.quiet)
         memory = {"before the reloads": resident_mb(pid)}

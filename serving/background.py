@@ -2,15 +2,15 @@
 
 Loading competes with requests for processors and for Python's lock, and the slowest of them
 show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
-version loads. So one thread loads, one thing at a time; it has a low priority where the system
-gives one to a thread; and it hands Python's lock over more often, so that it does not hold the
-lock for long while it waits for a processor.
+version loads. So one thread loads, one thing at a time, and hands Python's lock over more often.
+What computes for long and needs the lock for moments has a low priority (`unhurried`), where the
+system gives one to a thread. Nothing else has: requests would wait for a lock that is held by a
+thread which itself waits for a processor.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import sys
@@ -23,6 +23,7 @@ from serving.errors import DeadlineExceeded, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
+_NICENESS, _NICEST = 10, 19  # as Linux counts them
 
 Result = TypeVar("Result")
 
@@ -32,25 +33,16 @@ class Stopping(Unavailable):
 
 
 class Background:
-    """One thread of low priority that does what it is given, one thing after the other.
-
-    Threads that it starts have its priority too. TensorFlow's compute threads are to be there
-    before (`start_threads` of the runtime): the first operation starts them for all.
+    """One thread that does what it is given, one thing after the other.
 
     Args:
         name: Of the thread.
-        niceness: How much lower its priority is than other threads', as Linux counts it.
         helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
     """
 
-    def __init__(self, name: str, niceness: int = 10, helpers: int = 0) -> None:
-        lower = functools.partial(_lower_priority, niceness)
-        self._executor = futures.ThreadPoolExecutor(1, name, initializer=lower)
-        self._helpers = (
-            futures.ThreadPoolExecutor(helpers, f"{name}-helper", initializer=lower)
-            if helpers
-            else None
-        )
+    def __init__(self, name: str, helpers: int = 0) -> None:
+        self._executor = futures.ThreadPoolExecutor(1, name)
+        self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
         """What `work` returns or raises, once everything before it is done.
@@ -141,11 +133,23 @@ class Periodic:
                 _LOGGER.exception("What goes on beside the requests failed")
 
 
-def _lower_priority(niceness: int) -> None:
+def unhurried(work: Callable[[], Result]) -> Result:
+    """What `work` returns or raises, done by a thread of its own with a low priority.
+
+    Threads that it starts have its priority too. TensorFlow's compute threads are to be there
+    before (`start_threads` of the runtime): the first operation starts them for all.
+    """
+    with futures.ThreadPoolExecutor(1, "unhurried", initializer=_lower_priority) as executor:
+        return executor.submit(work).result()
+
+
+def _lower_priority() -> None:
     # On Linux a thread has a priority of its own; elsewhere this would be the process's.
     if sys.platform == "linux":
+        thread = threading.get_native_id()
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+            own = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, min(own + _NICENESS, _NICEST))
 
 
 class _InterruptedOften:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.background import unhurried
 from serving.batching.arrays import grown
 from serving.batching.batched import Batched
 from serving.batching.parameters import BatchingParameters
@@ -103,8 +104,7 @@ class Loader:
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
-            with beside_requests():
-                self._warm_up(model, parameters)
+            unhurried(functools.partial(self._warm_up, model, parameters))
 
     def _guard(
         self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool
@@ -144,9 +144,10 @@ class Loader:
                 rows.setdefault(task.signature.key, task.inputs)
 
         try:
-            count = warm_up(model, answer, self._options.warmup_iterations)
-            if parameters is not None:
-                _warm_sizes(model, rows, parameters.allowed_batch_sizes)
+            with beside_requests():
+                count = warm_up(model, answer, self._options.warmup_iterations)
+                if parameters is not None:
+                    _warm_sizes(model, rows, parameters.allowed_batch_sizes)
             succeeded = True
         finally:
             seconds = time.perf_counter() - started

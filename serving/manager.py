@@ -1,7 +1,7 @@
 """The models of a server by name, and what brings them in line with configuration and disk.
 
     start, timer    poll ---+
-    gRPC, file      reload -+--> one thread of low priority --> update, load, switch, free
+    gRPC, file      reload -+--> one thread --> update, load, switch, free
     last request    free ---+
     a version gone  look ---+
     all requests    lease ----------------------------------> the models as they are right now

@@ -134,7 +134,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     server.listen = bind if config.shares_ports else None
     if config.rest_api_port:
         server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
-    # By this thread: the one that loads models has a low priority, which they would take over.
+    # By this thread: one that warms a version up has a low priority, which they would take over.
     start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
         _look(server.manager, config)

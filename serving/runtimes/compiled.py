@@ -2,8 +2,8 @@
 
 TensorFlow goes over memory once for each operation; XLA makes one loop of many, which halves the
 time of DIN's activation unit. But it compiles each shape anew, for about a second. So a shape is
-compiled when computing it has taken longer than that, beside the requests. They wait once for
-each signature, for a tenth of a second or two, when its tower is added to TensorFlow's session.
+compiled when computing it has taken longer than that, beside the requests. What is compiled is
+added to TensorFlow's session before the version serves: requests would wait for that.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from serving.background import Background
 from serving.errors import DeadlineExceeded, FailedPrecondition, ServingError
+from serving.runtimes import saved_model
 from serving.runtimes.padding import Arrays, Padding, Sizes, padded, paddings
 from serving.runtimes.tensorflow_session import TensorFlowSession, beside_requests
 from serving.runtimes.xla_tower import XlaTower
@@ -46,15 +47,11 @@ class CompiledRuntime:
 
     def __init__(self, path: Path, tensorflow: TensorFlowSession, compile_after: float) -> None:
         self.definitions = tensorflow.definitions
-        self._path = path
         self._tensorflow = tensorflow
         self._compile_after = compile_after
-        self._signatures = {
-            key: _Signature(padding) for key, padding in paddings(self.definitions).items()
-        }
+        self._signatures = _signatures(path, tensorflow)
         self._lock = threading.Lock()
-        # What it does is short, and a request may wait for a lock of Python's that it holds.
-        self._background = Background("compile", niceness=0)
+        self._background = Background("compile")
 
     def run(
         self, key: str, inputs: Arrays, outputs: Sequence[str], timeout: float | None
@@ -104,17 +101,14 @@ class CompiledRuntime:
 
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()
-        if signature.has_failed:
+        if signature.tower is None:
             return
         try:
-            if signature.tower is None:
-                signature.tower = XlaTower(self._path, self._tensorflow, key)
             with beside_requests():
                 compiled, before = self._compare(key, signature.tower, shape, inputs)
         except Exception as error:  # whatever a graph has that does not compile
             signature.fail()
-            reason = " ".join(str(error).split())
-            _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
+            _tell_failure(key, error)
             return
         if compiled < _GAIN * before:
             shape.tower = signature.tower
@@ -150,6 +144,22 @@ class CompiledRuntime:
         return compiled, before
 
 
+def _signatures(path: Path, tensorflow: TensorFlowSession) -> dict[str, _Signature]:
+    """Those that XLA can compile."""
+    graph, found = saved_model.read_graph(path), {}
+    for key, padding in paddings(tensorflow.definitions).items():
+        try:
+            found[key] = _Signature(padding, XlaTower(graph, tensorflow, key))
+        except Exception as error:  # whatever a graph has that cannot be cut
+            _tell_failure(key, error)
+    return found
+
+
+def _tell_failure(key: str, error: Exception) -> None:
+    reason = " ".join(str(error).split())
+    _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
+
+
 def _require_same(found: Arrays, expected: Arrays) -> None:
     for name, array in expected.items():
         if found[name].shape != array.shape or not np.allclose(
@@ -176,10 +186,9 @@ class _Shape:
 class _Signature:
     """The requests of a signature, by shape."""
 
-    def __init__(self, padding: Padding) -> None:
+    def __init__(self, padding: Padding, tower: XlaTower) -> None:
         self.padding = padding
-        self.tower: XlaTower | None = None
-        self.has_failed = False
+        self.tower: XlaTower | None = tower
         self._shapes: dict[Sizes, _Shape] = {}
 
     def known(self) -> list[_Shape]:
@@ -191,7 +200,7 @@ class _Signature:
 
     def fail(self) -> None:
         """Nothing of it is compiled any more: what differs once may do so again."""
-        self.has_failed = True
+        self.tower = None
         for shape in self.known():
             shape.tower = None
 

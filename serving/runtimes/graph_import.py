@@ -2,7 +2,7 @@
 
 TensorFlow imports a graph in one call and holds the lock all the while: 45 ms for 39 fields with
 small vocabularies, and more with larger ones, which lie in the graph. No request gets on
-meanwhile; nor while the thread that imports, and has a low priority, waits for a processor.
+meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.framework import op_def_registry
 
 _PIECE_BYTES = 32_768
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")  # which look into the function: one each
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_DOES_NOT_LOOK_IN = "_disable_call_shape_inference"
 _COLOCATION = "_class"
 
 Nodes = Iterable[node_def_pb2.NodeDef]
@@ -42,6 +43,9 @@ def import_graph(meta: meta_graph_pb2.MetaGraphDef) -> None:
     if not whole.library.function or not _can_be_cut(whole.node):
         take(whole)
         return
+    for node in whole.node:
+        if node.op in _CALLS:  # else the whole function is gone through, for shapes nobody asks for
+            node.attr[_DOES_NOT_LOOK_IN].b = True
     for functions in _pieces(whole.library.function):
         take(graph_pb2.GraphDef(library={"function": functions}))
     take(graph_pb2.GraphDef(library={"gradient": whole.library.gradient}))
@@ -65,7 +69,7 @@ def _pieces(messages: Iterable[Any]) -> Iterator[list[Any]]:
     piece: list[Any] = []
     size = 0
     for message in messages:
-        more = _PIECE_BYTES if getattr(message, "op", "") in _CALLS else message.ByteSize()
+        more = message.ByteSize()
         if piece and size + more > _PIECE_BYTES:
             yield piece
             piece, size = [], 0

@@ -50,9 +50,7 @@ def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> grap
     rewrite.min_graph_nodes = -1
     rewrite.meta_optimizer_iterations = 1
     rewrite.optimizers.extend(["function", "constfold", "dependency"])  # half are identities
-    with tf.Graph().as_default():
-        tf.import_graph_def(whole.graph_def, name="")
-        flat = tf_optimizer.OptimizeGraph(config, whole)
+    flat = tf_optimizer.OptimizeGraph(config, whole)
     for node in flat.node:
         node.attr.pop("_class", None)  # a device beside nodes that have gone
     return _ancestors(flat, wanted)

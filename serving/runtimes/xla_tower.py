@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.framework import kernels
 
 from serving.errors import FailedPrecondition
-from serving.runtimes import saved_model
 from serving.runtimes.padding import Arrays
 from serving.runtimes.split import flattened, split
 from serving.runtimes.tensorflow_session import TensorFlowSession
@@ -25,18 +24,21 @@ class XlaTower:
     Each shape of what comes to the tower is compiled when it comes first.
 
     Args:
-        path: The SavedModel's folder.
-        session: The same folder in TensorFlow, to which the tower is added.
+        graph: The SavedModel's.
+        session: The same SavedModel in TensorFlow, to which the tower is added. Its requests
+            wait meanwhile, for a tenth of a second.
         key: Name of the signature.
 
     Raises:
         FailedPrecondition: An output is not of the tower.
     """
 
-    def __init__(self, path: Path, session: TensorFlowSession, key: str) -> None:
+    def __init__(
+        self, graph: meta_graph_pb2.MetaGraphDef, session: TensorFlowSession, key: str
+    ) -> None:
         definition = session.definitions[key]
         outputs = {name: info.name for name, info in definition.outputs.items()}
-        flat = flattened(saved_model.read_graph(path), outputs.values())
+        flat = flattened(graph, outputs.values())
         parts = split(flat, outputs.values(), _compilable(flat))
         dense = {node.name for node in parts.behind.node}
         if {name.partition(":")[0] for name in outputs.values()} - dense:

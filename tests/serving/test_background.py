@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.background import Background, Periodic
+from serving.background import Background, Periodic, unhurried
 from serving.errors import NotFound, Unavailable
 from tests.serving.conftest import wait_until
 
@@ -47,13 +47,16 @@ def test_one_thing_at_a_time(background: Background) -> None:
     assert most == [1] * 7
 
 
-def test_its_priority_is_low_and_nobody_elses_is(background: Background) -> None:
+def test_what_is_unhurried_has_a_low_priority_and_nothing_else_has(background: Background) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     mine = niceness()
-    assert background.run(niceness) > mine
-    assert niceness() == mine
+    assert unhurried(niceness) == min(mine + 10, 19)
+    assert unhurried(lambda: unhurried(niceness)) == min(mine + 20, 19), "lower than its caller's"
+    assert niceness() == background.run(niceness) == mine
+    with pytest.raises(RuntimeError, match="of its own"):
+        unhurried(_raise)
 
 
 def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Background) -> None:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from serving.errors import DeadlineExceeded, Internal, InvalidArgument
-from serving.runtimes import compiled
+from serving.runtimes import compiled, saved_model
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
@@ -311,10 +311,11 @@ def test_another_version_asks_tensorflow_nothing_again(
 ) -> None:
     """What it says of an operation's kernels is never freed."""
     session = TensorFlowSession(export)
-    XlaTower(export, session, "rank")
+    graph = saved_model.read_graph(export)
+    XlaTower(graph, session, "rank")
     asked: list[str] = []
     monkeypatch.setattr(kernels, "get_registered_kernels_for_op", asked.append)
-    XlaTower(export, session, "rank")
+    XlaTower(graph, session, "rank")
     assert not asked
     session.close()
 
