@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,7 @@ class Loader:
 
     def __init__(self, options: LoadOptions = _DEFAULTS) -> None:
         self._options = options
+        self._newest = weakref.WeakValueDictionary[str, Model]()  # of each name
         self._scheduler = (
             None if options.batching is None else Scheduler(options.batching.num_batch_threads)
         )
@@ -91,6 +93,7 @@ class Loader:
         except BaseException:
             model.close()
             raise
+        self._newest[name] = model
         return model
 
     def versions(self, name: str, base_path: Path) -> dict[int, Path]:
@@ -105,6 +108,7 @@ class Loader:
             self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
             unhurried(functools.partial(self._warm_up, model, parameters))
+        model.prepare(self._newest.get(model.name))
 
     def _guard(
         self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool

@@ -12,6 +12,7 @@ from serving.call import Call
 from serving.errors import signature_not_found
 from serving.runtimes.base import Runtime
 from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.compiled import CompiledRuntime
 from serving.signature import (
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,
@@ -69,6 +70,12 @@ class Model:
         """The features that the candidates of a request share; none without `rank`."""
         rank = self._signatures.get(RANK_SIGNATURE)
         return frozenset() if rank is None else rank.context_names
+
+    def prepare(self, before: Model | None) -> None:
+        """Gets ready for the requests that another version of this name has."""
+        runtime, other = self._runtime, before and before._runtime
+        if isinstance(runtime, CompiledRuntime):
+            runtime.prepare(other if isinstance(other, CompiledRuntime) else None)
 
     def close(self) -> None:
         """Frees what the version holds, once nothing runs any more."""

@@ -2,12 +2,13 @@
 
 TensorFlow goes over memory once for each operation; XLA makes one loop of many, which halves the
 time of DIN's activation unit. But it compiles each shape anew, for about a second. So a shape is
-compiled when computing it has taken longer than that, beside the requests. What is compiled is
-added to TensorFlow's session before the version serves: requests would wait for that.
+compiled when computing it has taken longer than that, beside the requests. They would wait a tenth
+of a second while a tower is added to TensorFlow's session: that is done before the version serves.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -15,10 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.background import Background
+from serving.background import Background, unhurried
 from serving.errors import DeadlineExceeded, FailedPrecondition, ServingError
-from serving.runtimes import saved_model
+from serving.garbage import collect_garbage
 from serving.runtimes.padding import Arrays, Padding, Sizes, padded, paddings
 from serving.runtimes.tensorflow_session import TensorFlowSession, beside_requests
 from serving.runtimes.xla_tower import XlaTower
@@ -27,6 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 TOLERANCE = 1e-5
 _MOST = 64  # shapes of a signature that XLA compiles: what it made is freed with the version
 _TURNS, _TURNS_SECONDS = (5, 50), 0.2  # at least and at most, and what they take if it is less
+_TAKE_OVER_SECONDS = 10.0  # a version serves so much later at most, for its predecessor's shapes
 _GAIN = 0.95  # of TensorFlow's time, at most, that a compiled shape must take
 
 
@@ -49,7 +52,10 @@ class CompiledRuntime:
         self.definitions = tensorflow.definitions
         self._tensorflow = tensorflow
         self._compile_after = compile_after
-        self._signatures = _signatures(path, tensorflow)
+        self._path = path
+        self._signatures = {
+            key: _Signature(padding) for key, padding in paddings(self.definitions).items()
+        }
         self._lock = threading.Lock()
         self._background = Background("compile")
 
@@ -61,6 +67,7 @@ class CompiledRuntime:
         if signature is None:
             return self._tensorflow.run(key, inputs, outputs, timeout)
         shape = signature.shape_of(inputs)
+        shape.requests += 1
         tower, failure = shape.tower, None
         if tower is not None:
             try:
@@ -84,6 +91,38 @@ class CompiledRuntime:
         """How many shapes of a signature are compiled."""
         return sum(shape.tower is not None for shape in self._signatures[key].known())
 
+    def prepare(self, before: CompiledRuntime | None) -> None:
+        """Adds towers and compiles shapes before requests come, which would wait for the former.
+
+        Args:
+            before: The version that serves meanwhile: the signatures that it has compiled get
+                their towers, and its shapes are compiled, those of most requests first, as long
+                as that takes no longer than some seconds. None: all get their towers.
+        """
+        for key in self._signatures:
+            if before is None or before._has_compiled(key):
+                self._add_tower(key)
+        if before is not None:
+            unhurried(functools.partial(self._take_over, before))
+
+    def _take_over(self, before: CompiledRuntime) -> None:
+        end = time.monotonic() + _TAKE_OVER_SECONDS
+        for key, shape in before._busiest():
+            signature, sample = self._signatures.get(key), shape.sample
+            if signature is None or sample is None or time.monotonic() > end:
+                continue
+            if _takes(self.definitions[key]) == _takes(before.definitions[key]):
+                own = signature.shape_of(sample)
+                own.is_decided = True
+                self._compile(key, own, sample)
+
+    def _has_compiled(self, key: str) -> bool:
+        return key in self._signatures and self.compiled(key) > 0
+
+    def _busiest(self) -> list[tuple[str, _Shape]]:
+        shapes = [(key, one) for key, found in self._signatures.items() for one in found.known()]
+        return sorted(shapes, key=lambda each: -each[1].requests)
+
     def close(self) -> None:
         """Frees what it holds, once nothing is compiled any more."""
         self._background.stop()
@@ -99,19 +138,28 @@ class CompiledRuntime:
         if tried <= _MOST:
             self._background.leave(lambda: self._compile(key, shape, inputs))
 
+    def _add_tower(self, key: str) -> None:
+        signature = self._signatures[key]
+        try:
+            signature.tower = XlaTower(self._path, self._tensorflow, key)
+        except Exception as error:  # whatever a graph has that cannot be cut
+            signature.fail(key, error)
+        collect_garbage()  # what it left by itself: requests wait for it
+
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()
+        if signature.tower is None and not signature.has_failed:
+            self._add_tower(key)
         if signature.tower is None:
             return
         try:
             with beside_requests():
                 compiled, before = self._compare(key, signature.tower, shape, inputs)
         except Exception as error:  # whatever a graph has that does not compile
-            signature.fail()
-            _tell_failure(key, error)
+            signature.fail(key, error)
             return
         if compiled < _GAIN * before:
-            shape.tower = signature.tower
+            shape.sample, shape.tower = inputs, signature.tower
         _LOGGER.info(
             "Signature %s takes %.2f ms, and %.2f compiled, which took %.1f s; %s",
             key, 1000 * before, 1000 * compiled, time.perf_counter() - started,
@@ -144,20 +192,11 @@ class CompiledRuntime:
         return compiled, before
 
 
-def _signatures(path: Path, tensorflow: TensorFlowSession) -> dict[str, _Signature]:
-    """Those that XLA can compile."""
-    graph, found = saved_model.read_graph(path), {}
-    for key, padding in paddings(tensorflow.definitions).items():
-        try:
-            found[key] = _Signature(padding, XlaTower(graph, tensorflow, key))
-        except Exception as error:  # whatever a graph has that cannot be cut
-            _tell_failure(key, error)
-    return found
-
-
-def _tell_failure(key: str, error: Exception) -> None:
-    reason = " ".join(str(error).split())
-    _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
+def _takes(definition: meta_graph_pb2.SignatureDef) -> dict[str, tuple[int, int]]:
+    """Types and numbers of axes of a signature's inputs."""
+    return {
+        name: (info.dtype, len(info.tensor_shape.dim)) for name, info in definition.inputs.items()
+    }
 
 
 def _require_same(found: Arrays, expected: Arrays) -> None:
@@ -178,17 +217,20 @@ class _Shape:
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
+        self.requests = 0
         self.seconds = 0.0  # that they took in TensorFlow
         self.is_decided = False
         self.tower: XlaTower | None = None  # what computes them
+        self.sample: Arrays | None = None  # one of them, where they are compiled
 
 
 class _Signature:
     """The requests of a signature, by shape."""
 
-    def __init__(self, padding: Padding, tower: XlaTower) -> None:
+    def __init__(self, padding: Padding) -> None:
         self.padding = padding
-        self.tower: XlaTower | None = tower
+        self.tower: XlaTower | None = None
+        self.has_failed = False
         self._shapes: dict[Sizes, _Shape] = {}
 
     def known(self) -> list[_Shape]:
@@ -198,11 +240,13 @@ class _Signature:
         sizes = padded(self.padding.sizes(inputs))
         return self._shapes.get(sizes) or self._shapes.setdefault(sizes, _Shape(sizes))
 
-    def fail(self) -> None:
+    def fail(self, key: str, error: Exception) -> None:
         """Nothing of it is compiled any more: what differs once may do so again."""
-        self.tower = None
+        self.tower, self.has_failed = None, True
         for shape in self.known():
             shape.tower = None
+        reason = " ".join(str(error).split())
+        _LOGGER.info("Signature %s is not compiled: %s", key, reason[:300])
 
     def through(
         self,

@@ -16,7 +16,7 @@ from tensorflow.python.grappler import tf_optimizer
 
 READ = "ReadVariableOp"
 _HANDLE = "VarHandleOp"
-_INPUT = "Placeholder"
+INPUT = "Placeholder"
 _APART = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
@@ -72,7 +72,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
         own = {
             name
             for name, node in nodes.items()
-            if node.op not in (READ, _HANDLE, "NoOp", _INPUT)
+            if node.op not in (READ, _HANDLE, "NoOp", INPUT)
             and (node.op not in convertible or _is_apart(graph.get_operation_by_name(name)))
         }
     before = {node.name for node in _ancestors(flat, own).node}
@@ -83,7 +83,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
         if node.op == READ and node.name not in own:
             reads.append(f"{node.name}:0")
         if node.op == "Const" or (
-            node.name not in before and node.op not in (READ, _HANDLE, "NoOp", _INPUT)
+            node.name not in before and node.op not in (READ, _HANDLE, "NoOp", INPUT)
         ):
             copy = behind.node.add()
             copy.CopyFrom(node)
@@ -92,9 +92,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
             copy.device = ""
     for name in (name for node in behind.node for name in node.input):
         producer = nodes[name.partition(":")[0]]
-        if producer.op == _INPUT or (
-            producer.name in before and producer.op not in ("Const", READ)
-        ):
+        if producer.op == INPUT or (producer.name in before and producer.op not in ("Const", READ)):
             cut[_tensor(name)] = None
     kept = tuple(sorted({nodes[name].op for name in own}))
     needed = {name.partition(":")[0] for name in [*cut, *reads]}

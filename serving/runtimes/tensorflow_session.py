@@ -29,7 +29,6 @@ from serving.errors import (
 from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.graph_import import import_graph
-from serving.runtimes.split import Split
 from serving.runtimes.start_values import take_start_values
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
@@ -142,7 +141,6 @@ class TensorFlowSession:
         part: graph_pb2.GraphDef,
         definition: meta_graph_pb2.SignatureDef,
         tensors: Iterable[str],
-        is_last: bool = True,
     ) -> dict[str, str]:
         """Adds another form of a signature's graph, on the same inputs, variables and tables.
 
@@ -151,16 +149,13 @@ class TensorFlowSession:
             part: Nodes, of which the inputs of the signature may be some.
             definition: The signature.
             tensors: Names of tensors in `part`.
-            is_last: Whether no more comes: only then does the session take it up.
 
         Returns:
             What these tensors are called here.
         """
         inside = {node.name for node in part.node}
         own = {info.name: info.name for info in definition.inputs.values()}
-        for node in part.node:  # by which variables and tables are found
-            if "shared_name" in node.attr and not node.attr["shared_name"].s:
-                node.attr["shared_name"].s = node.name.encode()
+        share_by_name(part)
         with self.graph.as_default():
             scope = self.graph.unique_name(f"part_of_{prefix}")
             tf.import_graph_def(
@@ -172,44 +167,9 @@ class TensorFlowSession:
                 },
                 name=f"{scope}/",
             )
-        if is_last:
-            self._session._extend_graph()
+        self._session._extend_graph()
+        _return_memory()
         return {name: own.get(name, f"{scope}/{name}") for name in tensors}
-
-    def compile(
-        self,
-        prefix: str,
-        parts: Split,
-        definition: meta_graph_pb2.SignatureDef,
-    ) -> tuple[dict[str, str], list[str]]:
-        """Adds another form of a signature's graph, whose dense tower is one operation.
-
-        XLA compiles it anew for each shape of what comes to it.
-
-        Args:
-            prefix: What its nodes are named after.
-            parts: The tower, and what is before it.
-            definition: The signature.
-
-        Returns:
-            What the tensors that the tower takes are called here, and then the signature's
-            outputs, in its order.
-        """
-        given = (*parts.cut, *parts.reads)
-        outputs = [info.name for info in definition.outputs.values()]
-
-        @tf.function(jit_compile=True, autograph=False)
-        def tower(*tensors: tf.Tensor) -> list[tf.Tensor]:
-            found: list[tf.Tensor] = tf.import_graph_def(
-                parts.behind, dict(zip(given, tensors, strict=True)), outputs
-            )
-            return found
-
-        tensors = self.add(prefix, parts.before, definition, given, is_last=False)
-        with self.graph.as_default():
-            results = tower(*map(self.graph.get_tensor_by_name, tensors.values()))
-        self._session._extend_graph()  # once: requests wait for it
-        return tensors, [tensor.name for tensor in results]
 
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)
@@ -230,6 +190,13 @@ class TensorFlowSession:
         self._session.close()
         self._session = self.graph = None
         _return_memory()
+
+
+def share_by_name(part: graph_pb2.GraphDef) -> None:
+    """Has its nodes find the variables and tables of the session's nodes of the same names."""
+    for node in part.node:
+        if "shared_name" in node.attr and not node.attr["shared_name"].s:
+            node.attr["shared_name"].s = node.name.encode()
 
 
 def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
@@ -320,7 +287,10 @@ def _serving_errors() -> Iterator[None]:
 
 
 def _return_memory() -> None:
-    """Gives freed memory back to the system, which the C library keeps: half of a large model."""
+    """Gives freed memory back to the system, which the C library keeps: half of a large model.
+
+    Otherwise the library does so when Python frees something next, and holds its lock meanwhile.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

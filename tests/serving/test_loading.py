@@ -117,3 +117,20 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
         else:
             assert signature.run(three, ["doubled"], Call("Predict"))["doubled"].tolist() == [2] * 3
         model.close()
+
+
+def test_a_version_is_prepared_by_the_one_before(
+    base_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same name, if it still is there."""
+    asked: list[int | None] = []
+    monkeypatch.setattr(Model, "prepare", lambda _, before: asked.append(before and before.version))
+    loader = Loader()
+    first = loader("tiny", 5, base_path / "5")
+    loader("other", 5, base_path / "5").close()
+    second = loader("tiny", 6, base_path / "5")
+    first.close()
+    second.close()
+    del first, second
+    loader("tiny", 7, base_path / "5").close()
+    assert asked == [None, None, 5, None]

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from serving.errors import DeadlineExceeded, Internal, InvalidArgument
-from serving.runtimes import compiled, saved_model
+from serving.runtimes import compiled
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
@@ -306,16 +306,85 @@ def test_a_version_is_freed_while_a_shape_is_compiled(export: Path) -> None:
     runtime.close()
 
 
+def test_towers_are_there_before_requests_come(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of all signatures: requests would wait while one is added to the session."""
+    runtime.prepare(None)
+    added: list[str] = []
+    monkeypatch.setattr(TensorFlowSession, "add", lambda session, key, *_: added.append(key))
+    _ask(runtime, _inputs(1, 2, 3))
+    _ask(runtime, _inputs(1, 2))
+    wait_until(lambda: runtime.compiled("rank") == runtime.compiled("serving_default") == 1)
+    assert not added
+
+
+def test_a_version_compiles_what_the_one_before_has_compiled(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And adds no tower that was of no use there."""
+    small, large = _inputs(1, 2, 3), _inputs(2, 30, 40)
+    for request in (small, large, large):
+        _ask(runtime, request)
+    wait_until(lambda: runtime.compiled("rank") == 2)
+    tried: list[tuple[int, ...]] = []
+    compare = CompiledRuntime._compare
+
+    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> Any:
+        tried.append(shape.sizes)
+        return compare(after, key, tower, shape, inputs)
+
+    monkeypatch.setattr(CompiledRuntime, "_compare", seen)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(runtime)
+    assert tried == [(2, 40), (1, 3)], "the one with more requests first"
+    assert after.compiled("rank") == 2
+    assert after._signatures["serving_default"].tower is None
+    for request in (small, large):
+        np.testing.assert_allclose(_ask(after, request), _ask(runtime, request), 1e-5, 1e-6)
+    after._background.run(lambda: None)
+    assert len(tried) == 2, "these are decided"
+    after.close()
+
+
+def test_taking_over_ends_in_time(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _ask(runtime, _inputs(1, 2, 3))
+    wait_until(lambda: runtime.compiled("rank") == 1)
+    monkeypatch.setattr(compiled, "_TAKE_OVER_SECONDS", -1.0)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(runtime)
+    assert after.compiled("rank") == 0
+    assert after._signatures["rank"].tower is not None
+    after.close()
+
+
+def test_a_version_with_other_inputs_takes_nothing_over(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the version before was sent says nothing of it, and would only fail."""
+    _ask(runtime, _inputs(1, 2, 3))
+    wait_until(lambda: runtime.compiled("rank") == 1)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.definitions["rank"].inputs["price"].dtype = tf.float64.as_datatype_enum
+    after.prepare(runtime)
+    assert after.compiled("rank") == 0
+    after.definitions["rank"].inputs["price"].dtype = tf.float32.as_datatype_enum
+    _ask(after, _inputs(1, 2, 3))
+    wait_until(lambda: after.compiled("rank") == 1)
+    after.close()
+
+
 def test_another_version_asks_tensorflow_nothing_again(
     export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it says of an operation's kernels is never freed."""
     session = TensorFlowSession(export)
-    graph = saved_model.read_graph(export)
-    XlaTower(graph, session, "rank")
+    XlaTower(export, session, "rank")
     asked: list[str] = []
     monkeypatch.setattr(kernels, "get_registered_kernels_for_op", asked.append)
-    XlaTower(graph, session, "rank")
+    XlaTower(export, session, "rank")
     assert not asked
     session.close()
 
