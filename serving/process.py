@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import os
@@ -15,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from serving.config import ServerConfig
+from serving.garbage import hide_imports
 
 if TYPE_CHECKING:
     from serving.server import Server
@@ -38,9 +38,7 @@ def loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
 
     logging.basicConfig(format=log_format)
     logging.getLogger("serving").setLevel(logging.INFO)
-    # What was imported lives as long as the process: collections after a change of versions
-    # then look at the models alone, and hold up requests less.
-    gc.freeze()
+    hide_imports()
     server, port = create_server(config)
     if config.file_system_poll_wait_seconds >= 0 and not config.backend:
         for versions in server.manager.models.values():
