@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from serving.errors import DeadlineExceeded, Internal, InvalidArgument
@@ -20,84 +18,7 @@ from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
 from serving.runtimes.xla_tower import XlaTower
 from tests.serving.conftest import wait_until
-
-WORDS = ("a", "b", "c")
-EVENTS = 40
-AT_ONCE = 1e-9
-
-
-@pytest.fixture(scope="module")
-def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history and candidates: each event counts by how near it is to the candidate."""
-    rng = np.random.default_rng(0)
-    module = tf.Module()
-    module.table = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(tf.constant(WORDS), tf.range(1, 4, dtype=tf.int64)), 0
-    )
-    module.rows = tf.Variable(rng.normal(size=(4, 5)).astype("float32"))
-    module.weights = tf.Variable(rng.normal(size=(5, 1)).astype("float32"))
-
-    def click(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids = kept(module.table.lookup(seen))
-        present = tf.cast(ids > 0, "float32")
-        events = (tf.gather(module.rows, ids) @ module.weights)[..., 0]  # (B, S)
-        known = tf.where(tf.math.is_nan(price), 0.0, price)  # (B, T)
-        near = tf.sigmoid(events[:, None] * known[..., None])
-        total = tf.reduce_sum(near * present[:, None], -1)
-        return {"click": total, "twice": 2 * total}
-
-    def kept(ids: tf.Tensor) -> tf.Tensor:
-        """Lists of one length, as those of an export of this project."""
-        return tf.pad(ids[:, :EVENTS], [[0, 0], [0, tf.maximum(EVENTS - tf.shape(ids)[1], 0)]])
-
-    def rows(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"click": click(seen, price[:, None])["click"][:, 0]}
-
-    def known(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids = tf.reshape(module.table.lookup(seen), (-1,))
-        total = tf.reduce_sum(tf.gather(module.rows, tf.boolean_mask(ids, ids > 0)))
-        return {"click": price + total}
-
-    def listed(seen: tf.Tensor, price: tf.Tensor) -> dict[str, tf.Tensor]:
-        events = tf.gather(module.rows, module.table.lookup(seen)) @ module.weights  # (B, S, 1)
-        return {"click": price + tf.reduce_sum(events, (1, 2))}
-
-    def signature(function: Any, *axes: None) -> Any:
-        seen = tf.TensorSpec((None, None), tf.string, "seen")
-        price = tf.TensorSpec(axes, tf.float32, "price")
-        return tf.function(function).get_concrete_function(seen, price)
-
-    path = tmp_path_factory.mktemp("compiled")
-    ranks = {"serving_default": signature(rows, None), "rank": signature(click, None, None)}
-    tf.saved_model.save(module, str(path / "1"), signatures=ranks)
-    for version, function in (("2", known), ("3", listed)):
-        depends = {"serving_default": signature(function, None)}
-        tf.saved_model.save(module, str(path / version), signatures=depends)
-    for version in ("1", "2", "3"):
-        (path / version / "manifest.json").write_text("{}")
-    return path / "1"
-
-
-@pytest.fixture
-def runtime(export: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompiledRuntime]:
-    monkeypatch.setattr(compiled, "_GAIN", np.inf)  # so small a model may be no faster
-    runtime = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    yield runtime
-    runtime.close()
-
-
-def _inputs(rows: int, events: int, *candidates: int) -> dict[str, Any]:
-    rng = np.random.default_rng((rows, events, *candidates))
-    words = [word.encode() for word in rng.choice([*WORDS, "", "?"], rows * events)]
-    return {
-        "seen": np.array(words, object).reshape(rows, events),
-        "price": rng.random((rows, *candidates)).astype("float32"),
-    }
-
-
-def _ask(runtime: CompiledRuntime, inputs: dict[str, Any]) -> np.ndarray:
-    key = "rank" if inputs["price"].ndim == 2 else "serving_default"
-    return runtime.run(key, inputs, ["click"], 60.0)["click"]
+from tests.serving.runtimes.conftest import AT_ONCE, ask, inputs_of
 
 
 def test_compiled_shapes_score_as_tensorflow_does(runtime: CompiledRuntime, export: Path) -> None:
@@ -105,19 +26,19 @@ def test_compiled_shapes_score_as_tensorflow_does(runtime: CompiledRuntime, expo
     tensorflow = TensorFlowSession(export)
     sizes = [(1, 33, 65), (1, 34, 68), (1, 0, 1), (3, 2), (33, 9), (2, 40, 5)]
     for count, size in enumerate(sizes):
-        inputs = _inputs(*size)
+        inputs = inputs_of(*size)
         key = "rank" if len(size) == 3 else "serving_default"
         expected = tensorflow.run(key, inputs, ["click"], None)["click"]
         for _ in range(3):
-            np.testing.assert_allclose(_ask(runtime, inputs), expected, 1e-5, 1e-6)
+            np.testing.assert_allclose(ask(runtime, inputs), expected, 1e-5, 1e-6)
             wait_until(lambda: runtime.compiled("rank") + runtime.compiled("serving_default") >= 1)
         assert expected.shape == inputs["price"].shape, count
     wait_until(lambda: runtime.compiled("rank") == 3 and runtime.compiled("serving_default") == 2)
     for size in sizes:
-        inputs = _inputs(*size)
+        inputs = inputs_of(*size)
         key = "rank" if len(size) == 3 else "serving_default"
         expected = tensorflow.run(key, inputs, ["click"], None)["click"]
-        found = _ask(runtime, inputs)
+        found = ask(runtime, inputs)
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
     tensorflow.close()
@@ -131,13 +52,13 @@ def test_a_shape_is_compiled_once_it_has_taken_long_enough(
     monkeypatch.setattr(
         runtime, "_decide", lambda key, shape, inputs: asked.append(inputs["price"].shape)
     )
-    _ask(runtime, _inputs(1, 2, 3))
+    ask(runtime, inputs_of(1, 2, 3))
     assert not asked
     (shape,) = runtime._signatures["rank"].known()
     shape.seconds = 1e6
-    _ask(runtime, _inputs(1, 2, 4))
+    ask(runtime, inputs_of(1, 2, 4))
     assert not asked, "another shape"
-    _ask(runtime, _inputs(1, 2, 3))
+    ask(runtime, inputs_of(1, 2, 3))
     assert asked == [(1, 3)]
     runtime.close()
 
@@ -146,7 +67,7 @@ def test_other_scores_are_not_used(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nor is what was compiled before: it may be no better with other values."""
-    _ask(runtime, _inputs(1, 2, 5))
+    ask(runtime, inputs_of(1, 2, 5))
     wait_until(lambda: runtime.compiled("rank") == 1)
     run = XlaTower.run
 
@@ -157,7 +78,7 @@ def test_other_scores_are_not_used(
     _said(runtime, caplog, "would be another than before")
     assert runtime.compiled("rank") == 0
     monkeypatch.undo()
-    _ask(runtime, _inputs(1, 2, 7))
+    ask(runtime, inputs_of(1, 2, 7))
     runtime._background.run(lambda: None)
     assert runtime.compiled("rank") == 0
 
@@ -178,19 +99,19 @@ def test_what_has_other_shapes_with_other_values_or_lists_is_not_compiled(
     path = export.parent / version
     runtime = CompiledRuntime(path, TensorFlowSession(path), AT_ONCE)
     with caplog.at_level(logging.INFO, "serving"):
-        inputs = _inputs(2, 7)
-        expected = _ask(runtime, inputs)
+        inputs = inputs_of(2, 7)
+        expected = ask(runtime, inputs)
         wait_until(lambda: "depends on values or lists" in caplog.text)
     assert runtime.compiled("serving_default") == 0
-    np.testing.assert_array_equal(_ask(runtime, inputs), expected)
+    np.testing.assert_array_equal(ask(runtime, inputs), expected)
     runtime.close()
 
 
 def test_what_fails_when_it_is_compiled_is_computed_by_tensorflow(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    inputs = _inputs(1, 2, 3)
-    expected = _ask(runtime, inputs)
+    inputs = inputs_of(1, 2, 3)
+    expected = ask(runtime, inputs)
     wait_until(lambda: runtime.compiled("rank") == 1)
 
     def fail(*_: object) -> None:
@@ -199,9 +120,9 @@ def test_what_fails_when_it_is_compiled_is_computed_by_tensorflow(
     monkeypatch.setattr(XlaTower, "run", fail)
     error: Exception = DeadlineExceeded("too late")
     with pytest.raises(DeadlineExceeded, match="too late"):
-        _ask(runtime, inputs)
+        ask(runtime, inputs)
     error = Internal("no memory")
-    np.testing.assert_array_equal(_ask(runtime, inputs), expected)
+    np.testing.assert_array_equal(ask(runtime, inputs), expected)
     assert "no memory" in caplog.text
     assert runtime.compiled("rank") == 0
 
@@ -209,8 +130,8 @@ def test_what_fails_when_it_is_compiled_is_computed_by_tensorflow(
 def test_values_that_tensorflow_refuses_too_change_nothing(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = _inputs(1, 2, 3)
-    _ask(runtime, inputs)
+    inputs = inputs_of(1, 2, 3)
+    ask(runtime, inputs)
     wait_until(lambda: runtime.compiled("rank") == 1)
 
     def refuse(*_: object) -> None:
@@ -219,16 +140,16 @@ def test_values_that_tensorflow_refuses_too_change_nothing(
     for kind in (XlaTower, TensorFlowSession):
         monkeypatch.setattr(kind, "run", refuse)
     with pytest.raises(InvalidArgument, match="no number"):
-        _ask(runtime, inputs)
+        ask(runtime, inputs)
     assert runtime.compiled("rank") == 1
 
 
 def test_lists_of_all_lengths_have_one_shape(runtime: CompiledRuntime, export: Path) -> None:
     tensorflow = TensorFlowSession(export)
     for events in (3, 0, 1, 33, 97):
-        inputs = _inputs(2, events, 5)
+        inputs = inputs_of(2, events, 5)
         expected = tensorflow.run("rank", inputs, ["click"], None)["click"]
-        np.testing.assert_allclose(_ask(runtime, inputs), expected, 1e-5, 1e-6)
+        np.testing.assert_allclose(ask(runtime, inputs), expected, 1e-5, 1e-6)
         wait_until(lambda: runtime.compiled("rank") == 1)
     assert len(runtime._signatures["rank"].known()) == 1
     tensorflow.close()
@@ -242,7 +163,7 @@ def test_so_many_shapes_are_compiled_and_no_more(
     tried: list[object] = []
     monkeypatch.setattr(runtime, "_compile", lambda key, shape, inputs: tried.append(shape))
     for candidates in range(1, 9):
-        _ask(runtime, _inputs(1, 5, candidates))
+        ask(runtime, inputs_of(1, 5, candidates))
     runtime._background.run(lambda: None)
     assert len(tried) == 3
 
@@ -251,8 +172,8 @@ def test_all_choices_of_outputs_are_computed_alike(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first request of another one would hold up all others."""
-    inputs = _inputs(1, 2, 3)
-    expected = _ask(runtime, inputs)
+    inputs = inputs_of(1, 2, 3)
+    expected = ask(runtime, inputs)
     wait_until(lambda: runtime.compiled("rank") == 1)
     choices: list[object] = []
     run = TensorFlowSession.run_tensors
@@ -275,21 +196,21 @@ def test_all_choices_of_outputs_are_computed_alike(
 def test_requests_go_on_while_shapes_are_compiled(runtime: CompiledRuntime, export: Path) -> None:
     """Of many callers at once none gets another's score, nor an error."""
     tensorflow = TensorFlowSession(export)
-    requests = [_inputs(1, count, count) for count in range(1, 12)]
+    requests = [inputs_of(1, count, count) for count in range(1, 12)]
     expected = [tensorflow.run("rank", one, ["click"], None)["click"] for one in requests]
     wrong: list[object] = []
 
-    def ask(start: int) -> None:
+    def ask_often(start: int) -> None:
         try:
             for turn in range(60):
                 number = (start + turn) % len(requests)
                 np.testing.assert_allclose(
-                    _ask(runtime, requests[number]), expected[number], 1e-5, 1e-6
+                    ask(runtime, requests[number]), expected[number], 1e-5, 1e-6
                 )
         except BaseException as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=ask, args=(start,)) for start in range(6)]
+    threads = [threading.Thread(target=ask_often, args=(start,)) for start in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -302,78 +223,8 @@ def test_requests_go_on_while_shapes_are_compiled(runtime: CompiledRuntime, expo
 def test_a_version_is_freed_while_a_shape_is_compiled(export: Path) -> None:
     runtime = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     for candidates in range(1, 9):
-        _ask(runtime, _inputs(1, 5, candidates))
+        ask(runtime, inputs_of(1, 5, candidates))
     runtime.close()
-
-
-def test_towers_are_there_before_requests_come(
-    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of all signatures: requests would wait while one is added to the session."""
-    runtime.prepare(None)
-    added: list[str] = []
-    monkeypatch.setattr(TensorFlowSession, "add", lambda session, key, *_: added.append(key))
-    _ask(runtime, _inputs(1, 2, 3))
-    _ask(runtime, _inputs(1, 2))
-    wait_until(lambda: runtime.compiled("rank") == runtime.compiled("serving_default") == 1)
-    assert not added
-
-
-def test_a_version_compiles_what_the_one_before_has_compiled(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And adds no tower that was of no use there."""
-    small, large = _inputs(1, 2, 3), _inputs(2, 30, 40)
-    for request in (small, large, large):
-        _ask(runtime, request)
-    wait_until(lambda: runtime.compiled("rank") == 2)
-    tried: list[tuple[int, ...]] = []
-    compare = CompiledRuntime._compare
-
-    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> Any:
-        tried.append(shape.sizes)
-        return compare(after, key, tower, shape, inputs)
-
-    monkeypatch.setattr(CompiledRuntime, "_compare", seen)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.prepare(runtime)
-    assert tried == [(2, 40), (1, 3)], "the one with more requests first"
-    assert after.compiled("rank") == 2
-    assert after._signatures["serving_default"].tower is None
-    for request in (small, large):
-        np.testing.assert_allclose(_ask(after, request), _ask(runtime, request), 1e-5, 1e-6)
-    after._background.run(lambda: None)
-    assert len(tried) == 2, "these are decided"
-    after.close()
-
-
-def test_taking_over_ends_in_time(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _ask(runtime, _inputs(1, 2, 3))
-    wait_until(lambda: runtime.compiled("rank") == 1)
-    monkeypatch.setattr(compiled, "_TAKE_OVER_SECONDS", -1.0)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.prepare(runtime)
-    assert after.compiled("rank") == 0
-    assert after._signatures["rank"].tower is not None
-    after.close()
-
-
-def test_a_version_with_other_inputs_takes_nothing_over(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the version before was sent says nothing of it, and would only fail."""
-    _ask(runtime, _inputs(1, 2, 3))
-    wait_until(lambda: runtime.compiled("rank") == 1)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.definitions["rank"].inputs["price"].dtype = tf.float64.as_datatype_enum
-    after.prepare(runtime)
-    assert after.compiled("rank") == 0
-    after.definitions["rank"].inputs["price"].dtype = tf.float32.as_datatype_enum
-    _ask(after, _inputs(1, 2, 3))
-    wait_until(lambda: after.compiled("rank") == 1)
-    after.close()
 
 
 def test_another_version_asks_tensorflow_nothing_again(
@@ -408,5 +259,5 @@ def test_other_models_stay_in_tensorflow(export: Path, tmp_path: Path) -> None:
 
 def _said(runtime: CompiledRuntime, caplog: pytest.LogCaptureFixture, words: str) -> None:
     with caplog.at_level(logging.INFO, "serving"):
-        _ask(runtime, _inputs(1, 2, 3))
+        ask(runtime, inputs_of(1, 2, 3))
         wait_until(lambda: words in caplog.text)

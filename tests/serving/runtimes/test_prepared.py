@@ -1,0 +1,87 @@
+"""A version is prepared before requests come, by what the one before it has compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.runtimes import compiled
+from serving.runtimes.compiled import CompiledRuntime
+from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.xla_tower import XlaTower
+from tests.serving.conftest import wait_until
+from tests.serving.runtimes.conftest import AT_ONCE, ask, inputs_of
+
+
+def test_towers_are_there_before_requests_come(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of all signatures: requests would wait while one is added to the session."""
+    runtime.prepare(None)
+    added: list[str] = []
+    monkeypatch.setattr(TensorFlowSession, "add", lambda session, key, *_: added.append(key))
+    ask(runtime, inputs_of(1, 2, 3))
+    ask(runtime, inputs_of(1, 2))
+    wait_until(lambda: runtime.compiled("rank") == runtime.compiled("serving_default") == 1)
+    assert not added
+
+
+def test_a_version_compiles_what_the_one_before_has_compiled(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And adds no tower that was of no use there."""
+    small, large = inputs_of(1, 2, 3), inputs_of(2, 30, 40)
+    for request in (small, large, large):
+        ask(runtime, request)
+    wait_until(lambda: runtime.compiled("rank") == 2)
+    tried: list[tuple[int, ...]] = []
+    compare = CompiledRuntime._compare
+
+    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> Any:
+        tried.append(shape.sizes)
+        return compare(after, key, tower, shape, inputs)
+
+    monkeypatch.setattr(CompiledRuntime, "_compare", seen)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(runtime)
+    assert tried == [(2, 40), (1, 3)], "the one with more requests first"
+    assert after.compiled("rank") == 2
+    assert after._signatures["serving_default"].tower is None
+    for request in (small, large):
+        np.testing.assert_allclose(ask(after, request), ask(runtime, request), 1e-5, 1e-6)
+    after._background.run(lambda: None)
+    assert len(tried) == 2, "these are decided"
+    after.close()
+
+
+def test_taking_over_ends_in_time(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(runtime, inputs_of(1, 2, 3))
+    wait_until(lambda: runtime.compiled("rank") == 1)
+    monkeypatch.setattr(compiled, "_TAKE_OVER_SECONDS", -1.0)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(runtime)
+    assert after.compiled("rank") == 0
+    assert after._signatures["rank"].tower is not None
+    after.close()
+
+
+def test_a_version_with_other_inputs_takes_nothing_over(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the version before was sent says nothing of it, and would only fail."""
+    ask(runtime, inputs_of(1, 2, 3))
+    wait_until(lambda: runtime.compiled("rank") == 1)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.definitions["rank"].inputs["price"].dtype = tf.float64.as_datatype_enum
+    after.prepare(runtime)
+    assert after.compiled("rank") == 0
+    after.definitions["rank"].inputs["price"].dtype = tf.float32.as_datatype_enum
+    ask(after, inputs_of(1, 2, 3))
+    wait_until(lambda: after.compiled("rank") == 1)
+    after.close()
