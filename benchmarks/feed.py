@@ -31,7 +31,7 @@ from rich.table import Table
 from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures, fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
-from pipelines.feed.order import Order, stream_order
+from pipelines.feed.order import Order
 from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.feed.tensors import block_tensors
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task
@@ -220,8 +220,7 @@ def shuffles() -> Table:
     for group in (16_384, ROW_GROUP):
         rows = np.full(10_000_000 // group, group)
         for chunk in (ROW_GROUP, 262_144, 1_048_576, 10_000_000):
-            order = stream_order(Order(rows, 1, chunk), rows, 0)
-            quality = ShuffleQuality.of(order, BATCH)
+            quality = ShuffleQuality.of(Order(rows, 1, chunk), rows, BATCH)
             numbers = quality.displacement, quality.deviation
             table.add_row(f"{group:,}", f"{chunk:,}", *(f"{n:,.2f}" for n in numbers))
     return table

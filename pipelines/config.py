@@ -98,6 +98,8 @@ class TrainingOptions(Options):
             the tables, with a row-wise optimizer, only the rows looked up.
         clip_norm: Largest norm of all gradients together.
         warmup_steps: Steps in which the learning rate rises.
+        cosine_steps: Steps after these in which it falls to zero, along half a cosine; 0: it does
+            not.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
         patience: Epochs without a better AUC after which training stops.
@@ -131,6 +133,7 @@ class TrainingOptions(Options):
     weight_decay: float = Field(default=0.0, ge=0)
     clip_norm: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
+    cosine_steps: int = Field(default=0, ge=0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
     monitor: str | None = None

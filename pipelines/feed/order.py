@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -101,11 +101,17 @@ class Order:
         return chunks
 
 
-def stream_order(order: Order, requests: Sequence[int] | np.ndarray, epoch: int) -> np.ndarray:
-    """Numbers of the requests, counted through the files, in the order of the first lane."""
+def stream(
+    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, lane: int = 0
+) -> Iterator[np.ndarray]:
+    """Numbers of a lane's requests, counted through the files, chunk by chunk in their order.
+
+    Args:
+        order: Which requests come when.
+        requests: How many there are in each row group.
+        epoch, lane: Of the order.
+    """
     first = np.cumsum(requests) - requests
-    parts = []
-    for chunk, groups in enumerate(order.chunks(epoch)[0]):
+    for chunk, groups in enumerate(order.chunks(epoch)[lane]):
         numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
-        parts.append(numbers[order.requests(epoch, 0, chunk, len(numbers))])
-    return np.concatenate(parts)
+        yield numbers[order.requests(epoch, lane, chunk, len(numbers))]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+
+from pipelines.feed.order import Order, stream
 
 
 @dataclass(frozen=True)
@@ -23,19 +26,38 @@ class ShuffleQuality:
     deviation: float
 
     @classmethod
-    def of(cls, order: np.ndarray, batch_size: int) -> Self:
-        """The quality of an order of the numbers 0 to n - 1, cut into batches."""
-        count = len(order)
-        distance = float(np.abs(order - np.arange(count)).mean())
-        label = (order >= count // 2).astype(float)
-        whole = label[: count // batch_size * batch_size].reshape(-1, batch_size)
-        share = label.mean()
-        expected = share * (1 - share) / batch_size * (count - batch_size) / (count - 1)
-        found = np.square(whole.mean(axis=1) - share).mean()
-        return cls(distance / ((count**2 - 1) / (3 * count)), float(found / expected))
+    def of(
+        cls, order: Order, requests: Sequence[int] | np.ndarray, batch_size: int, epoch: int = 0
+    ) -> Self:
+        """The quality of an epoch's order; it holds the numbers of a chunk at a time.
+
+        Args:
+            order: Which requests come when; a batch has as many of each lane.
+            requests: How many there are in each row group.
+            batch_size: Requests of a batch from each lane.
+            epoch: Of the order.
+        """
+        count, size = int(np.sum(requests)), batch_size * order.lanes
+        if count <= size:  # one batch, in which no order can be seen
+            return cls(1.0, 1.0)
+        distance, sizes, labels = 0.0, *np.zeros((2, count // batch_size + 1))
+        for lane in range(order.lanes):
+            done = 0
+            for numbers in stream(order, requests, epoch, lane):
+                batch, place = np.divmod(np.arange(done, done + len(numbers)), batch_size)
+                done += len(numbers)
+                distance += np.abs(numbers - (batch * size + lane * batch_size + place)).sum()
+                found = slice(batch[0], batch[-1] + 1)
+                sizes[found] += np.bincount(batch - batch[0])
+                labels[found] += np.bincount(batch - batch[0], numbers >= count // 2)
+        sizes, labels = sizes[sizes > 0], labels[sizes > 0]
+        share = 1 - count // 2 / count
+        variance = (np.square(labels / sizes - share) * sizes).sum()
+        expected = share * (1 - share) * ((count - sizes) / (count - 1)).sum()
+        return cls(distance / ((count**2 - 1) / 3), float(variance / expected))
 
     def __str__(self) -> str:
         return (
-            f"requests move {self.displacement:.2f} times as far as in a perfect shuffle, labels "
-            f"of sorted data vary {self.deviation:,.1f} times as much between batches"
+            f"distance moved {self.displacement:.2f}  variance of labels {self.deviation:,.2f}  "
+            "(perfect: 1)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,4 +69,8 @@ class History:
         worse = len(self.epochs) - sum(self.better)
         decayed = options.learning_rate_decay ** len(self.epochs)
         warm = min(1.0, (step + 1) / (options.warmup_steps + 1))
-        return decayed * options.reduce_on_plateau**worse * warm
+        cosine = 1.0
+        if options.cosine_steps:
+            gone = max(0, step - options.warmup_steps) / options.cosine_steps
+            cosine = (1 + math.cos(math.pi * min(1.0, gone))) / 2
+        return decayed * options.reduce_on_plateau**worse * warm * cosine

@@ -12,6 +12,7 @@ from pipelines.config import Experiment
 from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.parts import part_rows
 from pipelines.progress import Progress
 from pipelines.training.checkpoint import Checkpoints
@@ -102,8 +103,10 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
         split = feeds[0].split
         saver = Saver(checkpoints, place.key, model, optimizer, options, lanes, split.footers)
         watch = Watch(progress, split.rows, options.epochs, tasks, place.logs)
-        if options.warm_start is not None and saver.newest() is None:
-            watch.say(OlderRun(options.warm_start).start(saver, fitted))
+        if saver.newest() is None:
+            watch.say(f"shuffle  {_shuffle(feeds[0])}")
+            if options.warm_start is not None:
+                watch.say(OlderRun(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -140,3 +143,8 @@ def _feeds(
         )
         for own in workers.lanes(lanes)
     ]
+
+
+def _shuffle(feed: Feed) -> ShuffleQuality:
+    """How well the rows are shuffled; to count their requests would take a pass over the data."""
+    return ShuffleQuality.of(feed.order, feed.split.footers.rows, feed.batch_size)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.feed import Position
-from pipelines.feed.order import Order, stream_order
+from pipelines.feed.order import Order, stream
 
 ROWS = np.random.default_rng(5).integers(1, 23, 61)
 
@@ -55,13 +55,15 @@ def test_the_order_follows_from_seed_epoch_lane_and_chunk():
     assert drawn(1, 2, 0, 4)[1] != base[1]
 
 
-def test_stream_order_counts_requests_through_the_files():
+def test_streams_count_requests_through_the_files():
     requests = np.array([3, 5, 2, 7, 11])
-    in_order = stream_order(Order(requests, None, 8), requests, 0)
-    np.testing.assert_array_equal(in_order, np.arange(28))
-    shuffled = stream_order(Order(requests, 3, 8), requests, 1)
-    np.testing.assert_array_equal(np.sort(shuffled), np.arange(28))
-    assert (shuffled != in_order).any()
+    in_order = [*stream(Order(requests, None, 8), requests, 0)]
+    np.testing.assert_array_equal(np.concatenate(in_order), np.arange(28))
+    for lanes in (1, 2):
+        order = Order(requests, 3, 8, lanes)
+        streams = [np.concatenate([*stream(order, requests, 1, lane)]) for lane in range(lanes)]
+        assert all((np.diff(numbers) < 0).any() for numbers in streams)
+        np.testing.assert_array_equal(np.sort(np.concatenate(streams)), np.arange(28))
 
 
 def test_a_position_is_plain_data():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pipelines.feed import Feed
-from pipelines.feed.order import Order, stream_order
+from pipelines.feed.order import Order, stream
 from pipelines.feed.shuffling import ShuffleQuality
 from tests.support import feeds
 
@@ -13,36 +14,56 @@ COUNT, BATCH = 60_000, 100
 
 
 def test_a_perfect_shuffle():
-    orders = [np.random.default_rng(seed).permutation(COUNT) for seed in range(5)]
-    found = [ShuffleQuality.of(order, BATCH) for order in orders]
+    rows = np.array([COUNT])
+    order = Order(rows, 3, COUNT)
+    found = [ShuffleQuality.of(order, rows, BATCH, epoch) for epoch in range(5)]
     # Standard errors of the means are 0.002 and 0.026.
     np.testing.assert_allclose(np.mean([f.displacement for f in found]), 1, atol=0.01)
     np.testing.assert_allclose(np.mean([f.deviation for f in found]), 1, atol=0.12)
 
 
 def test_no_shuffle_at_all():
-    found = ShuffleQuality.of(np.arange(COUNT), BATCH)
+    rows = np.full(60, COUNT // 60)
+    found = ShuffleQuality.of(Order(rows, None, 4 * BATCH), rows, BATCH)
     assert found.displacement == 0
     np.testing.assert_allclose(found.deviation, BATCH, rtol=0.01)
 
 
-def test_chunks_of_more_rows_are_closer_to_a_perfect_shuffle():
+def expected_deviation(groups: int, k: int, batch: int) -> float:
     """A chunk of k of n row groups, each of one label, varies as k draws without replacement."""
-    groups = 60
-    rows = np.full(groups, COUNT // groups)
-    for k in (1, 4, 15, groups):
-        order = Order(rows, 3, k * COUNT // groups)
-        found = [
-            ShuffleQuality.of(stream_order(order, rows, epoch), BATCH).deviation
-            for epoch in range(30)
-        ]
-        expected = 1 + (BATCH - 1) * (groups - k) / (groups - 1) / k
-        np.testing.assert_allclose(np.mean(found), expected, rtol=0.25)
-    assert "perfect shuffle" in str(ShuffleQuality.of(np.arange(COUNT), BATCH))
+    return 1 + (batch - 1) * (groups - k) / (groups - 1) / k
+
+
+@pytest.mark.parametrize("k", [1, 4, 15, 60])
+def test_chunks_of_more_rows_are_closer_to_a_perfect_shuffle(k: int):
+    rows = np.full(60, COUNT // 60)
+    order = Order(rows, 3, k * COUNT // 60)
+    found = [ShuffleQuality.of(order, rows, BATCH, epoch).deviation for epoch in range(30)]
+    np.testing.assert_allclose(np.mean(found), expected_deviation(60, k, BATCH), rtol=0.25)
+
+
+def test_a_step_mixes_the_chunks_of_all_lanes():
+    rows = np.full(60, COUNT // 60)
+    order = Order(rows, 3, 2 * COUNT // 60, lanes=3)
+    found = [ShuffleQuality.of(order, rows, BATCH, epoch).deviation for epoch in range(30)]
+    np.testing.assert_allclose(np.mean(found), expected_deviation(60, 6, 3 * BATCH), rtol=0.25)
+
+
+def test_batches_of_which_a_lane_has_no_share_count_too():
+    """One row group for two lanes: one of them has nothing, and every batch is half as large."""
+    rows = np.array([10 * BATCH])
+    assert 0.3 < ShuffleQuality.of(Order(rows, 3, 1, lanes=2), rows, BATCH).deviation < 3
+
+
+@pytest.mark.parametrize("rows", [1, BATCH])
+def test_one_batch_is_in_no_order(rows: int):
+    found = ShuffleQuality.of(Order(np.array([rows]), 3, 40), [rows], BATCH)
+    assert found == ShuffleQuality(1.0, 1.0)
+    assert str(found) == "distance moved 1.00  variance of labels 1.00  (perfect: 1)"
 
 
 def test_the_order_that_is_measured_is_that_of_the_feed(fitted, split, table):
     feed = Feed(split, fitted, "request", 7, seed=5, shuffle_rows=40)
     requests = feeds.requests_of(table)
-    order = stream_order(feed.order, feed.counts.requests, epoch=0)
+    order = np.concatenate([*stream(feed.order, feed.counts.requests, epoch=0)])
     assert [requests[number] for number in order] == feeds.order_of(feed)

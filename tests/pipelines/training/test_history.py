@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import keras
+import numpy as np
 import pytest
 
 from pipelines.config import TrainingOptions
 from pipelines.training.history import History
+from recsys_attn.optimizers import WarmUp
 
 
 def history(*aucs: float, **options: float) -> History:
@@ -43,3 +46,13 @@ def test_the_learning_rate_rises_step_by_step_and_falls_epoch_by_epoch() -> None
     assert history(0.6, **options).rate(9) == 0.5
     assert history(0.6, 0.5, **options).rate(9) == pytest.approx(0.25 * 0.1)
     assert history(0.6, 0.5, 0.7, **options).rate(9) == pytest.approx(0.125 * 0.1)
+
+
+def test_after_the_warm_up_the_learning_rate_falls_along_a_cosine_to_zero() -> None:
+    options = {"warmup_steps": 3, "cosine_steps": 40}
+    schedule = keras.optimizers.schedules.CosineDecay(1.0, decay_steps=40)
+    expected = [float(WarmUp(schedule, warmup_steps=3)(step)) for step in range(50)]
+    rates = [history(**options).rate(step) for step in range(50)]
+    np.testing.assert_allclose(rates, expected, atol=1e-6)
+    assert rates[3] == 1
+    assert rates[43:] == [0] * 7

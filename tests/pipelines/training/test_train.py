@@ -23,6 +23,8 @@ from pipelines.data import DataSplit
 from pipelines.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
+from pipelines.feed.order import SHUFFLE_ROWS, Order
+from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.metrics import auc
 from pipelines.progress import Progress
 from pipelines.scoring import Scorer
@@ -182,6 +184,9 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
     for tag in ("loss", "val_click_auc", "rows_per_second", "input_wait"):
         assert tag.encode() in events.read_bytes()
     lines = trainer.output.getvalue().splitlines()
+    split = DataSplit(trainer.prepared / "data" / "train")
+    order = Order(split.footers.rows, trainer.experiment().seed, SHUFFLE_ROWS)
+    assert lines.pop(0) == f"  shuffle  {ShuffleQuality.of(order, split.footers.rows, 60)}"
     assert lines[:3] == [
         f"  epoch 1/2  loss {history[0]['loss']:.4f}  {history[0]['rows_per_second']:,.0f} rows/s",
         f"    click       AUC {history[0]['val_click_auc']:.4f}  "
