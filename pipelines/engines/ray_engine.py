@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -95,7 +96,7 @@ def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Gene
         rows = [{"bytes": pickle.dumps(item)} for item in items]
         results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _run,
-            fn_kwargs={"shared": [ray.put((work, task))]},
+            fn_kwargs={"shared": [ray.put((work, task, os.getcwd()))]},
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=1,
@@ -146,7 +147,9 @@ def _result(shared: ray.ObjectRef, item: Any) -> Any:
         if key not in _TASK:
             _TASK.clear()
             _LEAVING.close()
-            work, task = ray.get(shared)
+            work, task, folder = ray.get(shared)
+            # A relative path is one of the command's folder, and of no other where that is absent.
+            os.chdir(folder if os.path.isdir(folder) else os.sep)
             _TASK[key] = partial(task, _LEAVING.enter_context(work()))
         return _TASK[key](item)
     except (PipelineError, OSError) as error:  # Ray Data would add to its text

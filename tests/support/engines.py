@@ -43,6 +43,12 @@ def doubling() -> Iterator[Callable[[int], int]]:
 
 
 @contextlib.contextmanager
+def reading() -> Iterator[Callable[[str], str]]:
+    """The text of a file."""
+    yield lambda name: Path(name).read_text("utf-8")
+
+
+@contextlib.contextmanager
 def megabyte(folder: Path) -> Iterator[Callable[[int], bytes]]:
     """Gives a large result, and leaves a file that tells so."""
 

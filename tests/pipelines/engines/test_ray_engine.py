@@ -55,6 +55,17 @@ def test_a_worker_enters_the_work_once(engine: Engine) -> None:
     assert max(counts) >= 12
 
 
+def test_a_relative_path_is_one_of_the_commands_folder(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the cluster was started: another folder may hold a run of the same name."""
+    for name in ("first", "second"):  # workers that stay are given work from both
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run").write_text(name, "utf-8")
+        monkeypatch.chdir(tmp_path / name)
+        assert list(engine.map_ordered(engines.reading, ["run"] * 3)) == [name] * 3
+
+
 @pytest.mark.parametrize(
     ("batch", "kind", "message"),
     [
