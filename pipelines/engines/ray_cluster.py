@@ -66,13 +66,18 @@ def _init(address: str) -> None:
 
 @contextlib.contextmanager
 def _same_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself when it connects; here it is given back."""
-    before = signal.getsignal(signal.SIGTERM)
+    """Ray takes SIGTERM for itself when it connects; here it is given back, and what it took."""
+    before, taken = signal.getsignal(signal.SIGTERM), False
     try:
         yield
+    except SystemExit:  # Ray's way to obey
+        taken = True
+        raise
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+            if taken:
+                signal.raise_signal(signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
+
+from tests.integration.commands import invoke
+from tests.support.experiments import write
 
 pytestmark = pytest.mark.xdist_group("ray")
 CODE = """
@@ -27,3 +33,21 @@ def test_a_process_connects_twice_and_keeps_its_signals(cluster: str) -> None:
         [sys.executable, "-W", "error", "-c", CODE, cluster], capture_output=True, text=True
     )
     assert (found.stdout, found.stderr, found.returncode) == ("x1\ny1\nTrue False\n", "", 0)
+
+
+def test_asked_to_end_while_it_connects_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray has a handler of its own then, which ends the process without a word."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
+
+    def init(*arguments: object, **options: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the signal was ignored")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    result = invoke("train", write(tmp_path), "--engine", "ray")
+    assert (result.exit_code, result.stdout) == (128 + signal.SIGTERM, "")
+    assert result.stderr.startswith("Interrupted. ")
