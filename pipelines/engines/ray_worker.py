@@ -101,6 +101,7 @@ class Process:
         self._stopping = False
         environment = dict(os.environ)
         environment.pop("OMP_NUM_THREADS", None)  # Ray sets it to 1
+        environment["PYTHONIOENCODING"] = "utf-8:replace"  # whatever the machine's own is
         _PORT.close()
         with self._output.open("w") as output, self._errors.open("w") as errors:
             self._process = subprocess.Popen(
@@ -114,11 +115,13 @@ class Process:
     def state(self) -> State:
         """What is new."""
         code = self._process.poll()
-        with self._output.open(encoding="utf-8") as output:
+        # A library's bytes may be no text, and the last character may be half written.
+        with self._output.open(encoding="utf-8", errors="replace") as output:
             output.seek(self._read)
             printed = output.read()
             self._read = output.tell()
-        return State(printed, code, self._errors.read_text(encoding="utf-8") if code else "")
+        errors = self._errors.read_text("utf-8", "replace") if code else ""
+        return State(printed, code, errors)
 
     def stop(self) -> None:
         """Asks the training to save itself and end, once."""

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import time
 import zipfile
 from pathlib import Path
 
@@ -66,3 +67,20 @@ def test_more_workers_than_there_is_room_for(cluster: str) -> None:
 
     with pytest.raises(PipelineError, match=r"^--workers: .*, which has 2\. Received: 3$"):
         train(["--version"], 3, cluster, Console(file=io.StringIO()))
+
+
+def test_a_worker_is_understood_whatever_its_machine_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
+    from pipelines.engines.ray_worker import Process
+
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")  # as where the locale says so
+    experiment = tmp_path / "\u00fcber.toml"
+    process = Process(["train", str(experiment)], os.getcwd())
+    try:
+        while (state := process.state()).code is None:
+            time.sleep(0.1)
+    finally:
+        process.kill()
+    assert state.error == f"Error: The experiment file {experiment} does not exist.\n"
