@@ -35,6 +35,8 @@ class Stopping(Unavailable):
 class Background:
     """One thread that does what it is given, one thing after the other.
 
+    It starts at once, so that its priority is that of who makes it, not of who has work first.
+
     Args:
         name: Of the thread.
         helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
@@ -42,6 +44,7 @@ class Background:
 
     def __init__(self, name: str, helpers: int = 0) -> None:
         self._executor = futures.ThreadPoolExecutor(1, name)
+        self._executor.submit(lambda: None)
         self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:

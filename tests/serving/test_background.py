@@ -59,6 +59,20 @@ def test_what_is_unhurried_has_a_low_priority_and_nothing_else_has(background: B
         unhurried(_raise)
 
 
+def test_its_priority_is_that_of_who_makes_it_and_not_of_who_has_work_first(
+    background: Background,
+) -> None:
+    found = []
+
+    def look() -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    look()
+    unhurried(lambda: background.leave(look))
+    background.run(look)
+    assert found == found[:1] * 3
+
+
 def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Background) -> None:
     before = sys.getswitchinterval()
     assert background.run(sys.getswitchinterval) < before
