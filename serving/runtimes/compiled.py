@@ -8,11 +8,12 @@ of a second while a tower is added to TensorFlow's session: that is done before 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 TOLERANCE = 1e-5
 _MOST = 64  # shapes of a signature that XLA compiles: what it made is freed with the version
 _TURNS, _TURNS_SECONDS = (5, 50), 0.2  # at least and at most, and what they take if it is less
-_TAKE_OVER_SECONDS = 10.0  # a version serves so much later at most, for its predecessor's shapes
+_PREPARE_SECONDS = 10.0  # a version serves so much later at most, for its predecessor's shapes
 _GAIN = 0.95  # of TensorFlow's time, at most, that a compiled shape must take
 
 
@@ -94,33 +95,43 @@ class CompiledRuntime:
     def prepare(self, before: CompiledRuntime | None) -> None:
         """Adds towers and compiles shapes before requests come, which would wait for the former.
 
+        It takes some seconds at most: a shape that takes longer, because requests leave it little
+        of the processors, is compiled beside them, and those after it once they are asked for.
+
         Args:
             before: The version that serves meanwhile: the signatures that it has compiled get
-                their towers, and its shapes are compiled, those of most requests first, as long
-                as that takes no longer than some seconds. None: all get their towers.
+                their towers, and its shapes are compiled, those of most requests first. Where it
+                has compiled none that take the same inputs, all get their towers.
         """
-        for key in self._signatures:
-            if before is None or before._has_compiled(key):
-                self._add_tower(key)
-        if before is not None:
-            unhurried(functools.partial(self._take_over, before))
+        definitions = {key: self.definitions[key] for key in self._signatures}
+        shapes = [] if before is None else before._busiest(definitions)
+        end = time.monotonic() + _PREPARE_SECONDS
+        with contextlib.suppress(DeadlineExceeded):
+            self._background.run(functools.partial(self._get_ready, shapes, end), _PREPARE_SECONDS)
 
-    def _take_over(self, before: CompiledRuntime) -> None:
-        end = time.monotonic() + _TAKE_OVER_SECONDS
-        for key, shape in before._busiest():
-            signature, sample = self._signatures.get(key), shape.sample
-            if signature is None or sample is None or time.monotonic() > end:
-                continue
-            if _takes(self.definitions[key]) == _takes(before.definitions[key]):
-                own = signature.shape_of(sample)
-                own.is_decided = True
-                self._compile(key, own, sample)
+    def _get_ready(self, shapes: Sequence[tuple[str, _Shape]], end: float) -> None:
+        for key in dict(shapes) or self._signatures:
+            self._add_tower(key)
+        unhurried(functools.partial(self._take_over, shapes, end))
 
-    def _has_compiled(self, key: str) -> bool:
-        return key in self._signatures and self.compiled(key) > 0
+    def _take_over(self, shapes: Sequence[tuple[str, _Shape]], end: float) -> None:
+        for key, shape in shapes:
+            if shape.sample is not None and time.monotonic() < end:
+                own = self._signatures[key].shape_of(shape.sample)
+                if self._is_mine(key, own):
+                    self._compile(key, own, shape.sample)
 
-    def _busiest(self) -> list[tuple[str, _Shape]]:
-        shapes = [(key, one) for key, found in self._signatures.items() for one in found.known()]
+    def _busiest(
+        self, definitions: Mapping[str, meta_graph_pb2.SignatureDef]
+    ) -> list[tuple[str, _Shape]]:
+        """What is compiled, that of most requests first, where another version takes the same."""
+        shapes = [
+            (key, shape)
+            for key, definition in definitions.items()
+            if key in self._signatures and _takes(self.definitions[key]) == _takes(definition)
+            for shape in self._signatures[key].known()
+            if shape.tower is not None
+        ]
         return sorted(shapes, key=lambda each: -each[1].requests)
 
     def close(self) -> None:
@@ -130,16 +141,21 @@ class CompiledRuntime:
         self._tensorflow.close()
 
     def _decide(self, key: str, shape: _Shape, inputs: Arrays) -> None:
+        if self._is_mine(key, shape):
+            self._background.leave(lambda: self._compile(key, shape, inputs))
+
+    def _is_mine(self, key: str, shape: _Shape) -> bool:
+        """Whether the caller decides on a shape: nobody has yet, and not on too many others."""
         with self._lock:
             if shape.is_decided:
-                return
+                return False
             shape.is_decided = True
-            tried = sum(shape.is_decided for shape in self._signatures[key].known())
-        if tried <= _MOST:
-            self._background.leave(lambda: self._compile(key, shape, inputs))
+            return sum(one.is_decided for one in self._signatures[key].known()) <= _MOST
 
     def _add_tower(self, key: str) -> None:
         signature = self._signatures[key]
+        if signature.tower is not None or signature.has_failed:
+            return
         try:
             signature.tower = XlaTower(self._path, self._tensorflow, key)
         except Exception as error:  # whatever a graph has that cannot be cut
@@ -148,8 +164,7 @@ class CompiledRuntime:
 
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()
-        if signature.tower is None and not signature.has_failed:
-            self._add_tower(key)
+        self._add_tower(key)
         if signature.tower is None:
             return
         try:

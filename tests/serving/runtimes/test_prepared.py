@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from serving.errors import Internal
 from serving.runtimes import compiled
 from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
@@ -58,17 +60,79 @@ def test_a_version_compiles_what_the_one_before_has_compiled(
     after.close()
 
 
-def test_taking_over_ends_in_time(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+def test_where_the_one_before_has_compiled_nothing_all_towers_are_there(
+    runtime: CompiledRuntime, export: Path
 ) -> None:
-    ask(runtime, inputs_of(1, 2, 3))
-    wait_until(lambda: runtime.compiled("rank") == 1)
-    monkeypatch.setattr(compiled, "_TAKE_OVER_SECONDS", -1.0)
+    """It was loaded a moment ago, or few requests came: that says nothing of those to come."""
     after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     after.prepare(runtime)
-    assert after.compiled("rank") == 0
-    assert after._signatures["rank"].tower is not None
+    assert all(one.tower is not None for one in after._signatures.values())
     after.close()
+
+
+def test_what_the_one_before_does_not_use_any_more_is_not_taken_over(
+    runtime: CompiledRuntime, export: Path
+) -> None:
+    for candidates in (3, 5):
+        ask(runtime, inputs_of(1, 2, candidates))
+    ask(runtime, inputs_of(1, 2))
+    wait_until(lambda: runtime.compiled("rank") + runtime.compiled("serving_default") == 3)
+    runtime._signatures["serving_default"].fail("serving_default", Internal("other scores"))
+    runtime._signatures["rank"].shape_of(inputs_of(1, 2, 3)).tower = None
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(runtime)
+    assert [one.sizes for one in after._signatures["rank"].known()] == [(1, 5)]
+    assert not after._signatures["serving_default"].known()
+    after.close()
+
+
+def test_a_version_serves_in_time_and_compiles_the_shape_that_took_long_beside_requests(
+    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for candidates in (3, 5):
+        ask(runtime, inputs_of(1, 2, candidates))
+    wait_until(lambda: runtime.compiled("rank") == 2)
+    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    after.prepare(None)
+    serves, tried = threading.Event(), []
+    compare = CompiledRuntime._compare
+
+    def slow(*arguments: Any) -> tuple[float, float]:
+        tried.append(arguments)
+        serves.wait(10.0)
+        return compare(*arguments)
+
+    monkeypatch.setattr(CompiledRuntime, "_compare", slow)
+    monkeypatch.setattr(compiled, "_PREPARE_SECONDS", 0.5)
+    after.prepare(runtime)
+    assert after.compiled("rank") == 0
+    serves.set()
+    wait_until(lambda: after.compiled("rank") == 1)
+    after._background.run(lambda: None)
+    assert len(tried) == 1, "the other is not begun any more"
+    after.close()
+
+
+def test_what_a_warmup_has_compiled_is_prepared_once(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[str] = []
+    init = XlaTower.__init__
+
+    def seen(tower: XlaTower, path: Path, session: TensorFlowSession, key: str) -> None:
+        added.append(key)
+        init(tower, path, session, key)
+
+    monkeypatch.setattr(XlaTower, "__init__", seen)
+    ask(runtime, inputs_of(1, 2, 3))
+    runtime.prepare(None)
+    assert sorted(added) == ["rank", "serving_default"]
+
+
+def test_what_has_failed_in_a_warmup_gets_no_tower(runtime: CompiledRuntime) -> None:
+    runtime._signatures["rank"].fail("rank", Internal("other scores"))
+    runtime.prepare(None)
+    assert runtime._signatures["rank"].tower is None
 
 
 def test_a_version_with_other_inputs_takes_nothing_over(
