@@ -86,6 +86,23 @@ def test_what_the_one_before_does_not_use_any_more_is_not_taken_over(
     after.close()
 
 
+def test_a_shape_that_nobody_asks_for_any_more_is_not_taken_over_for_ever(
+    runtime: CompiledRuntime, export: Path
+) -> None:
+    """It would take a place, and seconds of each version to come; a quick successor has it."""
+    for candidates in (3, 5, 5, 5):
+        ask(runtime, inputs_of(1, 2, candidates))
+    wait_until(lambda: runtime.compiled("rank") == 2)
+    versions, found = [runtime], []
+    for _ in range(3):
+        versions.append(CompiledRuntime(export, TensorFlowSession(export), AT_ONCE))
+        versions[-1].prepare(versions[-2])
+        found.append([one.sizes for one in versions[-1]._signatures["rank"].known()])
+    assert found == [[(1, 5), (1, 3)], [(1, 5)], []]
+    for version in versions[1:]:
+        version.close()
+
+
 def test_a_version_serves_in_time_and_compiles_the_shape_that_took_long_beside_requests(
     runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
