@@ -109,7 +109,7 @@ class Process:
                 stdout=output,
                 stderr=errors,
                 env=environment,
-                cwd=folder if os.path.isdir(folder) else None,
+                cwd=folder if os.path.isdir(folder) else os.sep,  # and not in Ray's own
             )
 
     def state(self) -> State:
