@@ -114,4 +114,5 @@ def stream(
     first = np.cumsum(requests) - requests
     for chunk, groups in enumerate(order.chunks(epoch)[lane]):
         numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
-        yield numbers[order.requests(epoch, lane, chunk, len(numbers))]
+        if len(numbers):  # row groups may be empty
+            yield numbers[order.requests(epoch, lane, chunk, len(numbers))]

@@ -55,6 +55,15 @@ def test_batches_of_which_a_lane_has_no_share_count_too():
     assert 0.3 < ShuffleQuality.of(Order(rows, 3, 1, lanes=2), rows, BATCH).deviation < 3
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_row_groups_may_be_empty(lanes: int):
+    """As an empty file has one, which may be a chunk, or a lane, of its own."""
+    rows = np.array([0, 9 * BATCH, 0, 0, 9 * BATCH])
+    for epoch in range(9):
+        found = ShuffleQuality.of(Order(rows, 3, BATCH, lanes), rows, BATCH, epoch)
+        assert np.isfinite([found.displacement, found.deviation]).all()
+
+
 @pytest.mark.parametrize("rows", [1, BATCH])
 def test_one_batch_is_in_no_order(rows: int):
     found = ShuffleQuality.of(Order(np.array([rows]), 3, 40), [rows], BATCH)
