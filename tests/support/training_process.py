@@ -35,6 +35,7 @@ OPTIONS = {
     "training__checkpoint_every": 7,
     "training__shuffle_rows": 300,
     "training__warmup_steps": 20,
+    "training__cosine_steps": 200,
     "training__reduce_on_plateau": 0.5,
     # Quick to trace; its state is in tables, dropout's seed and Dice's moving averages.
     "model": {"name": "mlp", "width": 4, "units": [8], "activation": "dice"},
