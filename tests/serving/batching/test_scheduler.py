@@ -61,17 +61,79 @@ def test_a_job_alone_is_computed_at_once_in_its_own_thread() -> None:
 
 def test_what_comes_while_all_slots_are_taken_makes_the_next_batch() -> None:
     work, scheduler = _Work(holds=True), Scheduler(1)
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(7, "request") as pool:
         first = pool.submit(scheduler.compute, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
-        jobs = [work.job(i) for i in range(1, 6)]
+        jobs = [work.job(i) for i in range(1, 7)]
         others = [pool.submit(scheduler.compute, job) for job in jobs]
-        wait_until(lambda: scheduler._waiting["queue"] == 5)
+        wait_until(lambda: scheduler._waiting["queue"] == 6)
         work.go.set()
-        assert [f.result() for f in (first, *others)] == [0, 2, 4, 6, 8, 10]
-    assert [sorted(batch) for batch in work.batches] == [[0], [1, 2, 3, 4, 5]]
-    assert {job.call.batch_rows for job in jobs} == {5}
+        assert [f.result() for f in (first, *others)] == [0, 2, 4, 6, 8, 10, 12]
+    assert [sorted(batch) for batch in work.batches] == [[0], [1, 2, 3, 4, 5, 6]]
+    assert {job.call.batch_rows for job in jobs} == {6}
     assert all(job.call.queue_seconds > 0 for job in jobs)
+    assert [name.partition("_")[0] for name in work.threads] == ["request", "batch"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sizes"), [((), [1, 12, 3]), ((4, 1000), [1, 15])], ids=["any", "filled up"]
+)
+def test_batches_have_few_sizes_unless_they_are_filled_up(
+    allowed: tuple[int, ...], sizes: list[int]
+) -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(16) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        for i in range(1, 16):
+            pool.submit(scheduler.compute, work.job(i, allowed_batch_sizes=allowed))
+        wait_until(lambda: scheduler._waiting["queue"] == 15)
+        work.go.set()
+    assert [len(batch) for batch in work.batches] == sizes
+
+
+@pytest.mark.parametrize("light_seconds", [0.0, 60.0])
+def test_only_what_takes_long_is_computed_in_two_batches_at_once(
+    light_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch of both costs less than two at once where the last one took little time."""
+    monkeypatch.setattr("serving.batching.scheduler._LIGHT_SECONDS", light_seconds)
+    scheduler, works = Scheduler(2), [_Work(holds=True), _Work(holds=True), _Work()]
+    with ThreadPoolExecutor(3) as pool:
+        found = []
+        for number, work in enumerate(works):
+            found.append(pool.submit(scheduler.compute, work.job(number)))
+            wait_until(lambda: sum(len(work.batches) for work in works) == min(len(found), 2))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        works[0].go.set()
+        if light_seconds:
+            wait_until(lambda: scheduler._free == 1)
+            assert not works[2].batches, "it waits for the batch of its lane"
+        else:
+            assert found[2].result(10) == 4, "it has the slot that is free"
+        works[1].go.set()
+        assert [one.result(10) for one in found] == [0, 2, 4]
+    wait_until(lambda: scheduler._free == 2)
+    assert not scheduler._lanes
+
+
+def test_a_batch_that_everybody_left_while_it_was_gathered_frees_its_slot() -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        patient = {"batch_timeout_micros": 300_000, "max_batch_size": 2}
+        call = Call("Predict", remaining=lambda: 0.1)
+        late = pool.submit(scheduler.compute, work.job(1, call=call, **patient))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        work.go.set()
+        with pytest.raises(DeadlineExceeded):
+            late.result(10)
+        assert first.result(10) == 0
+    wait_until(lambda: scheduler._free == 1)
+    assert work.batches == [[0]]
+    assert not scheduler._lanes
+    assert scheduler.compute(work.job(5)) == 10
 
 
 def test_lanes_are_kept_apart_and_the_oldest_goes_first() -> None:
@@ -108,7 +170,7 @@ def test_no_more_batches_than_slots_run_at_once() -> None:
     assert (work.most, len(work.batches)) == (2, 8)
 
 
-def test_a_leader_waits_for_others_no_longer_than_told() -> None:
+def test_the_first_of_a_batch_waits_for_others_no_longer_than_told() -> None:
     work, scheduler = _Work(), Scheduler(4)
     options = {"batch_timeout_micros": 20_000_000, "max_batch_size": 3}
     with ThreadPoolExecutor(3) as pool:
