@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.backend.compiling import fused
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -73,40 +74,27 @@ class Dice(keras.layers.Layer):
     def call(
         self, inputs: Tensor, where: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
-        x = ops.cast(inputs, "float32")
-        if training and self.trainable:
-            mean, variance = self._update(x, where)
-            scale = ops.rsqrt(variance + self.epsilon)
-            # A copy: a function with a gradient of its own takes tensors, not variables.
-            output = _bend_in_training(x, mean, scale, ops.copy(self.alpha))
-        else:
+        if not (training and self.trainable):
             scale = ops.rsqrt(self.moving_variance + self.epsilon)
-            output = _bend(x, self.moving_mean, scale, self.alpha)
-        return ops.cast(output, self.compute_dtype)
-
-    def _update(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the real rows, which also move the moving averages."""
-        average, rate = self._averaging(x, where)
-        mean = average(x)
-        # About a constant, with nothing but a vector to correct: the variance has no gradient by
-        # its mean, and the pass over all of x that would compute it is spared.
-        centre = ops.stop_gradient(mean)
-        variance = average(ops.square(x - centre)) - ops.square(mean - centre)
+            return _bend(inputs, self.moving_mean, scale, self.alpha)
+        # Rows of one axis: XLA adds them up several times faster than those of many axes.
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        share, rate = self._shares(inputs, where)
+        mean, variance = _statistics(rows, share)
         self.moving_mean.assign(self.moving_mean + rate * (mean - self.moving_mean))
         self.moving_variance.assign(self.moving_variance + rate * (variance - self.moving_variance))
-        return mean, variance
+        scale = ops.rsqrt(variance + self.epsilon)
+        # A copy: a function with a gradient of its own takes tensors, not variables.
+        output = _bend_in_training(rows, share, mean, scale, ops.copy(self.alpha))
+        return ops.reshape(output, ops.shape(inputs))
 
-    def _averaging(
-        self, x: Tensor, where: Tensor | None
-    ) -> tuple[Callable[[Tensor], Tensor], Tensor | float]:
-        """What averages over the real rows, and how far the moving averages follow it."""
-        axes = tuple(range(len(x.shape) - 1))
-        if where is None:
-            return (lambda values: ops.mean(values, axis=axes)), 1 - self.momentum
-        real = ops.broadcast_to(ops.cast(where, "float32"), ops.shape(x)[:-1])[..., None]
+    def _shares(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor | float]:
+        """How much each row counts in an average, and how far the moving averages follow it."""
+        leading = ops.shape(x)[:-1]
+        real = ops.ones(leading) if where is None else ops.cast(where, "float32")
+        real = ops.reshape(ops.broadcast_to(real, leading), (-1, 1))
         count = ops.sum(real)
-        rate = (1 - self.momentum) * ops.minimum(count, 1)
-        return (lambda values: ops.sum(values * real, axis=axes) / ops.maximum(count, 1)), rate
+        return real / ops.maximum(count, 1), (1 - self.momentum) * ops.minimum(count, 1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -117,31 +105,50 @@ class Dice(keras.layers.Layer):
 
 def _bend(x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     """`p x + (1 - p) alpha x`, with one multiplication less over all of x."""
-    return x * (alpha + (1 - alpha) * ops.sigmoid((x - mean) * scale))
+    s = ops.cast(x, "float32")
+    return ops.cast(s * (alpha + (1 - alpha) * ops.sigmoid((s - mean) * scale)), x.dtype)
+
+
+_fused_bend = fused(_bend)
+
+
+@fused
+def _statistics(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel."""
+    x = ops.cast(x, "float32")
+    mean = ops.sum(x * share, axis=0)
+    return mean, ops.sum(ops.square(x - mean) * share, axis=0)
 
 
 @ops.custom_gradient
 def _bend_in_training(
-    x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor
-) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
-    """With a gradient that computes `p` anew: XLA then passes over memory less often.
+    x: Tensor, share: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor
+) -> tuple[Tensor, Callable[..., tuple[Tensor | None, ...]]]:
+    """With a gradient by x that goes through mean and scale too, which have none of their own.
 
     The gradient is made of operations on the arguments, and so has derivatives itself.
     """
 
-    def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
+    def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor | None, ...]:
         # PyTorch hands the arguments back; the others give the upstream gradient alone.
-        s, m, r, a = (x, mean, scale, alpha) if upstream is None else given
-        by_output = given[0] if upstream is None else upstream
-        axes = tuple(range(len(s.shape) - 1))
-        p = ops.sigmoid((s - m) * r)
-        by_bend = by_output * s
-        by_norm = by_bend * (1 - a) * p * (1 - p)
-        return (
-            by_output * (a + (1 - a) * p) + by_norm * r,
-            -r * ops.sum(by_norm, axis=axes),
-            ops.sum(by_norm * (s - m), axis=axes),
-            ops.sum(by_bend * (1 - p), axis=axes),
-        )
+        if upstream is None:
+            given, upstream = (x, share, mean, scale, alpha), given[0]
+        by_x, by_alpha = _gradient(*given, upstream)
+        return by_x, None, None, None, by_alpha
 
-    return _bend(x, mean, scale, alpha), gradient
+    return _fused_bend(x, mean, scale, alpha), gradient
+
+
+@fused
+def _gradient(
+    x: Tensor, share: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor, by_output: Tensor
+) -> tuple[Tensor, Tensor]:
+    """By x and by alpha, where `p` is computed anew: that takes less time than to keep it."""
+    s, by_output = ops.cast(x, "float32"), ops.cast(by_output, "float32")
+    norm = (s - mean) * scale
+    p = ops.sigmoid(norm)
+    by_bend = by_output * s * (1 - p)
+    by_norm = by_bend * (1 - alpha) * p
+    by_statistics = ops.sum(by_norm, axis=0) + norm * ops.sum(by_norm * norm, axis=0)
+    by_x = by_output * (alpha + (1 - alpha) * p) + scale * (by_norm - share * by_statistics)
+    return ops.cast(by_x, x.dtype), ops.sum(by_bend, axis=0)
