@@ -9,12 +9,14 @@ for Python's lock between two batches.
 
 from __future__ import annotations
 
+import functools
 import logging
+import queue
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,7 +102,14 @@ class Scheduler:
         self._free = slots
         self._lanes: dict[Hashable, Lane] = {}
         self._waiting: Counter[Hashable] = Counter()  # sizes by queue
-        self._threads = futures.ThreadPoolExecutor(slots, "batch")
+        # Threads from the start on: later there may be too many, or Python may be about to exit,
+        # and whoever waits for what was handed on would wait for ever.
+        self._handed: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        for number in range(slots):
+            threading.Thread(
+                target=_work, args=(self._handed,), name=f"batch_{number}", daemon=True
+            ).start()
+        weakref.finalize(self, _stop, self._handed, slots).atexit = False
 
     def compute(self, job: Job) -> Any:
         """The job's results.
@@ -114,9 +123,7 @@ class Scheduler:
         if lane is None:
             self._wait(job)
         else:
-            following = self._compute_batch(lane)
-            if following is not None:
-                self._threads.submit(self._compute_batches, following)
+            self._hand_on(self._compute_batch(lane))
         if job.error is not None:
             raise job.error
         return job.results
@@ -141,7 +148,8 @@ class Scheduler:
 
     def _wait(self, job: Job) -> None:
         remaining = job.call.remaining()
-        if job.undone.acquire(timeout=-1 if remaining is None else max(remaining, 0.0)):
+        timeout = -1 if remaining is None else min(max(remaining, 0.0), threading.TIMEOUT_MAX)
+        if job.undone.acquire(timeout=timeout):
             return
         with self._changed:
             if job.is_waiting:
@@ -149,8 +157,14 @@ class Scheduler:
                 lane.jobs.remove(job)
                 self._left(job)
                 self._forget_idle(lane)
+                if lane.gathers and not lane.jobs:  # for nobody
+                    self._changed.notify_all()
                 raise DeadlineExceeded("The deadline had passed before the computation began.")
         job.undone.acquire()  # it is being computed
+
+    def _hand_on(self, lane: Lane | None) -> None:
+        if lane is not None:
+            self._handed.put(functools.partial(self._compute_batches, lane))
 
     def _compute_batches(self, lane: Lane | None) -> None:
         """Batch after batch, from this one on, while there are any for its slot."""
@@ -186,7 +200,7 @@ class Scheduler:
                 left = end - time.perf_counter()
                 if left <= 0 or sum(one.size for one in lane.jobs) >= limit:
                     break
-                self._changed.wait(left)
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
             lane.gathers = False
             for one in lane.jobs:
                 if batch and size + one.size > limit:
@@ -198,8 +212,7 @@ class Scheduler:
                 lane.jobs.popleft()
                 self._left(one)
             beyond = self._started(lane)  # more came than fits: no need to wait for this batch
-        if beyond is not None:
-            self._threads.submit(self._compute_batches, beyond)
+        self._hand_on(beyond)
         return batch
 
     def _started(self, lane: Lane) -> Lane | None:
@@ -235,6 +248,8 @@ class Scheduler:
                 alive.append(job)
             except ServingError as error:
                 job.error = error
+            except Exception as error:
+                _fail([job], error)
         if alive:
             _compute(alive)
 
@@ -258,11 +273,26 @@ def _compute(batch: Sequence[Job]) -> None:
                 _compute([job])
             return
         batch[0].error = error
-    except Exception as error:
-        _LOGGER.exception("A batch of %d requests failed", len(batch))
-        for job in batch:
-            job.error = Internal(f"{type(error).__name__}: {error}")
+    except BaseException as error:  # even `SystemExit`: others wait for this thread
+        _fail(batch, error)
     seconds, rows = time.perf_counter() - started, sum(job.size for job in batch)
     for job in batch:
         job.call.runtime_seconds += seconds
         job.call.batch_rows = rows
+
+
+def _fail(batch: Sequence[Job], error: BaseException) -> None:
+    _LOGGER.error("A batch of %d requests failed", len(batch), exc_info=error)
+    for job in batch:
+        job.error = Internal(f"{type(error).__name__}: {error}")
+
+
+def _work(handed: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    for work in iter(handed.get, None):
+        work()
+        del work  # it holds the scheduler, whose end is that of its threads
+
+
+def _stop(handed: queue.SimpleQueue[Callable[[], None] | None], threads: int) -> None:
+    for _ in range(threads):
+        handed.put(None)

@@ -122,7 +122,7 @@ def test_a_batch_that_everybody_left_while_it_was_gathered_frees_its_slot() -> N
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(scheduler.compute, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
-        patient = {"batch_timeout_micros": 300_000, "max_batch_size": 2}
+        patient = {"batch_timeout_micros": 600_000_000, "max_batch_size": 2}
         call = Call("Predict", remaining=lambda: 0.1)
         late = pool.submit(scheduler.compute, work.job(1, call=call, **patient))
         wait_until(lambda: scheduler._waiting["queue"] == 1)
@@ -262,14 +262,86 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
             found[1].result()
 
 
-def test_a_fault_is_an_answer_and_frees_the_slot() -> None:
+@pytest.mark.parametrize("fault", [KeyError("x"), SystemExit(3)], ids=["error", "exit"])
+def test_a_fault_is_an_answer_and_lets_the_others_go_on(fault: BaseException) -> None:
+    """In a request's own thread, and in one of the scheduler."""
+    work, scheduler = _Work(holds=True), Scheduler(1)
+
     def fail(batch: Sequence[Job]) -> None:
+        work(batch)
+        raise fault
+
+    with ThreadPoolExecutor(3) as pool:
+        found = []
+        for number, run in enumerate((fail, fail, work)):
+            job = work.job(number, lane=str(number))
+            job.run = run
+            found.append(pool.submit(scheduler.compute, job))
+            wait_until(lambda n=number: len(work.batches) + scheduler._waiting["queue"] == n + 1)
+        work.go.set()
+        for one in found[:2]:
+            with pytest.raises(Internal, match=type(fault).__name__):
+                one.result(10)
+        assert found[2].result(10) == 4
+    wait_until(lambda: scheduler._free == 1)
+    assert not scheduler._lanes
+
+
+def test_a_call_that_cannot_be_asked_does_not_spoil_the_others() -> None:
+    def fail() -> bool:
         raise KeyError("x")
 
-    scheduler, work = Scheduler(1), _Work()
-    with pytest.raises(Internal, match="KeyError"):
-        scheduler.compute(Job("a", "queue", BatchingParameters(), 1, Call("Predict"), fail, 1))
-    assert scheduler.compute(work.job(3)) == 6
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        faulty = pool.submit(scheduler.compute, work.job(1, call=Call("Predict", is_active=fail)))
+        other = pool.submit(scheduler.compute, work.job(2))
+        wait_until(lambda: scheduler._waiting["queue"] == 2)
+        work.go.set()
+        assert [first.result(10), other.result(10)] == [0, 4]
+        with pytest.raises(Internal, match="KeyError"):
+            faulty.result(10)
+
+
+def test_what_waits_is_computed_though_no_more_threads_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work, scheduler = _Work(holds=True), Scheduler(1)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        second = pool.submit(scheduler.compute, work.job(1))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        monkeypatch.setattr(threading.Thread, "start", _no_more_threads)
+        work.go.set()
+        assert [first.result(10), second.result(10)] == [0, 2]
+
+
+def _no_more_threads(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_its_threads_end_with_it() -> None:
+    before = set(threading.enumerate())
+    scheduler, work = Scheduler(2), _Work(holds=True)
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(scheduler.compute, work.job(0))
+        wait_until(lambda: len(work.batches) == 1)
+        pool.submit(scheduler.compute, work.job(1))
+        work.go.set()
+    assert set(threading.enumerate()) > before
+    del scheduler
+    wait_until(lambda: set(threading.enumerate()) <= before)
+
+
+def test_times_may_be_longer_than_python_waits() -> None:
+    work, scheduler = _Work(), Scheduler(1)
+    options = {"batch_timeout_micros": 2**63 - 1, "max_batch_size": 2}
+    with ThreadPoolExecutor(2) as pool:
+        calls = [Call("Predict", remaining=lambda: 1e12) for _ in range(2)]
+        jobs = [work.job(i, call=call, **options) for i, call in enumerate(calls)]
+        assert list(pool.map(scheduler.compute, jobs, timeout=10)) == [0, 2]
 
 
 @pytest.mark.parametrize("timeout", [0, 200])
