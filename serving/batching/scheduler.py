@@ -75,6 +75,7 @@ class Lane:
         running: Batches that are being gathered or computed.
         gathers: Whether one of them still takes what comes.
         is_light: Whether its last batch took little time.
+        began: When the computation of the newest batch did.
     """
 
     key: Hashable
@@ -82,11 +83,16 @@ class Lane:
     running: int = 0
     gathers: bool = False
     is_light: bool = False
+    began: float = 0.0
 
     @property
     def may_start(self) -> bool:
         """Whether its jobs are a batch for a free slot."""
-        return bool(self.jobs) and not self.gathers and not (self.running and self.is_light)
+        if not self.jobs or self.gathers:
+            return False
+        # One that takes long after a light one, to compile or for ever, does not block the lane.
+        seems_light = self.is_light and time.perf_counter() - self.began < _LIGHT_SECONDS
+        return not (self.running and seems_light)
 
 
 class Scheduler:
@@ -144,7 +150,11 @@ class Scheduler:
             lane.jobs.append(job)
             if lane.gathers:
                 self._changed.notify_all()
-            return self._started(lane) if len(lane.jobs) == 1 else None
+            started = self._started(lane)
+            if lane.jobs[0] is job:
+                return started
+            self._hand_on(started)  # it is the turn of one that came before
+            return None
 
     def _wait(self, job: Job) -> None:
         remaining = job.call.remaining()
@@ -202,6 +212,7 @@ class Scheduler:
                     break
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))
             lane.gathers = False
+            lane.began = time.perf_counter()
             for one in lane.jobs:
                 if batch and size + one.size > limit:
                     break

@@ -117,6 +117,28 @@ def test_only_what_takes_long_is_computed_in_two_batches_at_once(
     assert not scheduler._lanes
 
 
+def test_a_long_batch_after_a_light_one_does_not_block_its_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("serving.batching.scheduler._LIGHT_SECONDS", 60.0)
+    scheduler, light, long, work = Scheduler(2), _Work(True), _Work(True), _Work()
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(scheduler.compute, light.job(0))
+        wait_until(lambda: len(light.batches) == 1)
+        second = pool.submit(scheduler.compute, long.job(1))
+        wait_until(lambda: len(long.batches) == 1)
+        waits = pool.submit(scheduler.compute, work.job(2))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        light.go.set()
+        wait_until(lambda: scheduler._free == 1)
+        monkeypatch.setattr("serving.batching.scheduler._LIGHT_SECONDS", 0.0)  # it took longer
+        comes = pool.submit(scheduler.compute, work.job(3))
+        assert [first.result(10), waits.result(10), comes.result(10)] == [0, 4, 6]
+        assert long.running
+        long.go.set()
+        assert second.result(10) == 2
+
+
 def test_a_batch_that_everybody_left_while_it_was_gathered_frees_its_slot() -> None:
     work, scheduler = _Work(holds=True), Scheduler(1)
     with ThreadPoolExecutor(2) as pool:
