@@ -59,7 +59,7 @@ class Job:
     error: ServingError | None = None
     queued: float = field(default_factory=time.perf_counter)
     is_waiting: bool = True  # in its lane
-    # Held until the job is done; with many waiting it is a third cheaper than an event.
+    # Held until the job is done; with many waiting it is cheaper than an event.
     undone: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
