@@ -13,7 +13,9 @@ if _TENSORFLOW:
     import tensorflow as tf
 
 
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+def fused(
+    function: Callable[..., Any], gradient: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """The function, which XLA compiles inside of a TensorFlow graph on a CPU.
 
     For operations on elements and their sums: what bounds them is memory, and XLA reads and
@@ -26,15 +28,30 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         function: Of tensors alone.
+        gradient: That by the first tensor, the only one to have one, as a function of the output
+            and the gradient by the output; it is not compiled. XLA's where None.
     """
     if not _TENSORFLOW:
         return function
     compiled = tf.function(function, autograph=False, jit_compile=True)
+    if gradient is not None:
+        compiled = _with_gradient(compiled, gradient)
 
     @wraps(function)
     def call(*tensors: Any) -> Any:
         if tf.executing_eagerly() or tf.config.list_physical_devices("GPU"):
             return function(*tensors)
         return compiled(*tensors)
+
+    return call
+
+
+def _with_gradient(
+    function: Callable[..., Any], gradient: Callable[..., Any]
+) -> Callable[..., Any]:
+    @tf.custom_gradient
+    def call(*tensors: Any) -> Any:
+        output = function(*tensors)
+        return output, lambda by: (gradient(output, by), *[None] * (len(tensors) - 1))
 
     return call

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.backend.compiling import fused
 from recsys_attn.tensors import Tensor
 
 # Far below any logit, and far enough from overflow for a bias to be added.
@@ -35,8 +36,14 @@ class Softmax(Weighting):
     [[0.5, 0.5, 0.0]]
     """
 
-    def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
-        return ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
+    def call(
+        self, logits: Tensor, allowed: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
+        if training:
+            weights = _in_training(logits) if allowed is None else _in_training(logits, allowed)
+        else:
+            weights = masked_softmax(logits, allowed)
+        return ops.cast(weights, self.compute_dtype)
 
 
 def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
@@ -54,3 +61,27 @@ def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
 def _softmax(logits: Tensor) -> Tensor:
     # Keras warns of a softmax over one entry; a history of one event is no mistake.
     return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits)
+
+
+def _in_one_pass(logits: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """`masked_softmax` in the dtype of the logits, in operations that XLA puts into two loops."""
+    dtype, some = logits.dtype, 1.0
+    logits = ops.cast(logits, "float32")
+    if allowed is not None:
+        logits = logits + NEVER * ops.cast(ops.logical_not(allowed), "float32")
+        some = ops.cast(ops.any(allowed, axis=-1, keepdims=True), "float32")
+    # Of a batch of nothing there is a maximum only where it has a least value.
+    most = ops.max(logits, axis=-1, keepdims=True, initial=NEVER)
+    weights = ops.exp(logits - ops.stop_gradient(most))
+    return ops.cast(weights * (some / ops.sum(weights, axis=-1, keepdims=True)), dtype)
+
+
+def _gradient(weights: Tensor, by_weights: Tensor) -> Tensor:
+    """That by the logits."""
+    dtype = weights.dtype
+    weights, by_weights = ops.cast(weights, "float32"), ops.cast(by_weights, "float32")
+    mean = ops.sum(weights * by_weights, axis=-1, keepdims=True)
+    return ops.cast(weights * (by_weights - mean), dtype)
+
+
+_in_training = fused(_in_one_pass, _gradient)
