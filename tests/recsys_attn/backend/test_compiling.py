@@ -75,9 +75,7 @@ def softened(dtype: str, allowed: np.ndarray | None, training: bool) -> list[np.
 
 @pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["all", "some"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_the_softmax_of_training_is_that_of_scoring(
-    dtype: str, allowed: np.ndarray | None
-) -> None:
+def test_the_softmax_of_training_is_that_of_scoring(dtype: str, allowed: np.ndarray | None) -> None:
     one, other = softened(dtype, allowed, training=True), softened(dtype, allowed, training=False)
     precision = 1e-5 if dtype == "float32" else 2**-6
     for compiled, plain in zip(one, other, strict=True):
