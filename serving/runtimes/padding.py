@@ -36,8 +36,10 @@ class Padding:
         """How many rows a request has, and how many candidates each."""
         return inputs[self._leading].shape[: self._axes(self._leading)]
 
-    def filled(self, inputs: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
+    def filled(self, inputs: Arrays, sizes: Sizes) -> Arrays:
         """The arrays of so many rows and candidates, with missing values at their ends."""
+        if self.sizes(inputs) == sizes:
+            return inputs
         found = {}
         for name, array in inputs.items():
             axes = self._axes(name)
