@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Collection
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from serving.config import ServerConfig
 from serving.garbage import hide_imports
+from serving.signals import Signals
 
 if TYPE_CHECKING:
     from serving.server import Server
@@ -58,18 +57,11 @@ def serve(
         started: Called once it answers.
         signals: Those that end it. After the first one, Ctrl-C ends it at once.
     """
-    received: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put may interrupt itself
-
-    def remember(signum: int, frame: FrameType | None) -> None:
-        received.put(signum)
-
-    for number in signals:
-        signal.signal(number, remember)
+    received = Signals(signals)
     server.start()
     started()
-    first = received.get()
-    if signal.SIGINT in signals:
-        signal.signal(signal.SIGINT, _end_at_once)
+    first = received.wait()
+    received.on_ctrl_c(lambda: os._exit(128 + signal.SIGINT))
     grace = server.config.grace_seconds
     _LOGGER.info("%s: draining for at most %g s", signal.Signals(first).name, grace)
     threading.Timer(grace + LAST_SECONDS, _end).start()
@@ -90,10 +82,6 @@ def import_tensorflow_quietly() -> None:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _end_at_once(signum: int, frame: FrameType | None) -> None:
-    os._exit(128 + signum)
 
 
 def _end() -> None:

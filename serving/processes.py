@@ -21,12 +21,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
-from types import FrameType
 
 from serving import process
 from serving.config import ServerConfig
 from serving.errors import ServingError
 from serving.ports import held, listening
+from serving.signals import Signals
 
 _LOGGER = logging.getLogger(__name__)
 _SPAWN = multiprocessing.get_context("spawn")  # TensorFlow and gRPC do not survive a fork
@@ -118,30 +118,25 @@ class Supervisor:
         Raises:
             StartFailed: One of the first processes does not serve.
         """
-        signals, remember = os.pipe()
-
-        def pass_on(signum: int, frame: FrameType | None) -> None:
-            os.write(remember, bytes([signum]))
-
-        for number in process.SIGNALS:
-            signal.signal(number, pass_on)
+        signals = Signals(process.SIGNALS)
         try:
             for place in self._places:
                 place.start()
             while not self._is_over(signals):
                 pass
-            name = signal.Signals(os.read(signals, 1)[0]).name
+            name = signal.Signals(signals.wait()).name
             _LOGGER.info("%s: the processes drain for at most %g s", name, self._grace)
         finally:
+            signals.on_ctrl_c(self._end_at_once)
             self._stop()
 
-    def _is_over(self, signals: int) -> bool:
+    def _is_over(self, signals: Signals) -> bool:
         """Sees to what has happened; whether that was a signal."""
         running = {place.told: place for place in self._places if place.told is not None}
         due = [place.due for place in self._places if place.told is None]
         timeout = max(0.0, min(due) - time.monotonic()) if due else None
-        happened = wait([signals, *running], timeout)
-        if signals in happened:
+        happened = wait([signals.fileno(), *running], timeout)
+        if signals.fileno() in happened:
             return True
         for told, place in running.items():
             if told in happened:
@@ -167,7 +162,6 @@ class Supervisor:
             _LOGGER.error("Process %d cannot serve: %s", place.number, trouble)
 
     def _stop(self) -> None:
-        signal.signal(signal.SIGINT, self._end_at_once)
         running = [place.process for place in self._places if place.told is not None]
         for one in running:
             one.terminate()
@@ -176,11 +170,11 @@ class Supervisor:
             one.join(max(0.0, end - time.monotonic()))
             one.kill()
 
-    def _end_at_once(self, signum: int, frame: FrameType | None) -> None:
+    def _end_at_once(self) -> None:
         for place in self._places:
             if place.told is not None:
                 place.process.kill()
-        os._exit(128 + signum)
+        os._exit(128 + signal.SIGINT)
 
 
 def supervise(config: ServerConfig, started: Callable[[str], object]) -> None:

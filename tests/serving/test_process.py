@@ -13,10 +13,15 @@ import pytest
 from tests.serving.commands import ROOT
 
 PROGRAM = """
-import sys, threading, time
+import signal, sys, threading, time
 from types import SimpleNamespace
 from serving.process import serve
 
+def catch():  # a signal that the system gives to this thread, not to the main one
+    for number in sys.stdin:
+        signal.pthread_kill(threading.get_ident(), int(number))
+
+threading.Thread(target=catch, daemon=True).start()
 threading.Thread(target=lambda: time.sleep(60)).start()  # what computes on and on
 config = SimpleNamespace(grace_seconds=float(sys.argv[1]))
 drain = lambda: (print("draining", flush=True), time.sleep(float(sys.argv[2])))
@@ -34,7 +39,7 @@ def run() -> Iterator[Run]:
     def start(grace: float, drain: float) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", PROGRAM, str(grace), str(drain)],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
         )  # fmt: skip
         started.append(process)
         _expect(process, "started")
@@ -73,4 +78,14 @@ def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
     time.sleep(0.2)
     assert process.poll() is None, "who asks again to drain is patient"
     process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 128 + signal.SIGINT
+
+
+def test_a_signal_that_another_thread_catches_is_not_lost(run: Run) -> None:
+    """The system may choose any thread; it has been seen to do so with requests under way."""
+    process = run(30.0, 60.0)
+    time.sleep(0.2)  # the main thread waits
+    print(int(signal.SIGTERM), file=process.stdin, flush=True)
+    _expect(process, "draining")
+    print(int(signal.SIGINT), file=process.stdin, flush=True)
     assert process.wait(10) == 128 + signal.SIGINT

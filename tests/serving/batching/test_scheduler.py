@@ -352,7 +352,7 @@ def test_its_threads_end_with_it() -> None:
         wait_until(lambda: len(work.batches) == 1)
         pool.submit(scheduler.compute, work.job(1))
         work.go.set()
-    assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) - before
     del scheduler
     wait_until(lambda: set(threading.enumerate()) <= before)
 

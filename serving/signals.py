@@ -1,0 +1,45 @@
+"""Signals that end a process, for a main thread that waits for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection
+
+
+class Signals:
+    """Catches signals; to be made in the main thread, of processes that handle no others.
+
+    Python's handlers run when the main thread next computes something. Where the system has given
+    the signal to another thread, one that waits for a queue or a lock sleeps on and never does. A
+    descriptor wakes it whichever thread it was.
+
+    Args:
+        numbers: Those that are caught from now on.
+    """
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._came, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, lambda number, frame: None)
+
+    def fileno(self) -> int:
+        """What can be read once one has come."""
+        return self._came
+
+    def wait(self) -> int:
+        """The first that has come, or comes."""
+        return os.read(self._came, 1)[0]
+
+    def on_ctrl_c(self, end: Callable[[], object]) -> None:
+        """Has a thread call `end` at the next Ctrl-C; other signals are let pass."""
+
+        def watch() -> None:
+            while self.wait() != signal.SIGINT:
+                pass
+            end()
+
+        threading.Thread(target=watch, name="ctrl_c", daemon=True).start()
