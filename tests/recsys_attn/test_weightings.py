@@ -30,13 +30,32 @@ def test_weights_equal_a_loop_over_rows(
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("scale", [1e4, 1e30], ids=str)
-def test_softmax_survives_large_logits_and_empty_rows(scale: float, logits: np.ndarray) -> None:
+def test_softmax_survives_large_logits_and_empty_rows(
+    scale: float, logits: np.ndarray, training: bool
+) -> None:
     allowed = np.random.default_rng(1).random(SHAPE) < 0.5
     allowed[0] = False
-    weights = keras.ops.convert_to_numpy(weightings.Softmax()(logits * scale, allowed=allowed))
+    logits[0, 0] = -1e8  # times the scale, far enough from 0 to be seen next to what a mask adds
+    weights = weightings.Softmax()(logits * scale, allowed=allowed, training=training)
+    weights = keras.ops.convert_to_numpy(weights)
     np.testing.assert_array_equal(weights[~allowed], 0)
     np.testing.assert_allclose(weights.sum(-1), allowed.any(-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_softmax_of_the_least_logits_is_even(training: bool) -> None:
+    least = np.full((1, 5), np.finfo("float32").min)
+    np.testing.assert_allclose(weightings.Softmax()(least, training=training), 1 / 5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_softmax_of_integers_is_that_of_their_values(training: bool) -> None:
+    logits = np.array([[1, 2, 4]])
+    expected = reference.softmax_weights(logits.astype("float64"), None)
+    weights = weightings.Softmax()(logits, training=training)
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)
 
 
 def test_softmax_of_one_key_is_one_where_it_is_allowed() -> None:

@@ -64,14 +64,18 @@ def _softmax(logits: Tensor) -> Tensor:
 
 
 def _in_one_pass(logits: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """`masked_softmax` in the dtype of the logits, in operations that XLA puts into two loops."""
-    dtype, some = logits.dtype, 1.0
+    """`masked_softmax` in the dtype of the logits, in operations that XLA puts into two loops.
+
+    Of logits that are integers in float32.
+    """
+    dtype, some = keras.backend.result_type(logits.dtype, float), 1.0
     logits = ops.cast(logits, "float32")
     if allowed is not None:
         logits = logits + NEVER * ops.cast(ops.logical_not(allowed), "float32")
         some = ops.cast(ops.any(allowed, axis=-1, keepdims=True), "float32")
-    # Of a batch of nothing there is a maximum only where it has a least value.
-    most = ops.max(logits, axis=-1, keepdims=True, initial=NEVER)
+    # Of a batch of nothing there is a maximum only where it has a least value. Logits that are
+    # banned twice, by a mask and by a bias, are less than `NEVER`.
+    most = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
     weights = ops.exp(logits - ops.stop_gradient(most))
     return ops.cast(weights * (some / ops.sum(weights, axis=-1, keepdims=True)), dtype)
 
