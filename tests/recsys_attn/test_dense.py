@@ -133,20 +133,35 @@ def test_one_query_takes_no_more_than_one_position() -> None:
         Dense(pattern="causal")(QUERY[:, :1], KEY, VALUE, query_positions=np.arange(7))
 
 
-@pytest.mark.parametrize(
-    ("bias", "policy"), [(-np.inf, "float32"), (-np.inf, "bfloat16"), (-1e9, "mixed_float16")]
-)
-def test_a_bias_that_bans_is_no_nan(bias: float, policy: str) -> None:
+BANS = [(-np.inf, "float32"), (-np.inf, "bfloat16"), (-1e9, "mixed_float16")]
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("bias", "policy"), BANS)
+def test_a_bias_that_bans_is_no_nan(bias: float, policy: str, training: bool) -> None:
     banned = np.where(MASKS["attention_mask"], 0, bias).astype("float32")
     banned[0, 0, 0] = bias  # a whole row, over which the softmax is even
     layer = Dense("scaled_dot", dtype=policy)
-    output, weights = layer(QUERY, KEY, VALUE, attention_bias=banned)
+    output, weights = layer(QUERY, KEY, VALUE, attention_bias=banned, training=training)
     assert np.isfinite(np.asarray(output, "float32")).all()
     weights = np.asarray(weights, "float32")
     np.testing.assert_allclose(weights[0, 0, 0], 1 / S, rtol=1e-2)
     some = np.isfinite(banned).any(-1) & (banned > -1).any(-1)
     expected = layer(QUERY, KEY, VALUE, attention_mask=banned == 0)[1]
     np.testing.assert_allclose(weights[some], np.asarray(expected, "float32")[some], atol=1e-3)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("bias", "policy"), BANS)
+def test_a_bias_that_bans_what_the_mask_allows_lets_in_nothing_else(
+    bias: float, policy: str, training: bool
+) -> None:
+    banned = np.full((B, N, T, S), bias, "float32")
+    banned[0] = np.where(ALLOWED[0], bias, 0)
+    layer = Dense("scaled_dot", dtype=policy)
+    _, weights = layer(QUERY, KEY, VALUE, **MASKS, attention_bias=banned, training=training)
+    even = ALLOWED / np.maximum(ALLOWED.sum(-1, keepdims=True), 1)
+    np.testing.assert_allclose(np.asarray(weights, "float32"), even, rtol=1e-2)
 
 
 def test_keys_and_values_must_be_aligned() -> None:

@@ -119,8 +119,9 @@ class Dense(keras.layers.Layer):
         logits = logits_of(self.score, query, key, allowed, rows, columns)
         if attention_bias is not None:
             bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
-            # -inf in a whole row would be NaN in its softmax. float16 ends at -65504.
-            lowest = -6e4 if self.weighting.compute_dtype == "float16" else NEVER
+            # -inf in a whole row would be NaN in its softmax. float16 ends at -65504. Half of
+            # `NEVER` is more than what a mask bans, and the sum of both is finite in bfloat16 too.
+            lowest = -6e4 if self.weighting.compute_dtype == "float16" else NEVER / 2
             logits = ops.maximum(ops.add(ops.cast(logits, "float32"), bias), lowest)
         weights = weights_of(self.weighting, logits, allowed, query)
         weights = ops.cast(weights, self.compute_dtype)
