@@ -41,7 +41,9 @@ def fused(
     def call(*tensors: Any) -> Any:
         if tf.executing_eagerly() or tf.config.list_physical_devices("GPU"):
             return function(*tensors)
-        return compiled(*tensors)
+        # Identities, which move nothing: the gradient of a branch of `tf.cond` cannot hand a
+        # tensor of the branch to XLA.
+        return compiled(*map(tf.identity, tensors))
 
     return call
 

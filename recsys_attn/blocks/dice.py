@@ -78,7 +78,7 @@ class Dice(keras.layers.Layer):
             scale = ops.rsqrt(self.moving_variance + self.epsilon)
             return _bend(inputs, self.moving_mean, scale, self.alpha)
         # Rows of one axis: XLA adds them up several times faster than those of many axes.
-        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        rows = ops.reshape(inputs, (-1, self.alpha.shape[0]))
         share, rate = self._shares(inputs, where)
         mean, variance = _statistics(rows, share)
         self.moving_mean.assign(self.moving_mean + rate * (mean - self.moving_mean))
@@ -91,7 +91,7 @@ class Dice(keras.layers.Layer):
     def _shares(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor | float]:
         """How much each row counts in an average, and how far the moving averages follow it."""
         leading = ops.shape(x)[:-1]
-        real = ops.ones(leading) if where is None else ops.cast(where, "float32")
+        real = ops.ones(leading, "float32") if where is None else ops.cast(where, "float32")
         real = ops.reshape(ops.broadcast_to(real, leading), (-1, 1))
         count = ops.sum(real)
         return real / ops.maximum(count, 1), (1 - self.momentum) * ops.minimum(count, 1)

@@ -19,7 +19,7 @@ REAL = np.random.default_rng(1).random(SHAPE[:-1]) < 0.6
 ALPHA = np.linspace(-0.5, 1.0, SHAPE[-1]).astype("float32")
 
 
-def dice(**kwargs: float) -> Dice:
+def dice(**kwargs: Any) -> Dice:
     layer = Dice(**kwargs)
     layer.build(SHAPE)
     layer.alpha.assign(ALPHA)
@@ -100,6 +100,18 @@ def test_statistics_of_half_precision_are_taken_in_float32() -> None:
     rounded = keras.ops.convert_to_numpy(keras.ops.cast(keras.ops.cast(x, "bfloat16"), "float32"))
     np.testing.assert_allclose(moving(layer)[0], rounded.mean(), rtol=1e-5)
     np.testing.assert_allclose(moving(layer)[1], rounded.var(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("floatx", ["float16", "float64"])
+def test_statistics_are_taken_in_float32_whatever_the_default_is(floatx: str) -> None:
+    layer, default = dice(momentum=0.0, dtype="float32"), keras.config.floatx()
+    keras.config.set_floatx(floatx)
+    try:
+        layer(keras.ops.cast(X, "float32"), training=True)
+    finally:
+        keras.config.set_floatx(default)
+    np.testing.assert_allclose(moving(layer)[0], X.mean((0, 1)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(moving(layer)[1], X.var((0, 1)), rtol=1e-4)
 
 
 def by_difference(function: Callable[[np.ndarray], float], x: np.ndarray) -> np.ndarray:

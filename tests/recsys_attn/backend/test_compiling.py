@@ -101,6 +101,36 @@ def test_a_softmax_in_a_loop_has_its_gradient() -> None:
         np.testing.assert_allclose(compiled, plain, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("made", [Dice, Softmax])
+def test_a_branch_has_its_gradient(made: type[keras.layers.Layer]) -> None:
+    """Though XLA computes with tensors that only the branch knows."""
+    layer = made()
+    layer.build(X.shape)
+
+    def slope(x: Any) -> Any:
+        def branch() -> Any:
+            return tf.sin(3 * layer(2 * x, training=True))
+
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output = tf.cond(tf.reduce_all(x < 1e9), branch, lambda: x)
+        return tape.gradient(output, x)
+
+    x = tf.constant(X)
+    compiled = tf.function(slope, autograph=False)(x)
+    np.testing.assert_allclose(compiled, slope(x), rtol=1e-4, atol=1e-5)
+
+
+def test_dice_trains_in_a_graph_that_knows_no_size() -> None:
+    """Not even that of the channels, which its weights know."""
+    layers = [Dice(), Dice()]
+    for layer in layers:
+        layer.build(X.shape)
+    spec = tf.TensorSpec((None,) * X.ndim)
+    step = tf.function(lambda x: layers[0](x, training=True), input_signature=[spec])
+    np.testing.assert_allclose(step(X), layers[1](X, training=True), rtol=1e-5, atol=1e-5)
+
+
 def must_compile(layer: keras.layers.Layer, training: bool) -> bool:
     """Whether a graph of it has a part that only XLA runs."""
     layer.build(X.shape)
