@@ -26,30 +26,34 @@ REGRESS_METHOD = "tensorflow/serving/regress"
 _CLASSES, _SCORES = "classes", "scores"
 
 
-def classify(model: Model, request: classification_pb2.ClassificationRequest, call: Call) -> Any:
+async def classify(
+    model: Model, request: classification_pb2.ClassificationRequest, call: Call
+) -> Any:
     """The answer of a version to a Classify request."""
     signature = _signature(model, request.model_spec)
-    found = _run(model, signature, request.input, _check_classify(signature), call)
+    found = await _run(model, signature, request.input, _check_classify(signature), call)
     response = classification_pb2.ClassificationResponse()
     _write_classes(found, call.candidates, response.result)
     write_spec(response.model_spec, model, signature.key)
     return response
 
 
-def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call) -> Any:
+async def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call) -> Any:
     """The answer of a version to a Regress request."""
     signature = _signature(model, request.model_spec)
-    found = _run(model, signature, request.input, _check_regress(signature), call)
+    found = await _run(model, signature, request.input, _check_regress(signature), call)
     response = regression_pb2.RegressionResponse()
     _write_values(found, call.candidates, response.result)
     write_spec(response.model_spec, model, signature.key)
     return response
 
 
-def multi_inference(model: Model, request: inference_pb2.MultiInferenceRequest, call: Call) -> Any:
+async def multi_inference(
+    model: Model, request: inference_pb2.MultiInferenceRequest, call: Call
+) -> Any:
     """The answer of a version to a MultiInference request: one result for each task."""
     wanted = [_requested(model, task, request) for task in request.tasks]
-    computed = _run_together(model, wanted, request.input, call)
+    computed = await _run_together(model, wanted, request.input, call)
     response = inference_pb2.MultiInferenceResponse()
     for task, (signature, _), found in zip(request.tasks, wanted, computed, strict=True):
         result = response.results.add()
@@ -124,7 +128,7 @@ def _write_values(
         result.regressions.add(value=value)
 
 
-def _run_together(
+async def _run_together(
     model: Model,
     wanted: Sequence[tuple[Signature, tuple[str, ...]]],
     examples: input_pb2.Input,
@@ -133,16 +137,16 @@ def _run_together(
     """These outputs of each signature; in one computation where one signature has all of them."""
     covering = model.covering([signature for signature, _ in wanted])
     if covering is None:
-        return [_run(model, signature, examples, names, call) for signature, names in wanted]
+        return [await _run(model, signature, examples, names, call) for signature, names in wanted]
     known_as = [
         {name: covering.output_of(signature, name) for name in names} for signature, names in wanted
     ]
     together = tuple(dict.fromkeys(own for names in known_as for own in names.values()))
-    found = _run(model, covering, examples, together, call)
+    found = await _run(model, covering, examples, together, call)
     return [{name: found[own] for name, own in names.items()} for names in known_as]
 
 
-def _run(
+async def _run(
     model: Model,
     signature: Signature,
     examples: input_pb2.Input,
@@ -154,8 +158,10 @@ def _run(
         shared = shared_context(examples, model.context_names)
         if shared is not None:
             context, candidates = shared
-            return Task(apart, {"context": context, "examples": candidates}, outputs).run(call)
-    return Task(signature, {"inputs": serialized(examples)}, outputs).run(call)
+            return await Task(apart, {"context": context, "examples": candidates}, outputs).run(
+                call
+            )
+    return await Task(signature, {"inputs": serialized(examples)}, outputs).run(call)
 
 
 def _check_classify(signature: Signature) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.protobuf import meta_graph_pb2
@@ -24,6 +24,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import errors
+from serving.answering import Run, finished
 from serving.call import Call, Observer
 from serving.classify import classify, multi_inference, regress
 from serving.config import CPUS
@@ -38,7 +39,7 @@ from serving.workers import Turns
 _LOGGER = logging.getLogger(__name__)
 _SIGNATURE_DEF = "signature_def"
 
-Answer = Callable[[Model, Any, Call], Any]
+Answer = Callable[[Model, Any, Call], Coroutine[Any, Any, Any]]
 
 # The API's name, and what answers, by the kind of the request.
 APIS: Mapping[type, tuple[str, Answer]] = {
@@ -53,7 +54,7 @@ APIS: Mapping[type, tuple[str, Answer]] = {
 def replay(model: Model, request: Any) -> Any:
     """The answer of a version that nobody is served by yet: how it is warmed."""
     api, answer = APIS[type(request)]
-    return answer(model, request, Call(api, entrypoint="WARMUP"))
+    return finished(answer(model, request, Call(api, entrypoint="WARMUP")))
 
 
 class Inference:
@@ -64,14 +65,20 @@ class Inference:
         observers: Told of every call at its end. They run in the thread that answers, before the
             answer leaves; what they raise is logged.
         turns: How many are answered at once.
+        run: Runs what answers.
     """
 
     def __init__(
-        self, manager: ModelManager, observers: Sequence[Observer] = (), turns: Turns | None = None
+        self,
+        manager: ModelManager,
+        observers: Sequence[Observer] = (),
+        turns: Turns | None = None,
+        run: Run = finished,
     ) -> None:
         self.turns = Turns(CPUS) if turns is None else turns
         self._manager = manager
         self._observers = tuple(observers)
+        self._run = run
 
     def answer(self, request: Any, call: Call) -> Any:
         """The answer to a request of one of the kinds of `APIS`.
@@ -152,20 +159,20 @@ class Inference:
     def _answer(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
         """The version's answer; the next one's where it has gone, and any may answer."""
         try:
-            return self._answer_once(spec, request, call)
+            return self._run(self._answer_once(spec, request, call), call)
         except errors.Gone:
             is_pinned = spec.WhichOneof("version_choice") is not None
             if is_pinned or call.version is None:
                 raise
             if not self._manager.look_again(spec.name, call.version, call.remaining()):
                 raise
-        return self._answer_once(spec, request, call)
+        return self._run(self._answer_once(spec, request, call), call)
 
-    def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
+    async def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
         _, answer = APIS[type(request)]
         with self._lease(spec) as model:
             call.version = model.version
-            return answer(model, request, call)
+            return await answer(model, request, call)
 
     def _lease(self, spec: model_pb2.ModelSpec) -> contextlib.AbstractContextManager[Model]:
         label = spec.version_label if spec.HasField("version_label") else None

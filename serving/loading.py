@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.answering import Run, finished
 from serving.background import unhurried
 from serving.batching.arrays import grown
 from serving.batching.batched import Batched
@@ -76,6 +77,8 @@ class Loader:
         self._scheduler = (
             None if options.batching is None else Scheduler(options.batching.num_batch_threads)
         )
+        # Runs what answers a request of a version.
+        self.run: Run = finished if self._scheduler is None else self._scheduler.answer
 
     def __call__(self, name: str, version: int, path: Path) -> Model:
         """A version that has answered what it brings along, and is ready for requests.
@@ -122,7 +125,6 @@ class Loader:
                 functools.partial(
                     Batched,
                     signature,
-                    scheduler=self._scheduler,
                     parameters=parameters,
                     fill=missing_value if takes_missing else None,
                 )
@@ -173,11 +175,11 @@ def _warm_sizes(
             for size in sizes:
                 one = {name: array[:1] for name, array in inputs.items()}
                 outputs = tuple(signature.definition.outputs)
-                signature.run(grown(one, size), outputs, Call("Predict", "WARMUP"))
+                finished(signature.run(grown(one, size), outputs, Call("Predict", "WARMUP")))
 
 
 def _limited(compute: Compute, limit: int) -> Compute:
-    def checked(
+    async def checked(
         inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         if call.candidates > limit:
@@ -185,6 +187,6 @@ def _limited(compute: Compute, limit: int) -> Compute:
                 f"A request may have {limit} rows or candidates. Received: {call.candidates}. "
                 "Send several requests."
             )
-        return compute(inputs, outputs, call)
+        return await compute(inputs, outputs, call)
 
     return checked

@@ -92,7 +92,7 @@ def load_model(name: str, version: int, path: Path, choice: RuntimeChoice | None
 
 
 def _compute(runtime: Runtime, key: str) -> Compute:
-    def compute(
+    async def compute(
         inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         call.require_caller()

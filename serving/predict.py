@@ -21,15 +21,15 @@ class Task(NamedTuple):
     inputs: dict[str, np.ndarray]
     outputs: tuple[str, ...]
 
-    def run(self, call: Call) -> dict[str, Any]:
+    async def run(self, call: Call) -> dict[str, Any]:
         """Outputs by name; the call learns what was computed."""
-        return self.signature.run(self.inputs, self.outputs, call)
+        return await self.signature.run(self.inputs, self.outputs, call)
 
 
-def predict(model: Model, request: predict_pb2.PredictRequest, call: Call) -> Any:
+async def predict(model: Model, request: predict_pb2.PredictRequest, call: Call) -> Any:
     """The answer of a version to a Predict request."""
     task = read_request(model, request)
-    return write_response(model, task.signature, task.run(call))
+    return write_response(model, task.signature, await task.run(call))
 
 
 def read_request(model: Model, request: predict_pb2.PredictRequest) -> Task:

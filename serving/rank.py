@@ -24,10 +24,12 @@ from serving.signature import (
 _ATTENTION, _GATE = "attention/", "gate/"  # what the outputs of an explanation begin with
 
 
-def rank(model: Model, request: scoring_pb2.RankRequest, call: Call) -> scoring_pb2.RankResponse:
+async def rank(
+    model: Model, request: scoring_pb2.RankRequest, call: Call
+) -> scoring_pb2.RankResponse:
     """The answer of a version to a Rank request."""
     task = read_rank(model, request)
-    return write_rank(model, task.signature, request, task.run(call))
+    return write_rank(model, task.signature, request, await task.run(call))
 
 
 def read_rank(model: Model, request: scoring_pb2.RankRequest) -> Task:

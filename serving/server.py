@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 
+from serving.answering import Run
 from serving.batching.parameters import BatchingParameters
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
@@ -58,12 +59,13 @@ class Server:
         health: Health,
         observers: Observers,
         config_file: ConfigFile | None,
+        run: Run,
     ) -> None:
         self.config = config
         self.manager = manager
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.inference = Inference(manager, observers.all, turns)
+        self.inference = Inference(manager, observers.all, turns, run)
         self.refusal = Refusal(self.inference.refuse)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
@@ -196,8 +198,8 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             find=loader.versions if config.backend else None,
         ),
     )
-    observers = Observers(config, manager, metrics)
-    return Server(config, manager, health, observers, config_file)
+    observers = Observers(config, manager, metrics, loader.run)
+    return Server(config, manager, health, observers, config_file, loader.run)
 
 
 def _fleet(config: ServerConfig) -> Fleet | None:

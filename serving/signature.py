@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +18,9 @@ RANK_SIGNATURE = "rank"
 EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, and what its scores come from
 WITH_CONTEXT = "_with_context"  # ends the name of one that takes one context and many Examples
 # Arrays by input name, the names of the outputs, the call -> arrays by output name.
-Compute = Callable[[Mapping[str, np.ndarray], Sequence[str], Call], dict[str, np.ndarray]]
+Compute = Callable[
+    [Mapping[str, np.ndarray], Sequence[str], Call], Coroutine[Any, Any, dict[str, np.ndarray]]
+]
 
 
 class Signature:
@@ -109,7 +112,7 @@ class Signature:
             return frozenset()
         return frozenset(self._inputs) - self.candidate_names
 
-    def run(
+    async def run(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         """Outputs by name.
@@ -133,7 +136,7 @@ class Signature:
         _check_same(listed, 1, "number of candidates (second dimension)")
         call.signature, call.inputs = self.key, inputs
         call.rows, call.candidates = self.count(inputs)
-        call.results = self._compute(inputs, outputs, call)
+        call.results = await self._compute(inputs, outputs, call)
         return call.results
 
     def count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:

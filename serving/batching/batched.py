@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from serving.answering import finished
 from serving.batching.arrays import bucket, grown, merge
+from serving.batching.jobs import Job
 from serving.batching.parameters import BatchingParameters
-from serving.batching.scheduler import Job, Scheduler
 from serving.call import Call
 from serving.errors import InvalidArgument
 from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
@@ -23,7 +24,6 @@ class Batched:
     Args:
         signature: The signature: its axes say what may be joined.
         compute: Computes one batch.
-        scheduler: Shared by all signatures.
         parameters: Sizes and times.
         fill: The value of a dtype that lists may be filled up with to a common length without a
             change of any score. None: they are filled up only where `pad_variable_length_inputs`
@@ -34,20 +34,18 @@ class Batched:
         self,
         signature: Signature,
         compute: Compute,
-        scheduler: Scheduler,
         parameters: BatchingParameters,
         fill: Fill | None,
     ) -> None:
         self._signature = signature
         self._compute = compute
-        self._scheduler = scheduler
         self._parameters = parameters
         self._fill = fill
         # The outputs of other signatures may have an axis of what is filled up.
         known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE)
         self._pads = (fill is not None and known) or parameters.pad_variable_length_inputs
 
-    def __call__(
+    async def __call__(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         size = 1
@@ -64,7 +62,8 @@ class Batched:
         if call.entrypoint == "WARMUP":  # its thread has a low priority: requests need the slots
             self._run([job])
             return job.results
-        return self._scheduler.compute(job)
+        found: dict[str, np.ndarray] = await job
+        return found
 
     def _lane(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> Hashable:
         """Of one lane are requests whose arrays can be joined."""
@@ -83,7 +82,7 @@ class Batched:
         allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
         if allowed and self._signature.is_batched and not self._signature.candidate_names:
             merged = grown(merged, allowed[0])
-        results = self._compute(merged, outputs, _together(batch))
+        results = finished(self._compute(merged, outputs, _together(batch)))
         start = 0
         for job, request, count in zip(batch, requests, rows, strict=True):
             stop = start + count

@@ -1,102 +1,40 @@
-"""Who computes which batch, and when.
+"""Who answers which request, who computes which batch, and when.
 
-A request that finds a free slot is computed at once, in its own thread, as it would be without
+A request that finds a free slot is answered at once, by its own thread, as it would be without
 batching. Those that come while all slots are taken make the next batches: whoever ends a batch
 and finds such requests hands its slot to a thread that computes one batch after the other while
-any are left. So under load the threads of requests only wait, and do not compete with each other
-for Python's lock between two batches.
+any are left.
+
+While such a thread is busy with light batches, requests are not even read by their own threads:
+it reads what came, computes it and writes the answers. So under load the threads of requests only
+wait, and do not compete with it, and with each other, for Python's lock.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
+import math
 import queue
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from typing import TypeVar
 
-from serving.batching.parameters import BatchingParameters
+from serving.batching.computing import compute
+from serving.batching.jobs import Job, Lane, Request, few_sizes
 from serving.call import Call
-from serving.errors import (
-    DeadlineExceeded,
-    Internal,
-    ServingError,
-    Unavailable,
-)
+from serving.errors import DeadlineExceeded, ServingError, Unavailable
 
-_LOGGER = logging.getLogger(__name__)
-# A batch that takes less is worth waiting for: one larger batch costs less than two at once.
-_LIGHT_SECONDS = 0.005
+_UNREAD_SECONDS = 0.05  # a request that nobody has read till then is read by its own thread
+_LOOK_AGAIN_SECONDS = 1.0
 
-
-@dataclass(eq=False)
-class Job:
-    """A request that waits for its batch.
-
-    Args:
-        lane: Jobs of one lane may share a batch.
-        queue: What is bounded: the lanes of one signature.
-        parameters: How the queue is batched.
-        size: Rows, or candidates.
-        call: Who waits.
-        run: Computes the jobs of a batch: gives each its `results`, or raises.
-        payload: What `run` needs.
-    """
-
-    lane: Hashable
-    queue: Hashable
-    parameters: BatchingParameters
-    size: int
-    call: Call
-    run: Callable[[Sequence[Job]], None]
-    payload: Any
-    results: Any = None
-    error: ServingError | None = None
-    queued: float = field(default_factory=time.perf_counter)
-    is_waiting: bool = True  # in its lane
-    # Held until the job is done; with many waiting it is cheaper than an event.
-    undone: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        self.undone.acquire()
-
-
-@dataclass(eq=False)
-class Lane:
-    """The jobs that may share a batch, oldest first.
-
-    Attributes:
-        jobs: Those that wait.
-        running: Batches that are being gathered or computed.
-        gathers: Whether one of them still takes what comes.
-        is_light: Whether its last batch took little time.
-        began: When the computation of the newest batch did.
-    """
-
-    key: Hashable
-    jobs: deque[Job] = field(default_factory=deque)
-    running: int = 0
-    gathers: bool = False
-    is_light: bool = False
-    began: float = 0.0
-
-    @property
-    def may_start(self) -> bool:
-        """Whether its jobs are a batch for a free slot."""
-        if not self.jobs or self.gathers:
-            return False
-        # One that takes long after a light one, to compile or for ever, does not block the lane.
-        seems_light = self.is_light and time.perf_counter() - self.began < _LIGHT_SECONDS
-        return not (self.running and seems_light)
+Answer = TypeVar("Answer")
 
 
 class Scheduler:
-    """Computes jobs in batches.
+    """Answers requests, which compute in batches.
 
     Args:
         slots: Batches computed at the same time.
@@ -108,6 +46,7 @@ class Scheduler:
         self._free = slots
         self._lanes: dict[Hashable, Lane] = {}
         self._waiting: Counter[Hashable] = Counter()  # sizes by queue
+        self._unread: deque[Request] = deque()
         # Threads from the start on: later there may be too many, or Python may be about to exit,
         # and whoever waits for what was handed on would wait for ever.
         self._handed: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -117,30 +56,83 @@ class Scheduler:
             ).start()
         weakref.finalize(self, _stop, self._handed, slots).atexit = False
 
-    def compute(self, job: Job) -> Any:
-        """The job's results.
+    def answer(self, answer: Coroutine[Job, None, Answer], call: Call) -> Answer:
+        """What a coroutine gives that awaits jobs, and nothing else.
+
+        Args:
+            answer: The coroutine; any thread may run it.
+            call: Who waits for it.
 
         Raises:
             Unavailable: Too much waits already.
-            DeadlineExceeded, Cancelled: Nobody waits for them any more.
-            ServingError: The computation failed.
+            DeadlineExceeded, Cancelled: Nobody waits for a job any more.
+            ServingError: A computation failed.
         """
-        lane = self._enter(job)
-        if lane is None:
-            self._wait(job)
-        else:
-            self._hand_on(self._compute_batch(lane))
-        if job.error is not None:
-            raise job.error
-        return job.results
+        request = Request(answer, call)
+        if not self._leave_unread(request):
+            self._go_on(request)
+        while not request.undone.acquire(timeout=_patience(request)):
+            self._take_back(request)
+        found: Answer = request.result()
+        return found
 
-    def _enter(self, job: Job) -> Lane | None:
-        """The job's lane, where its own thread is to compute it: there is a slot for it."""
+    def _leave_unread(self, request: Request) -> bool:
+        """Whether a thread will soon read what came while it was busy, and this too."""
+        with self._changed:
+            request.is_unread = any(lane.ends_soon for lane in self._lanes.values())
+            if request.is_unread:
+                request.left = time.perf_counter()
+                self._unread.append(request)
+            return request.is_unread
+
+    def _go_on(self, request: Request) -> None:
+        """By its own thread, which computes its batch where there is a slot for it."""
+        self._advance([(request, None)])
+        lane = self._start(request)
+        if lane is not None:
+            self._compute_batch(lane)
+            self._hand_slot_on(lane)
+
+    def _take_back(self, request: Request) -> None:
+        """Sees to one that has waited for long, unless it is being computed."""
+        is_late = time.perf_counter() >= request.deadline
+        with self._changed:
+            if request.is_unread:
+                self._unread.remove(request)
+                request.is_unread = False
+            elif is_late and request.job is not None and request.job.is_waiting:
+                self._give_up(request.job)
+            else:
+                return
+        if is_late:
+            error = DeadlineExceeded("The deadline had passed before the computation began.")
+            self._advance([(request, error)])
+        else:
+            self._go_on(request)
+
+    def _advance(self, requests: Iterable[tuple[Request, ServingError | None]]) -> None:
+        """Goes on with requests until each waits for its next job or is answered.
+
+        Args:
+            requests: With why there are no results of the job that it waited for.
+        """
+        answered = []
+        for request, error in requests:
+            job = request.step(error)
+            while job is not None and (full := self._enter(job, request)) is not None:
+                job = request.step(full)
+            if job is None:
+                answered.append(request)
+        for request in answered:  # at last: now their threads want Python's lock
+            request.undone.release()
+
+    def _enter(self, job: Job, request: Request) -> Unavailable | None:
+        """Lines a job up in its lane, unless there is no room."""
         with self._changed:
             room = job.parameters.max_enqueued_batches * job.parameters.max_batch_size
             # An empty queue takes any job: it may be computed at once.
             if self._waiting[job.queue] and self._waiting[job.queue] + job.size > room:
-                raise Unavailable(
+                return Unavailable(
                     "The batch scheduling queue to which this task was submitted is full"
                 )
             self._waiting[job.queue] += job.size
@@ -148,55 +140,94 @@ class Scheduler:
             if lane is None:
                 lane = self._lanes[job.lane] = Lane(job.lane)
             lane.jobs.append(job)
+            job.queued = request.left or time.perf_counter()
+            request.left = 0.0
+            job.is_waiting = True
             if lane.gathers:
                 self._changed.notify_all()
+            return None
+
+    def _start(self, request: Request) -> Lane | None:
+        """The lane of a request's job, where its own thread is to compute it."""
+        with self._changed:
+            job = request.job
+            if job is None or not job.is_waiting:
+                return None
+            lane = self._lanes[job.lane]
             started = self._started(lane)
             if lane.jobs[0] is job:
                 return started
             self._hand_on(started)  # it is the turn of one that came before
             return None
 
-    def _wait(self, job: Job) -> None:
-        remaining = job.call.remaining()
-        timeout = -1 if remaining is None else min(max(remaining, 0.0), threading.TIMEOUT_MAX)
-        if job.undone.acquire(timeout=timeout):
-            return
-        with self._changed:
-            if job.is_waiting:
-                lane = self._lanes[job.lane]
-                lane.jobs.remove(job)
-                self._left(job)
-                self._forget_idle(lane)
-                if lane.gathers and not lane.jobs:  # for nobody
-                    self._changed.notify_all()
-                raise DeadlineExceeded("The deadline had passed before the computation began.")
-        job.undone.acquire()  # it is being computed
+    def _give_up(self, job: Job) -> None:
+        lane = self._lanes[job.lane]
+        lane.jobs.remove(job)
+        self._left(job)
+        self._forget_idle(lane)
+        if lane.gathers and not lane.jobs:  # for nobody
+            self._changed.notify_all()
 
-    def _hand_on(self, lane: Lane | None) -> None:
+    def _hand_on(self, lane: Lane | None, *, is_computed: bool = False) -> None:
         if lane is not None:
-            self._handed.put(functools.partial(self._compute_batches, lane))
+            self._handed.put(functools.partial(self._compute_batches, lane, is_computed))
 
-    def _compute_batches(self, lane: Lane | None) -> None:
+    def _hand_slot_on(self, lane: Lane) -> None:
+        """Ends a batch that a request's own thread computed."""
+        with self._changed:
+            if self._unread:
+                self._hand_on(lane, is_computed=True)
+            else:
+                self._hand_on(self._next(lane))
+
+    def _compute_batches(self, lane: Lane | None, is_computed: bool) -> None:
         """Batch after batch, from this one on, while there are any for its slot."""
         while lane is not None:
-            lane = self._compute_batch(lane)
+            if not is_computed:
+                self._compute_batch(lane)
+            is_computed = False
+            lane = self._read(lane)
 
-    def _compute_batch(self, lane: Lane) -> Lane | None:
-        """Computes one that was started; the lane of the next, which has its slot."""
+    def _compute_batch(self, lane: Lane) -> None:
+        """Computes and answers one that was started."""
         batch = self._gather(lane)
         begin = time.perf_counter()
-        try:
-            self._run(batch)
-        finally:
+        compute(batch)
+        with self._changed:
+            lane.computed(len(batch), time.perf_counter() - begin)
+        self._advance((job.request, job.error) for job in batch if job.request is not None)
+
+    def _read(self, lane: Lane) -> Lane | None:
+        """Reads what came while a batch was computed; the lane of the next, which has its slot."""
+        while True:
             with self._changed:
-                lane.running -= 1
-                lane.is_light = time.perf_counter() - begin < _LIGHT_SECONDS
-                self._forget_idle(lane)
-                self._free += 1
-                following = self._start_oldest()
-            for job in batch:
-                job.undone.release()
+                unread, self._unread = self._unread, deque()
+                lane.begin(len(unread))
+                for request in unread:
+                    request.is_unread = False
+            self._advance((request, None) for request in unread)
+            with self._changed:
+                following = self._next(lane)
+                if following is not None or not self._unread:
+                    return following
+                self._keep(lane)
+
+    def _next(self, lane: Lane) -> Lane | None:
+        """Ends a batch; the lane of the next one, which has its slot."""
+        lane.running -= 1
+        self._free += 1
+        following = self._start_oldest()
+        if following is not None:
+            while (other := self._start_oldest()) is not None:
+                self._hand_on(other)
+        self._forget_idle(lane)
         return following
+
+    def _keep(self, lane: Lane) -> None:
+        """Takes back that a batch has ended."""
+        self._lanes[lane.key] = lane
+        lane.running += 1
+        self._free -= 1
 
     def _gather(self, lane: Lane) -> list[Job]:
         """What waits in a lane that was started, oldest first, as far as it fits in a batch."""
@@ -212,16 +243,16 @@ class Scheduler:
                     break
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))
             lane.gathers = False
-            lane.began = time.perf_counter()
             for one in lane.jobs:
                 if batch and size + one.size > limit:
                     break
                 batch.append(one)
                 size += one.size
-            del batch[_few_sizes(batch) :]
+            del batch[few_sizes(batch) :]
             for one in batch:
                 lane.jobs.popleft()
                 self._left(one)
+            lane.begin(len(batch))
             beyond = self._started(lane)  # more came than fits: no need to wait for this batch
         self._hand_on(beyond)
         return batch
@@ -249,53 +280,15 @@ class Scheduler:
         if not lane.jobs and not lane.running:
             del self._lanes[lane.key]
 
-    def _run(self, batch: Sequence[Job]) -> None:
-        started = time.perf_counter()
-        alive = []
-        for job in batch:
-            job.call.queue_seconds += started - job.queued
-            try:
-                job.call.require_caller()
-                alive.append(job)
-            except ServingError as error:
-                job.error = error
-            except Exception as error:
-                _fail([job], error)
-        if alive:
-            _compute(alive)
 
-
-def _few_sizes(jobs: Sequence[Job]) -> int:
-    """How many of these make a batch: 1, 2, 3, 4, 6, 8, 12, 16, 24, ... are few to compile."""
-    count = len(jobs)
-    if not jobs or jobs[0].parameters.allowed_batch_sizes:  # to which they are filled up
-        return count
-    step = 1 << max(count.bit_length() - 2, 0)
-    return count // step * step
-
-
-def _compute(batch: Sequence[Job]) -> None:
-    started = time.perf_counter()
-    try:
-        batch[0].run(batch)
-    except ServingError as error:
-        if len(batch) > 1:  # one of them is to blame: the others shall not suffer
-            for job in batch:
-                _compute([job])
-            return
-        batch[0].error = error
-    except BaseException as error:  # even `SystemExit`: others wait for this thread
-        _fail(batch, error)
-    seconds, rows = time.perf_counter() - started, sum(job.size for job in batch)
-    for job in batch:
-        job.call.runtime_seconds += seconds
-        job.call.batch_rows = rows
-
-
-def _fail(batch: Sequence[Job], error: BaseException) -> None:
-    _LOGGER.error("A batch of %d requests failed", len(batch), exc_info=error)
-    for job in batch:
-        job.error = Internal(f"{type(error).__name__}: {error}")
+def _patience(request: Request) -> float:
+    """How long a request waits before it is looked after; -1: until it is answered."""
+    left = request.deadline - time.perf_counter()
+    if request.is_unread:
+        return max(min(left, _UNREAD_SECONDS), 0.0)
+    if left == math.inf:
+        return -1
+    return min(left if left > 0 else _LOOK_AGAIN_SECONDS, threading.TIMEOUT_MAX)
 
 
 def _work(handed: queue.SimpleQueue[Callable[[], None] | None]) -> None:

@@ -26,17 +26,17 @@ class Split:
         self._compute = compute
         self._size = size
 
-    def __call__(
+    async def __call__(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         rows, candidates = self._signature.count(inputs)
         if candidates <= self._size:
-            return self._compute(inputs, outputs, call)
+            return await self._compute(inputs, outputs, call)
         names, axis, size = _rows_of(inputs, rows), 0, max(1, self._size * rows // candidates)
         if rows == 1:
             names, axis, size = sorted(self._signature.candidate_names), 1, self._size
         return joined(
-            [self(part, outputs, call) for part in parts(inputs, names, axis, size)], axis
+            [await self(part, outputs, call) for part in parts(inputs, names, axis, size)], axis
         )
 
 

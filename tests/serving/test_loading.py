@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serving.answering import finished
 from serving.batching.parameters import BatchingParameters
 from serving.call import Call
 from serving.classify import regress
@@ -98,7 +99,7 @@ def test_examples_of_one_context_are_computed_in_parts(
     monkeypatch.setattr("serving.loading._LARGEST_PART", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
-    answer = regress(model, regress_request(sent), Call("Regress"))
+    answer = finished(regress(model, regress_request(sent), Call("Regress")))
     assert [one.value for one in answer.result.regressions] == [2 * n + 3.5 for n in range(7)]
     assert computed == [3, 3, 1]
     model.close()
@@ -109,13 +110,14 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
     three = {"values": np.ones(3, np.float32)}
     for reads_own in (False, True):
         options = LoadOptions(batching=BatchingParameters(), reads_own_batching=reads_own)
-        model = Loader(options)("tiny", 5, base_path / "5")
-        signature = model.signature("double")
+        loader, call = Loader(options), Call("Predict")
+        model = loader("tiny", 5, base_path / "5")
+        answer = model.signature("double").run(three, ["doubled"], call)
         if reads_own:
             with pytest.raises(InvalidArgument, match=r"Task size 3 is larger than .* 2"):
-                signature.run(three, ["doubled"], Call("Predict"))
+                loader.run(answer, call)
         else:
-            assert signature.run(three, ["doubled"], Call("Predict"))["doubled"].tolist() == [2] * 3
+            assert loader.run(answer, call)["doubled"].tolist() == [2] * 3
         model.close()
 
 

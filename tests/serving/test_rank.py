@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from serving.answering import finished
 from serving.call import Call
 from serving.errors import FailedPrecondition, InvalidArgument, ServingError
 from serving.model import Model, load_model
@@ -26,7 +27,7 @@ CLICK = np.float32([3 + 2 + 100, 2, -6 + 2 + 200, 14 + 2])
 
 
 def answer(model: Model, request: scoring_pb2.RankRequest) -> Ranking:
-    return read_rank_response(rank(model, request, Call("Rank")))
+    return read_rank_response(finished(rank(model, request, Call("Rank"))))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_a_model_of_rows_ranks_too(foreign: Model) -> None:
     np.testing.assert_allclose(found.scores["total"], [4.5, 7.5, 15])
     np.testing.assert_allclose(found.scores["known"], [2 + 3] * 3)
     np.testing.assert_array_equal(found.ranking, [2, 1])
-    response = rank(foreign, request, Call("Rank"))
+    response = finished(rank(foreign, request, Call("Rank")))
     assert response.model_spec.signature_name == "serving_default"
     # Whose side a feature is on is the caller's to say: here each candidate has another user.
     turned = make_rank_request("foreign", {"price": 1.5, "sizes": [1, 2]}, {"user": ["a", "bb"]})
@@ -174,9 +175,10 @@ def test_the_explanation(explained: Model) -> None:
     np.testing.assert_array_equal(found.ranking, [1, 2, 0])
     np.testing.assert_allclose(found.attention["seen"], [[10, 11], [30, 31], [20, 21]])
     np.testing.assert_allclose(found.gates["click"], [[0.25, 0.75]] * 3)
-    assert rank(explained, request, Call("Rank")).model_spec.signature_name == "rank_explained"
+    response = finished(rank(explained, request, Call("Rank")))
+    assert response.model_spec.signature_name == "rank_explained"
     request.explain = False
-    response = rank(explained, request, Call("Rank"))
+    response = finished(rank(explained, request, Call("Rank")))
     assert response.model_spec.signature_name == "rank"
     assert not response.HasField("explanation")
 
@@ -248,21 +250,21 @@ def test_models_that_cannot_rank(tmp_path: Path) -> None:
     request = make_rank_request("m", {}, {"price": [1.5, 2.5]})
     other = save(tmp_path / "other", ("other", lambda price: {"out": price}, inputs))
     with pytest.raises(FailedPrecondition, match=r'"serving_default" not found'):
-        rank(other, request, Call("Rank"))
+        finished(rank(other, request, Call("Rank")))
 
     def words(price: Any) -> dict[str, Any]:
         return {"words": tf.as_string(price), "pair": tf.stack([price, price], 1)}
 
     wordy = save(tmp_path / "wordy", ("serving_default", words, inputs))
     with pytest.raises(FailedPrecondition, match=r"no output with one number.*: pair, words"):
-        rank(wordy, request, Call("Rank"))
+        finished(rank(wordy, request, Call("Rank")))
 
     def uneven(price: Any) -> dict[str, Any]:
         return {"one": price[:1], "both": price}
 
     short = save(tmp_path / "short", ("serving_default", uneven, inputs))
     with pytest.raises(ServingError, match=r"one number for each candidate\. Received: \{'both'"):
-        rank(short, request, Call("Rank"))
+        finished(rank(short, request, Call("Rank")))
 
 
 def test_over_grpc(shared_channel: grpc.Channel) -> None:

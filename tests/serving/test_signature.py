@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.answering import finished
 from serving.call import Call
 from serving.codec import encode
 from serving.errors import InvalidArgument
@@ -29,10 +30,14 @@ def _definition(**shapes: tuple[int, ...] | None) -> meta_graph_pb2.SignatureDef
 CALL = Call("Predict")
 
 
-def _product(
+async def _product(
     inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
 ) -> dict[str, np.ndarray]:
     return {"out": inputs["x"] * inputs["y"]}
+
+
+def _run(signature: Signature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return finished(signature.run(inputs, ["out"], CALL))
 
 
 def test_an_input_with_a_default_may_be_left_out() -> None:
@@ -40,17 +45,17 @@ def test_an_input_with_a_default_may_be_left_out() -> None:
     definition.defaults["y"].CopyFrom(encode(np.float32(3)))
     signature = Signature("scale", definition, _product)
     x = np.float32([1, 2])
-    np.testing.assert_array_equal(signature.run({"x": x}, ["out"], CALL)["out"], [3, 6])
+    np.testing.assert_array_equal(_run(signature, {"x": x})["out"], [3, 6])
     both = {"x": x, "y": np.float32(5)}
-    np.testing.assert_array_equal(signature.run(both, ["out"], CALL)["out"], [5, 10])
+    np.testing.assert_array_equal(_run(signature, both)["out"], [5, 10])
     with pytest.raises(InvalidArgument, match=r"Missing but required: \{x\}"):
-        signature.run({"y": np.float32(5)}, ["out"], CALL)
+        _run(signature, {"y": np.float32(5)})
 
 
 def test_inputs_without_a_common_batch_axis_may_differ() -> None:
     signature = Signature("outer", _definition(x=(-1, 1), y=(-1,)), _product)
     inputs = {"x": np.ones((2, 1), np.float32), "y": np.float32([1, 2, 3])}
-    out = signature.run(inputs, ["out"], CALL)
+    out = _run(signature, inputs)
     assert out["out"].shape == (2, 3), "the output's shape is unknown, so nothing is a batch"
 
 
@@ -58,13 +63,12 @@ def test_an_input_of_unknown_rank_takes_any_shape() -> None:
     signature = Signature("any", _definition(x=None, y=None), _product)
     for shape in ((), (2,), (2, 3, 5)):
         ones = np.ones(shape, np.float32)
-        assert signature.run({"x": ones, "y": ones}, ["out"], CALL)["out"].shape == shape
+        assert _run(signature, {"x": ones, "y": ones})["out"].shape == shape
 
 
 def test_a_call_learns_what_is_computed_for_it() -> None:
     call = Call("Predict")
     x = np.ones((3, 2), np.float32)
-    Signature("scale", _definition(x=(-1, 2), y=(-1, 2)), _product).run(
-        {"x": x, "y": x}, ["out"], call
-    )
+    signature = Signature("scale", _definition(x=(-1, 2), y=(-1, 2)), _product)
+    finished(signature.run({"x": x, "y": x}, ["out"], call))
     assert (call.signature, call.rows, call.candidates) == ("scale", 3, 3)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tensorflow_serving.apis import predict_pb2
 
+from serving.answering import finished
 from serving.call import Call
 from serving.client import Client
 from serving.codec import encode
@@ -91,7 +92,7 @@ def test_running_requests_keep_the_old_version(
         manager.poll()
         assert states(manager) == {6: State.AVAILABLE, 5: State.UNLOADING}
         assert model.version == 5
-        found = model.signature("pair").run(pair, ["total"], Call("Predict"))
+        found = finished(model.signature("pair").run(pair, ["total"], Call("Predict")))
         np.testing.assert_array_equal(found["total"], [3])
     wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.answering import finished
 from serving.batching.batched import Batched, Fill
 from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Scheduler
@@ -42,7 +43,7 @@ class Model:
     def __init__(self) -> None:
         self.rows: list[int] = []
 
-    def __call__(
+    async def __call__(
         self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
     ) -> dict[str, np.ndarray]:
         self.rows.append(len(inputs["user"]))
@@ -53,17 +54,31 @@ class Model:
         return {"score": (shared if price.ndim == 1 else shared[:, None]) + price}
 
 
+Ask = Callable[[dict[str, np.ndarray]], np.ndarray]
+
+
 def _batched(
     model: Model, rank: bool = False, fill: Fill | None = missing_value, **parameters: Any
-) -> Signature:
-    """A signature whose requests are batched, one batch at a time."""
+) -> Ask:
+    """What asks a signature for scores; requests are batched, one batch at a time."""
     key, inputs = ("rank", RANK) if rank else ("serving_default", ROWS)
     settings = BatchingParameters(**parameters)
     signature = Signature(key, definition(inputs, 1 + rank), model)
     if rank:
         signature.share_candidates(Signature("serving_default", definition(ROWS, 1), model))
-    signature.wrap(lambda compute: Batched(signature, compute, Scheduler(1), settings, fill))
-    return signature
+    signature.wrap(lambda compute: Batched(signature, compute, settings, fill))
+    scheduler = Scheduler(1)
+
+    def ask(inputs: dict[str, np.ndarray]) -> np.ndarray:
+        call = Call("Predict")
+        return scheduler.answer(signature.run(inputs, ["score"], call), call)["score"]
+
+    return ask
+
+
+def scores_of(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What a model gives for a request alone."""
+    return finished(Model()(inputs, ["score"], Call("")))["score"]
 
 
 def request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
@@ -81,33 +96,30 @@ def request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("fill", [missing_value, None])
 def test_requests_of_all_sizes_at_once_get_their_own_scores(rank: bool, fill: Fill | None) -> None:
     model = Model()
-    signature = _batched(
+    ask = _batched(
         model, rank, fill, max_batch_size=50, max_enqueued_batches=999, batch_timeout_micros=500
     )
     requests = [request(seed, rank) for seed in range(200)]
     with ThreadPoolExecutor(16) as pool:
-        found = list(
-            pool.map(lambda r: signature.run(r, ["score"], Call("Predict"))["score"], requests)
-        )
+        found = list(pool.map(ask, requests))
     for sent, scores in zip(requests, found, strict=True):
-        np.testing.assert_array_equal(scores, Model()(sent, ["score"], Call(""))["score"])
+        np.testing.assert_array_equal(scores, scores_of(sent))
     if fill:  # without it, requests of unlike shapes are kept apart
         assert len(model.rows) < len(requests), "some were computed together"
 
 
 def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
     model = Model()
-    signature = _batched(model, max_batch_size=8, allowed_batch_sizes=(2, 5, 8))
+    ask = _batched(model, max_batch_size=8, allowed_batch_sizes=(2, 5, 8))
     for seed in range(3):
         sent = request(seed)
-        scores = signature.run(sent, ["score"], Call("Predict"))["score"]
-        np.testing.assert_array_equal(scores, Model()(sent, ["score"], Call(""))["score"])
+        np.testing.assert_array_equal(ask(sent), scores_of(sent))
     assert model.rows == [2, 2, 5]
 
 
 def test_an_empty_list_that_is_filled_up_stays_one_of_strings() -> None:
     model = Model()
-    signature = _batched(
+    ask = _batched(
         model, fill=None, pad_variable_length_inputs=True, max_batch_size=2,
         batch_timeout_micros=5_000_000,
     )  # fmt: skip
@@ -115,7 +127,7 @@ def test_an_empty_list_that_is_filled_up_stays_one_of_strings() -> None:
     requests = [{**one, "history": np.empty((1, events), object)} for events in (0, 1)]
     requests[1]["history"][:] = b""
     with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda r: signature.run(r, ["score"], Call("Predict"))["score"], requests)
+        found = pool.map(ask, requests)
     assert [scores.tolist() for scores in found] == [[1.0], [1.0]]
     assert model.rows == [2]
 
@@ -125,7 +137,7 @@ def test_too_large_a_request_is_refused() -> None:
     with pytest.raises(
         InvalidArgument, match="Task size 12 is larger than maximum input batch size 10"
     ):
-        _batched(Model(), max_batch_size=10).run(sent, ["score"], Call("Predict"))
+        _batched(Model(), max_batch_size=10)(sent)
 
 
 @pytest.mark.parametrize(
@@ -152,21 +164,23 @@ def test_a_warm_up_takes_no_slot_of_requests() -> None:
     """Its thread has a low priority, and would keep the slot for long on a busy machine."""
     model, held, leave = Model(), threading.Event(), threading.Event()
 
-    def slow(inputs: Any, outputs: Sequence[str], call: Call) -> dict[str, np.ndarray]:
+    async def slow(inputs: Any, outputs: Sequence[str], call: Call) -> dict[str, np.ndarray]:
         if not held.is_set():  # the warm-up, which comes first
             held.set()
             leave.wait(10.0)
-        return model(inputs, outputs, call)
+        return await model(inputs, outputs, call)
 
     signature = Signature("serving_default", definition(ROWS, 1), slow)
     settings = BatchingParameters(allowed_batch_sizes=(4,), max_batch_size=4)
     scheduler = Scheduler(1)
-    signature.wrap(lambda compute: Batched(signature, compute, scheduler, settings, missing_value))
+    signature.wrap(lambda compute: Batched(signature, compute, settings, missing_value))
     one, soon = request(2), Call("Predict", remaining=lambda: 1.0)
     with ThreadPoolExecutor(1) as pool:
-        warm_up = pool.submit(signature.run, one, ["score"], Call("Predict", "WARMUP"))
+        warm_up = pool.submit(
+            lambda: finished(signature.run(one, ["score"], Call("Predict", "WARMUP")))
+        )
         held.wait(5.0)
-        answer = signature.run(one, ["score"], soon)["score"]
+        answer = scheduler.answer(signature.run(one, ["score"], soon), soon)["score"]
         leave.set()
         np.testing.assert_array_equal(warm_up.result()["score"], answer)
     assert model.rows == [4, 4], "in allowed sizes"

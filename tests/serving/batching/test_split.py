@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from serving.answering import finished
 from serving.batching.split import Split
 from serving.call import Call
 from serving.signature import Signature
-from tests.serving.batching.test_batched import RANK, ROWS, Model, definition, request
+from tests.serving.batching.test_batched import RANK, ROWS, Model, definition, request, scores_of
 
 
 def _signature(model: Model, size: int, rank: bool) -> Signature:
@@ -40,6 +41,7 @@ def _large(rows: int, candidates: int) -> dict[str, np.ndarray]:
 def test_parts_make_the_whole(rows: int, candidates: int, size: int, computed: list[int]) -> None:
     model = Model()
     sent = _large(rows, candidates)
-    scores = _signature(model, size, candidates > 0).run(sent, ["score"], Call(""))["score"]
-    np.testing.assert_array_equal(scores, Model()(sent, ["score"], Call(""))["score"])
+    signature = _signature(model, size, candidates > 0)
+    scores = finished(signature.run(sent, ["score"], Call("")))["score"]
+    np.testing.assert_array_equal(scores, scores_of(sent))
     assert model.rows == computed

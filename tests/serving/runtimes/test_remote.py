@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serving.answering import finished
 from serving.call import Call
 from serving.errors import DeadlineExceeded, Gone, InvalidArgument, NotFound, Unavailable
 from serving.model import Model
@@ -55,7 +56,7 @@ def test_it_computes_what_the_fleet_computes(remote: Remote, twofold: Path) -> N
 def test_a_model_runs_on_it(remote: Remote, tmp_path: Path) -> None:
     model = Model("front", 5, tmp_path, remote)
     assert model.context_names == {"user", "age", "history"}
-    found = model.signature("serving_default").run(ROWS, ["click"], Call("Predict"))
+    found = finished(model.signature("serving_default").run(ROWS, ["click"], Call("Predict")))
     assert found["click"].shape == (2,)
 
 
