@@ -105,8 +105,7 @@ class Scheduler:
             else:
                 return
         if is_late:
-            error = DeadlineExceeded("The deadline had passed before the computation began.")
-            self._advance([(request, error)])
+            self._advance([(request, _late())])
         else:
             self._go_on(request)
 
@@ -119,16 +118,18 @@ class Scheduler:
         answered = []
         for request, error in requests:
             job = request.step(error)
-            while job is not None and (full := self._enter(job, request)) is not None:
-                job = request.step(full)
+            while job is not None and (refusal := self._enter(job, request)) is not None:
+                job = request.step(refusal)
             if job is None:
                 answered.append(request)
         for request in answered:  # at last: now their threads want Python's lock
             request.undone.release()
 
-    def _enter(self, job: Job, request: Request) -> Unavailable | None:
-        """Lines a job up in its lane, unless there is no room."""
+    def _enter(self, job: Job, request: Request) -> ServingError | None:
+        """Lines a job up in its lane, unless it is too late or there is no room."""
         with self._changed:
+            if time.perf_counter() >= request.deadline:  # it may have waited for a job before
+                return _late()
             room = job.parameters.max_enqueued_batches * job.parameters.max_batch_size
             # An empty queue takes any job: it may be computed at once.
             if self._waiting[job.queue] and self._waiting[job.queue] + job.size > room:
@@ -289,6 +290,10 @@ def _patience(request: Request) -> float:
     if left == math.inf:
         return -1
     return min(left if left > 0 else _LOOK_AGAIN_SECONDS, threading.TIMEOUT_MAX)
+
+
+def _late() -> DeadlineExceeded:
+    return DeadlineExceeded("The deadline had passed before the computation began.")
 
 
 def _work(handed: queue.SimpleQueue[Callable[[], None] | None]) -> None:

@@ -220,6 +220,32 @@ def test_a_deadline_that_passes_in_the_queue_is_not_computed() -> None:
     assert not scheduler._lanes
 
 
+def test_a_deadline_that_passes_before_a_later_job_enters_its_queue() -> None:
+    """Such as the second part of a request, or the first of one that took long to read."""
+    first, blocks, work, scheduler = Work(holds=True), Work(holds=True), Work(), Scheduler(1)
+    end = time.perf_counter() + 0.1
+    call = Call("Predict", remaining=lambda: end - time.perf_counter())
+
+    async def parts() -> None:
+        await first.job(1, call=call)
+        await work.job(2, call=call)
+
+    with ThreadPoolExecutor(2) as pool:
+        late = pool.submit(scheduler.answer, parts(), call)
+        wait_until(lambda: len(first.batches) == 1)
+        other = pool.submit(compute, scheduler, blocks.job(3, lane="b"))
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        wait_until(lambda: call.remaining() < 0)
+        first.go.set()
+        wait_until(lambda: len(blocks.batches) == 1)
+        assert not scheduler._waiting, "it has not taken room in the queue"
+        with pytest.raises(DeadlineExceeded):
+            late.result(10)
+        blocks.go.set()
+        assert other.result(10) == 6
+    assert not work.batches
+
+
 def test_callers_that_have_gone_are_left_out_of_the_batch() -> None:
     work, scheduler = Work(holds=True), Scheduler(1)
     with ThreadPoolExecutor(3) as pool:
