@@ -13,7 +13,6 @@ wait, and do not compete with it, and with each other, for Python's lock.
 from __future__ import annotations
 
 import functools
-import math
 import queue
 import threading
 import time
@@ -28,7 +27,7 @@ from serving.call import Call
 from serving.errors import DeadlineExceeded, ServingError, Unavailable
 
 _UNREAD_SECONDS = 0.05  # a request that nobody has read till then is read by its own thread
-_LOOK_AGAIN_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 0.1  # one that waits in its lane then sees whether a slot is free for it
 
 Answer = TypeVar("Answer")
 
@@ -72,7 +71,7 @@ class Scheduler:
         if not self._leave_unread(request):
             self._go_on(request)
         while not request.undone.acquire(timeout=_patience(request)):
-            self._take_back(request)
+            self._look_after(request)
         found: Answer = request.result()
         return found
 
@@ -88,26 +87,32 @@ class Scheduler:
     def _go_on(self, request: Request) -> None:
         """By its own thread, which computes its batch where there is a slot for it."""
         self._advance([(request, None)])
+        self._compute_own(request)
+
+    def _compute_own(self, request: Request) -> None:
         lane = self._start(request)
         if lane is not None:
             self._compute_batch(lane)
             self._hand_slot_on(lane)
 
-    def _take_back(self, request: Request) -> None:
+    def _look_after(self, request: Request) -> None:
         """Sees to one that has waited for long, unless it is being computed."""
         is_late = time.perf_counter() >= request.deadline
         with self._changed:
-            if request.is_unread:
+            job, was_unread = request.job, request.is_unread
+            if was_unread:
                 self._unread.remove(request)
                 request.is_unread = False
-            elif is_late and request.job is not None and request.job.is_waiting:
-                self._give_up(request.job)
-            else:
+            elif job is None or not job.is_waiting:
                 return
+            elif is_late:
+                self._give_up(job)
         if is_late:
             self._advance([(request, _late())])
-        else:
+        elif was_unread:
             self._go_on(request)
+        else:  # it was left to a thread whose batch seemed light, and may take for ever
+            self._compute_own(request)
 
     def _advance(self, requests: Iterable[tuple[Request, ServingError | None]]) -> None:
         """Goes on with requests until each waits for its next job or is answered.
@@ -283,13 +288,11 @@ class Scheduler:
 
 
 def _patience(request: Request) -> float:
-    """How long a request waits before it is looked after; -1: until it is answered."""
+    """How long a request waits before it is looked after."""
     left = request.deadline - time.perf_counter()
     if request.is_unread:
         return max(min(left, _UNREAD_SECONDS), 0.0)
-    if left == math.inf:
-        return -1
-    return min(left if left > 0 else _LOOK_AGAIN_SECONDS, threading.TIMEOUT_MAX)
+    return left if 0 < left < _LOOK_AGAIN_SECONDS else _LOOK_AGAIN_SECONDS
 
 
 def _late() -> DeadlineExceeded:

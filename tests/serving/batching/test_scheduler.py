@@ -112,6 +112,28 @@ def test_a_long_batch_after_a_light_one_does_not_block_its_lane(
         assert second.result(10) == 2
 
 
+def test_what_was_left_to_a_long_batch_is_computed_in_a_free_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last batch of the lane was a light one, and nobody comes any more."""
+    monkeypatch.setattr("serving.batching.jobs._light_seconds", lambda jobs: 0.5)
+    scheduler, long, light, work = Scheduler(2), Work(True), Work(True), Work()
+    with ThreadPoolExecutor(3) as pool:
+        found = []
+        for one in (long, light, work):
+            found.append(pool.submit(compute, scheduler, one.job(len(found))))
+            begun = min(len(found), 2)
+            wait_until(lambda n=begun: len(long.batches) + len(light.batches) == n)
+        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        light.go.set()
+        assert found[2].result(5) == 4
+        assert long.running
+        long.go.set()
+        assert [one.result(10) for one in found] == [0, 2, 4]
+    wait_until(lambda: scheduler._free == 2)
+    assert not scheduler._lanes
+
+
 def test_a_batch_that_everybody_left_while_it_was_gathered_frees_its_slot() -> None:
     work, scheduler = Work(holds=True), Scheduler(1)
     with ThreadPoolExecutor(2) as pool:

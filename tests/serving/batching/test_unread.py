@@ -23,7 +23,9 @@ class Busy:
         self.scheduler, self.pool = Scheduler(slots), pool
         self.first, self.light = Work(holds=True), Work(holds=True)
         self.go = self.light.go
-        self.others: list[Future[Any]] = [pool.submit(compute, self.scheduler, self.first.job(0))]
+        self.others: list[Future[Any]] = [
+            pool.submit(compute, self.scheduler, self.first.job(0, lane="b"))
+        ]
         wait_until(lambda: len(self.first.batches) == 1)
         self.others.append(pool.submit(compute, self.scheduler, self.light.job(1)))
         if slots == 1:
