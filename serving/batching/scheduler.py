@@ -291,7 +291,7 @@ def _patience(request: Request) -> float:
     """How long a request waits before it is looked after."""
     left = request.deadline - time.perf_counter()
     if request.is_unread:
-        return max(min(left, _UNREAD_SECONDS), 0.0)
+        return max(min(left / 2, _UNREAD_SECONDS), 0.0)  # half: there may be a slot for it
     return left if 0 < left < _LOOK_AGAIN_SECONDS else _LOOK_AGAIN_SECONDS
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -101,13 +102,31 @@ def test_one_that_nobody_reads_for_long_is_read_by_its_own_thread(
     busy.end()
 
 
+def test_one_that_nobody_reads_is_not_too_late_where_a_slot_is_free(
+    pool: ThreadPoolExecutor,
+) -> None:
+    busy, work = Busy(2, pool), Work()
+    busy.first.go.set()
+    wait_until(lambda: busy.scheduler._free == 1)
+    end = time.perf_counter() + 1.0
+    call = Call("Predict", remaining=lambda: end - time.perf_counter())
+
+    async def request() -> int:
+        found: int = await work.job(5, lane="c", call=call)
+        return found
+
+    assert busy.leave(request(), call).result(10) == 10
+    assert not busy.go.is_set()
+    busy.end()
+
+
 def test_a_deadline_that_passes_meanwhile(pool: ThreadPoolExecutor) -> None:
     busy, read = Busy(1, pool), []
 
     async def request() -> None:
         read.append(1)
 
-    late = busy.leave(request(), Call("Predict", remaining=lambda: 0.02))
+    late = pool.submit(busy.scheduler.answer, request(), Call("Predict", remaining=lambda: 0.0))
     with pytest.raises(DeadlineExceeded):
         late.result(10)
     busy.end()
