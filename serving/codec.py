@@ -113,7 +113,9 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
     Raises:
         TypeError: No tensor dtype holds the array.
     """
-    array = np.asarray(array)
+    given, array = array, np.asarray(array)
+    if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
+        array = np.asarray(given, object)  # numpy's own strings lose the zeros at their ends
     enum = types_pb2.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
     if enum is None:
         raise TypeError(f"No tensor holds an array of dtype {array.dtype}.")

@@ -66,6 +66,14 @@ def test_strings_survive_as_bytes() -> None:
     assert decode("x", encode(np.array(["ab", "c"]))).tolist() == [b"ab", b"c"]
 
 
+@pytest.mark.parametrize("values", [[[b"a\0", b"\0\0"]], [["a\0", "\0\0"]]], ids=["bytes", "str"])
+def test_strings_of_a_list_keep_the_zeros_at_their_ends(values: list[list[object]]) -> None:
+    proto = encode(values)
+    assert decode("x", proto).tolist() == [[b"a\0", b"\0\0"]]
+    assert list(proto.string_val) == list(tf.make_tensor_proto(values).string_val)
+    assert decode("x", encode(b"a\0")).item() == b"a\0"
+
+
 def test_strings_as_packed_content() -> None:
     values = [b"", b"a" * 300, b"xyz"]
     content = b"\x00" + b"\xac\x02" + b"\x03" + b"".join(values)
