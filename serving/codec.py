@@ -153,7 +153,7 @@ def _read_shape(content: bytes) -> tuple[int, ...] | str:
     return shape
 
 
-# To look a shape up takes a third of the time of going through its message axis by axis.
+# To look a shape up takes less than half of the time of going through its message axis by axis.
 _known_shape = functools.lru_cache(maxsize=4096)(_read_shape)
 
 

@@ -24,7 +24,7 @@ class Signals:
         os.set_blocking(wakes, False)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         for number in numbers:
-            signal.signal(number, lambda number, frame: None)
+            signal.signal(number, lambda *_: None)  # without one, no number is written
 
     def fileno(self) -> int:
         """What can be read once one has come."""
