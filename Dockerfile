@@ -5,6 +5,9 @@ ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     MPLCONFIGDIR=/tmp/matplotlib
 
+# As the first process of a container it hands signals on, which end one that still loads too.
+RUN apt-get update && apt-get install --yes --no-install-recommends tini && rm -rf /var/lib/apt/lists/*
+
 RUN useradd --create-home --uid 1000 recsys
 WORKDIR /app
 
@@ -32,5 +35,5 @@ EXPOSE 8500 8501
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import grpc; from grpc_health.v1 import health_pb2, health_pb2_grpc; stub = health_pb2_grpc.HealthStub(grpc.insecure_channel('localhost:8500')); reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=4); raise SystemExit(reply.status != health_pb2.HealthCheckResponse.SERVING)"]
 
-ENTRYPOINT ["recsys-attn"]
+ENTRYPOINT ["tini", "--", "recsys-attn"]
 CMD ["--help"]

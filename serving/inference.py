@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import errors
-from serving.answering import Run, finished
+from serving.answering import finished
 from serving.call import Call, Observer
 from serving.classify import classify, multi_inference, regress
 from serving.config import CPUS
@@ -65,7 +65,6 @@ class Inference:
         observers: Told of every call at its end. They run in the thread that answers, before the
             answer leaves; what they raise is logged.
         turns: How many are answered at once.
-        run: Runs what answers.
     """
 
     def __init__(
@@ -73,12 +72,10 @@ class Inference:
         manager: ModelManager,
         observers: Sequence[Observer] = (),
         turns: Turns | None = None,
-        run: Run = finished,
     ) -> None:
         self.turns = Turns(CPUS) if turns is None else turns
         self._manager = manager
         self._observers = tuple(observers)
-        self._run = run
 
     def answer(self, request: Any, call: Call) -> Any:
         """The answer to a request of one of the kinds of `APIS`.
@@ -159,20 +156,20 @@ class Inference:
     def _answer(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
         """The version's answer; the next one's where it has gone, and any may answer."""
         try:
-            return self._run(self._answer_once(spec, request, call), call)
+            return self._answer_once(spec, request, call)
         except errors.Gone:
             is_pinned = spec.WhichOneof("version_choice") is not None
             if is_pinned or call.version is None:
                 raise
             if not self._manager.look_again(spec.name, call.version, call.remaining()):
                 raise
-        return self._run(self._answer_once(spec, request, call), call)
+        return self._answer_once(spec, request, call)
 
-    async def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
+    def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
         _, answer = APIS[type(request)]
         with self._lease(spec) as model:
             call.version = model.version
-            return await answer(model, request, call)
+            return model.run(answer(model, request, call), call)
 
     def _lease(self, spec: model_pb2.ModelSpec) -> contextlib.AbstractContextManager[Model]:
         label = spec.version_label if spec.HasField("version_label") else None

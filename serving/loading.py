@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.answering import Run, finished
+from serving.answering import finished
 from serving.background import unhurried
 from serving.batching.arrays import grown
 from serving.batching.batched import Batched
@@ -77,8 +77,6 @@ class Loader:
         self._scheduler = (
             None if options.batching is None else Scheduler(options.batching.num_batch_threads)
         )
-        # Runs what answers a request of a version.
-        self.run: Run = finished if self._scheduler is None else self._scheduler.answer
 
     def __call__(self, name: str, version: int, path: Path) -> Model:
         """A version that has answered what it brings along, and is ready for requests.
@@ -109,6 +107,8 @@ class Loader:
         parameters = self._parameters(model.path)
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
+        if self._scheduler is not None and parameters is not None:
+            model.run = self._scheduler.answer
         if self._options.warmup_iterations:
             unhurried(functools.partial(self._warm_up, model, parameters))
         model.prepare(self._newest.get(model.name))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.answering import Run, finished
 from serving.call import Call
 from serving.errors import signature_not_found
 from serving.runtimes.base import Runtime
@@ -30,6 +31,9 @@ class Model:
         version: Its version.
         path: Folder of the version.
         runtime: Computes; the model closes it.
+
+    Attributes:
+        run: Runs the coroutine that answers a request.
     """
 
     def __init__(self, name: str, version: int, path: Path, runtime: Runtime) -> None:
@@ -37,6 +41,7 @@ class Model:
         self.version = version
         self.path = path
         self.definitions = runtime.definitions
+        self.run: Run = finished
         self._runtime = runtime
         self._signatures = {
             key: Signature(key, definition, _compute(runtime, key))

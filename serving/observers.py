@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.access_log import log_access, log_to_standard_error
-from serving.answering import Run, finished
 from serving.call import Observer
 from serving.config import ServerConfig
 from serving.errors import InvalidArgument
@@ -22,7 +21,6 @@ class Observers:
         config: Says which ones there are.
         manager: For the version in the shadow.
         metrics: What they count; None where nobody wants it.
-        run: Runs what answers, for the version in the shadow.
 
     Raises:
         InvalidArgument: The prediction log's folder cannot be made, or the shadow is none, or
@@ -34,7 +32,6 @@ class Observers:
         config: ServerConfig,
         manager: ModelManager,
         metrics: Metrics | None,
-        run: Run = finished,
     ) -> None:
         self.all: list[Observer] = [] if metrics is None else [metrics]
         self._log = self._shadow = None
@@ -53,7 +50,7 @@ class Observers:
                 raise InvalidArgument(
                     "`shadow` needs `monitoring_config_file`: the differences are metrics."
                 )
-            self._shadow = Shadow(_shadow_options(config), manager, metrics.shadowed, run)
+            self._shadow = Shadow(_shadow_options(config), manager, metrics.shadowed)
             self.all.append(self._shadow)
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import grpc
 
-from serving.answering import Run
 from serving.batching.parameters import BatchingParameters
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
@@ -59,13 +58,12 @@ class Server:
         health: Health,
         observers: Observers,
         config_file: ConfigFile | None,
-        run: Run,
     ) -> None:
         self.config = config
         self.manager = manager
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.inference = Inference(manager, observers.all, turns, run)
+        self.inference = Inference(manager, observers.all, turns)
         self.refusal = Refusal(self.inference.refuse)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
@@ -198,8 +196,8 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             find=loader.versions if config.backend else None,
         ),
     )
-    observers = Observers(config, manager, metrics, loader.run)
-    return Server(config, manager, health, observers, config_file, loader.run)
+    observers = Observers(config, manager, metrics)
+    return Server(config, manager, health, observers, config_file)
 
 
 def _fleet(config: ServerConfig) -> Fleet | None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from serving.answering import Run, finished
 from serving.call import Call
 from serving.errors import ServingError
 from serving.inference import APIS
@@ -62,7 +61,6 @@ class Shadow:
         options: What is compared.
         manager: Hands out the versions.
         report: Told model, version, task and the largest difference of each comparison.
-        run: Runs what answers.
     """
 
     def __init__(
@@ -70,12 +68,10 @@ class Shadow:
         options: ShadowOptions,
         manager: ModelManager,
         report: Callable[[str, int, str, float], None],
-        run: Run = finished,
     ) -> None:
         self._options = options
         self._manager = manager
         self._report = report
-        self._run = run
         self._sample = Sample(options.share, _SEED)
         self._calls: queue.Queue[Call | None] = queue.Queue(_WAITING)
         self._thread = threading.Thread(target=self._compare_all, name="shadow", daemon=True)
@@ -115,7 +111,7 @@ class Shadow:
             if model.version == call.version:
                 return
             _, answer = APIS[type(call.request)]
-            self._run(answer(model, call.request, again), again)
+            model.run(answer(model, call.request, again), again)
             for task, difference in differences(call.results, again.results).items():
                 self._report(call.model, model.version, task, difference)
 

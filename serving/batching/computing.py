@@ -23,7 +23,7 @@ def compute(batch: Sequence[Job]) -> None:
             alive.append(job)
         except ServingError as error:
             job.error = error
-        except Exception as error:
+        except BaseException as error:
             _fail([job], error)
     if alive:
         _compute(alive)

@@ -16,7 +16,7 @@ from serving.errors import ServingError
 
 # A batch that takes less is worth waiting for: one larger batch costs less than two at once.
 _LIGHT_SECONDS = 0.005
-_LIGHT_JOB_SECONDS = 0.001
+_LIGHT_JOB_SECONDS = 0.0003  # about what else a request costs: so light ones wait for Python
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class Job:
     payload: Any
     results: Any = None
     error: ServingError | None = None
-    request: Request | None = None
+    request: Request = field(init=False, repr=False)  # of which it is a part
     queued: float = 0.0
     is_waiting: bool = False  # in its lane
 
@@ -66,7 +66,7 @@ class Request:
     call: Call
     job: Job | None = None  # that it waits for
     is_unread: bool = False  # left to whoever reads what came while he was busy
-    left: float = 0.0  # when that was
+    left_at: float = 0.0  # when that was
     deadline: float = math.inf
     # Held until it is answered; with many waiting it is cheaper than an event.
     undone: threading.Lock = field(default_factory=threading.Lock)

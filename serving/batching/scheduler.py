@@ -80,7 +80,7 @@ class Scheduler:
         with self._changed:
             request.is_unread = any(lane.ends_soon for lane in self._lanes.values())
             if request.is_unread:
-                request.left = time.perf_counter()
+                request.left_at = time.perf_counter()
                 self._unread.append(request)
             return request.is_unread
 
@@ -146,8 +146,8 @@ class Scheduler:
             if lane is None:
                 lane = self._lanes[job.lane] = Lane(job.lane)
             lane.jobs.append(job)
-            job.queued = request.left or time.perf_counter()
-            request.left = 0.0
+            job.queued = request.left_at or time.perf_counter()
+            request.left_at = 0.0
             job.is_waiting = True
             if lane.gathers:
                 self._changed.notify_all()
@@ -169,30 +169,32 @@ class Scheduler:
     def _give_up(self, job: Job) -> None:
         lane = self._lanes[job.lane]
         lane.jobs.remove(job)
-        self._left(job)
+        self._dequeue(job)
         self._forget_idle(lane)
         if lane.gathers and not lane.jobs:  # for nobody
             self._changed.notify_all()
 
-    def _hand_on(self, lane: Lane | None, *, is_computed: bool = False) -> None:
+    def _hand_on(self, lane: Lane | None) -> None:
         if lane is not None:
-            self._handed.put(functools.partial(self._compute_batches, lane, is_computed))
+            self._handed.put(functools.partial(self._compute_batches, lane))
 
     def _hand_slot_on(self, lane: Lane) -> None:
         """Ends a batch that a request's own thread computed."""
         with self._changed:
             if self._unread:
-                self._hand_on(lane, is_computed=True)
+                self._handed.put(functools.partial(self._read_on, lane))
             else:
                 self._hand_on(self._next(lane))
 
-    def _compute_batches(self, lane: Lane | None, is_computed: bool) -> None:
+    def _compute_batches(self, lane: Lane | None) -> None:
         """Batch after batch, from this one on, while there are any for its slot."""
         while lane is not None:
-            if not is_computed:
-                self._compute_batch(lane)
-            is_computed = False
+            self._compute_batch(lane)
             lane = self._read(lane)
+
+    def _read_on(self, lane: Lane) -> None:
+        """Batch after batch, from the one after this."""
+        self._compute_batches(self._read(lane))
 
     def _compute_batch(self, lane: Lane) -> None:
         """Computes and answers one that was started."""
@@ -200,40 +202,48 @@ class Scheduler:
         begin = time.perf_counter()
         compute(batch)
         with self._changed:
-            lane.computed(len(batch), time.perf_counter() - begin)
-        self._advance((job.request, job.error) for job in batch if job.request is not None)
+            if batch:  # else all have left while it was gathered
+                lane.computed(len(batch), time.perf_counter() - begin)
+        self._advance((job.request, job.error) for job in batch)
 
     def _read(self, lane: Lane) -> Lane | None:
         """Reads what came while a batch was computed; the lane of the next, which has its slot."""
-        while True:
-            with self._changed:
-                unread, self._unread = self._unread, deque()
-                lane.begin(len(unread))
-                for request in unread:
-                    request.is_unread = False
-            self._advance((request, None) for request in unread)
-            with self._changed:
-                following = self._next(lane)
-                if following is not None or not self._unread:
-                    return following
-                self._keep(lane)
+        with self._changed:
+            lane.begin(len(self._unread))
+            unread = self._take_unread()
+        self._advance(unread)
+        with self._changed:
+            following = self._next(lane)
+            unread = self._take_unread()  # came meanwhile, and may be of the next batch
+        self._advance(unread)
+        with self._changed:
+            more = self._start_all()
+            if following is None:
+                return more
+            self._hand_on(more)
+            return following
+
+    def _take_unread(self) -> list[tuple[Request, None]]:
+        unread, self._unread = self._unread, deque()
+        for request in unread:
+            request.is_unread = False
+        return [(request, None) for request in unread]
 
     def _next(self, lane: Lane) -> Lane | None:
         """Ends a batch; the lane of the next one, which has its slot."""
         lane.running -= 1
         self._free += 1
-        following = self._start_oldest()
-        if following is not None:
-            while (other := self._start_oldest()) is not None:
-                self._hand_on(other)
+        following = self._start_all()
         self._forget_idle(lane)
         return following
 
-    def _keep(self, lane: Lane) -> None:
-        """Takes back that a batch has ended."""
-        self._lanes[lane.key] = lane
-        lane.running += 1
-        self._free -= 1
+    def _start_all(self) -> Lane | None:
+        """Starts the lanes that have a slot; the oldest one is for whoever asks."""
+        oldest = self._start_oldest()
+        if oldest is not None:
+            while (other := self._start_oldest()) is not None:
+                self._hand_on(other)
+        return oldest
 
     def _gather(self, lane: Lane) -> list[Job]:
         """What waits in a lane that was started, oldest first, as far as it fits in a batch."""
@@ -257,7 +267,7 @@ class Scheduler:
             del batch[few_sizes(batch) :]
             for one in batch:
                 lane.jobs.popleft()
-                self._left(one)
+                self._dequeue(one)
             lane.begin(len(batch))
             beyond = self._started(lane)  # more came than fits: no need to wait for this batch
         self._hand_on(beyond)
@@ -276,7 +286,7 @@ class Scheduler:
         ready = [lane for lane in self._lanes.values() if lane.may_start]
         return self._started(min(ready, key=lambda lane: lane.jobs[0].queued)) if ready else None
 
-    def _left(self, job: Job) -> None:
+    def _dequeue(self, job: Job) -> None:
         job.is_waiting = False
         self._waiting[job.queue] -= job.size
         if not self._waiting[job.queue]:

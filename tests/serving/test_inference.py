@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serving.answering import finished
 from serving.call import Call
 from serving.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
 from serving.inference import Inference
@@ -99,6 +100,7 @@ def test_what_nobody_waits_for_is_not_computed(
 def test_a_fault_of_the_server_is_internal() -> None:
     class Broken:
         version = 5
+        run = staticmethod(finished)
 
         def signature(self, key: str) -> None:
             raise KeyError(key)

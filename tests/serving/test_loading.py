@@ -110,15 +110,24 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
     three = {"values": np.ones(3, np.float32)}
     for reads_own in (False, True):
         options = LoadOptions(batching=BatchingParameters(), reads_own_batching=reads_own)
-        loader, call = Loader(options), Call("Predict")
-        model = loader("tiny", 5, base_path / "5")
+        call = Call("Predict")
+        model = Loader(options)("tiny", 5, base_path / "5")
         answer = model.signature("double").run(three, ["doubled"], call)
         if reads_own:
             with pytest.raises(InvalidArgument, match=r"Task size 3 is larger than .* 2"):
-                loader.run(answer, call)
+                model.run(answer, call)
         else:
-            assert loader.run(answer, call)["doubled"].tolist() == [2] * 3
+            assert model.run(answer, call)["doubled"].tolist() == [2] * 3
         model.close()
+
+
+def test_a_version_without_batching_is_left_to_no_thread_that_computes_batches(
+    base_path: Path,
+) -> None:
+    options = LoadOptions(batching=BatchingParameters(), reads_own_batching=True)
+    model = Loader(options)("tiny", 5, base_path / "5")
+    assert model.run is finished
+    model.close()
 
 
 def test_a_version_is_prepared_by_the_one_before(

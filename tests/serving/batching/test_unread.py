@@ -175,3 +175,37 @@ def test_what_one_raises_is_its_own(pool: ThreadPoolExecutor) -> None:
         found[3].result(10)
     assert found[4].result(10) == 12
     busy.end()
+
+
+@pytest.mark.parametrize("lane", ["slow", "other"])
+def test_what_comes_while_others_are_read_waits_for_no_other_batch(
+    pool: ThreadPoolExecutor, lane: str
+) -> None:
+    """It is of the next batch, which is gathered meanwhile, or of another in a free slot."""
+    busy, slow, work = Busy(2, pool), Work(holds=True), Work()
+    reads, go = threading.Event(), threading.Event()
+    options = {"batch_timeout_micros": 60_000_000, "max_batch_size": 2} if lane == "slow" else {}
+
+    async def first() -> Any:
+        reads.set()
+        go.wait(10)
+        return await slow.job(1, lane="slow", **options)
+
+    async def second() -> Any:
+        work.go.set()
+        return await (slow if lane == "slow" else work).job(2, lane=lane, **options)
+
+    busy.first.go.set()
+    wait_until(lambda: busy.scheduler._free == 1)
+    found = [busy.leave(first())]
+    busy.go.set()
+    reads.wait(10)
+    found.append(busy.leave(second()))
+    go.set()
+    if lane == "other":
+        assert found[1].result(10) == 4
+        assert not found[0].done()
+    slow.go.set()
+    assert [one.result(10) for one in found] == [2, 4]
+    assert slow.batches == ([[1, 2]] if lane == "slow" else [[1]])
+    busy.end()
