@@ -1,4 +1,8 @@
-"""The gRPC server: its services, its limits, and who may reach it."""
+"""The gRPC server: its services, its limits, and who may reach it.
+
+It has threads. `grpc.aio` costs a batched request less, but in grpcio 1.85.1 one call whose path is
+not UTF-8 ends that whole server, whoever sends it (`tests/serving/fuzz/test_headers.py`).
+"""
 
 from __future__ import annotations
 

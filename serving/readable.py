@@ -1,25 +1,25 @@
-"""Bytes that are no message, answered before gRPC sees that they are none."""
+"""The message of each call: read here, where gRPC would harm the server."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 
-from serving.errors import Internal
+from serving.errors import Internal, ServingError, Unimplemented
 from serving.interceptors import Refuse
 from serving.servicers import call_named
-
-_UNREADABLE = object()
+from serving.workers import PROMPT, PROMPT_THREADS, THREADS, Silent
 
 
 class Readable(grpc.ServerInterceptor):
-    """Answers INTERNAL to bytes that are no message, as gRPC does, and forgets the call.
+    """Reads the message of each call; it must be the last of a server's interceptors.
 
-    gRPC keeps every such call for good, 15 kB each, and logs where it noticed. It must be the last
-    of a server's interceptors.
+    It answers INTERNAL to bytes that are no message, and UNIMPLEMENTED to none, as gRPC does. But
+    gRPC keeps every call of the first kind for good, 15 kB each, and gives one whose message never
+    comes a thread for as long as the client likes (`workers.Silent`).
 
     Args:
         refuse: Told of each call that is answered so.
@@ -28,6 +28,7 @@ class Readable(grpc.ServerInterceptor):
     def __init__(self, refuse: Refuse) -> None:
         self._refuse = refuse
         self._handlers: dict[str, Any] = {}  # by method; what two threads make is the same
+        self._silent, self._prompt_silent = Silent(THREADS), Silent(PROMPT_THREADS)
 
     def intercept_service(
         self,
@@ -38,32 +39,38 @@ class Readable(grpc.ServerInterceptor):
         if found is None:
             found = continuation(handler_call_details)
             if found is not None:  # else it is no method, and its name may be any
-                found = self._handlers[handler_call_details.method] = _readable(
-                    found, handler_call_details.method.rpartition("/")[2], self._refuse
-                )
+                path = handler_call_details.method
+                found = self._handlers[path] = self._reads(found, path)
         return found
 
+    def _reads(self, handler: Any, path: str) -> Any:
+        """A handler that reads its message itself, which to gRPC is one of a stream."""
+        if handler.request_streaming:
+            return handler
+        if handler.response_streaming:
+            make, method = grpc.stream_stream_rpc_method_handler, handler.unary_stream
+        else:
+            make, method = grpc.stream_unary_rpc_method_handler, handler.unary_unary
+        is_prompt = getattr(method, "experimental_thread_pool", None) is PROMPT
+        silent = self._prompt_silent if is_prompt else self._silent
 
-def _readable(handler: Any, api: str, refuse: Refuse) -> Any:
-    if handler.request_streaming:
-        return handler
-    if handler.response_streaming:
-        make, method = grpc.unary_stream_rpc_method_handler, handler.unary_stream
-    else:
-        make, method = grpc.unary_unary_rpc_method_handler, handler.unary_unary
+        @functools.wraps(method)  # and in the same threads
+        def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> Any:
+            content = silent.message(messages, context)
+            try:
+                request = _read(handler.request_deserializer, content, path)
+            except ServingError as error:
+                self._refuse(call_named(path.rpartition("/")[2], context), error)
+                return context.abort(error.code, str(error))
+            return method(request, context)
 
-    def read(content: bytes) -> Any:
-        try:
-            return handler.request_deserializer(content)
-        except Exception:  # protobuf's own, which has no name in a declared dependency
-            return _UNREADABLE
+        return make(answer, None, handler.response_serializer)
 
-    @functools.wraps(method)  # and in the same threads
-    def answer(request: Any, context: grpc.ServicerContext) -> Any:
-        if request is _UNREADABLE:
-            error = Internal("Exception deserializing request!")
-            refuse(call_named(api, context), error)
-            context.abort(error.code, str(error))
-        return method(request, context)
 
-    return make(answer, read, handler.response_serializer)
+def _read(deserializer: Callable[[bytes], Any], content: bytes | None, path: str) -> Any:
+    if content is None:
+        raise Unimplemented(f'"{path}" requires exactly one request message.')
+    try:
+        return deserializer(content)
+    except Exception as error:  # protobuf's own, which has no name in a declared dependency
+        raise Internal("Exception deserializing request!") from error

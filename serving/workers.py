@@ -10,22 +10,52 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
+import grpc
+
 from serving.call import Call
 from serving.errors import DeadlineExceeded, ResourceExhausted
 
 # gRPC gives a call its thread before its message has come, and a client may never send one. So
-# there are more threads than are ever busy (made as they are needed), and `Turns` for those whose
-# request is there.
+# there are more threads than are ever busy (made as they are needed), `Silent` ends some of those
+# calls where they are many, and there are `Turns` for those whose request is there.
 THREADS = 1000
 # What takes no time is answered by these, however busy the others are: probes and refusals.
-_MOST_PROMPT = 256
-PROMPT = futures.ThreadPoolExecutor(_MOST_PROMPT, thread_name_prefix="prompt")
+PROMPT_THREADS = 256
+PROMPT = futures.ThreadPoolExecutor(PROMPT_THREADS, thread_name_prefix="prompt")
 
 
 def answered_promptly(method: Callable[..., Any]) -> Callable[..., Any]:
     """Has gRPC answer a method's calls apart from those that compute."""
     vars(method)["experimental_thread_pool"] = PROMPT
     return method
+
+
+class Silent:
+    """Calls whose messages are still to come. Of too many, the oldest is ended.
+
+    Args:
+        threads: How many wait for messages, and do what follows: half of them are left for that.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._most = threads // 2
+        self._lock = threading.Lock()  # guards the calls, oldest first
+        self._calls: dict[grpc.ServicerContext, None] = {}
+
+    def message(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
+        """The message of a call; None where it ends without one."""
+        with self._lock:
+            oldest = next(iter(self._calls)) if len(self._calls) >= self._most else None
+            if oldest is not None:
+                del self._calls[oldest]
+            self._calls[context] = None
+        if oldest is not None:
+            oldest.cancel()
+        try:
+            return next(messages, None)
+        finally:
+            with self._lock:
+                self._calls.pop(context, None)
 
 
 class Turns:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import queue
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from serving.call import Call
 from serving.errors import Cancelled, DeadlineExceeded, ResourceExhausted
-from serving.workers import Turns
+from serving.workers import Silent, Turns
 from tests.serving.conftest import wait_until
 
 
@@ -106,3 +109,55 @@ def _is_full(turns: Turns) -> bool:
     except ResourceExhausted:
         return True
     return False
+
+
+class _Caller:
+    """A call whose message is still to come; stands for its context and its messages."""
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.is_ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.messages.get, None)
+
+    def cancel(self) -> None:
+        self.is_ended = True
+        self.messages.put(None)
+
+
+def _waits(caller: _Caller, silent: Silent) -> bool:
+    return next(reversed(silent._calls), None) is caller
+
+
+def test_of_too_many_silent_calls_the_oldest_is_ended() -> None:
+    silent, callers = Silent(threads=6), [_Caller() for _ in range(5)]
+    with ThreadPoolExecutor(5) as pool:
+        found = []
+        for caller in callers:
+            found.append(pool.submit(silent.message, iter(caller), caller))
+            wait_until(functools.partial(_waits, caller, silent))
+        assert [one.is_ended for one in callers] == [True, True, False, False, False]
+        for number, caller in enumerate(callers):
+            caller.messages.put(b"%d" % number)
+        assert [one.result(5.0) for one in found] == [None, None, b"2", b"3", b"4"]
+    assert not silent._calls
+
+
+def test_a_call_that_speaks_counts_no_more() -> None:
+    silent, caller = Silent(threads=2), _Caller()
+    for _ in range(10):
+        caller.messages.put(b"")
+        assert silent.message(iter(caller), caller) == b""
+    assert not caller.is_ended
+
+
+def test_a_call_that_fails_meanwhile_counts_no_more() -> None:
+    def fails() -> Iterator[bytes]:
+        raise ConnectionError
+        yield b""
+
+    silent, caller = Silent(threads=2), _Caller()
+    with pytest.raises(ConnectionError):
+        silent.message(fails(), caller)
+    assert not silent._calls

@@ -22,7 +22,8 @@ _ODD_METADATA = (
     ("grpc-timeout", b"99999999H"), ("grpc-timeout", b"-1S"), ("grpc-timeout", b"0n"),
     ("grpc-encoding", b"gzip"), ("grpc-encoding", b"nonsense"), ("content-type", b"text/html"),
     ("te", b"gzip"), ("x-bin", b"!!!"), ("X-Upper", b"a"), ("authorization", b"Bearer \xff"),
-    (":path", b"/"), ("", b"a"), ("grpc-accept-encoding", b"\xff"), ("x-flood", b"a" * 15_000),
+    (":path", b"/"), (":path", b"/\xff/\xfe"), (":path", b""), (":authority", b"\xff"), ("", b"a"),
+    ("grpc-accept-encoding", b"\xff"), ("x-flood", b"a" * 15_000),
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from serving.workers import THREADS
 from tests.serving.conftest import StartServer
 from tests.serving.fuzz.streams import PREFACE, call_of, frame
 from tests.serving.stubs import predict, send, status
@@ -21,6 +22,7 @@ SETTINGS = frame(4, 0, 0, b"")
 BEGIN_SECONDS = 1.0
 STALLED = 30
 MANY = 300  # on one connection; beyond what answers at once, and what refuses
+MORE = THREADS + 200
 CHECK = "/grpc.health.v1.Health/Check"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -76,3 +78,25 @@ def test_what_is_refused_and_stalls_keeps_no_probe_from_its_answer(
     with _stalled(address, PREDICT, MANY), grpc.insecure_channel(address) as channel:
         time.sleep(BEGIN_SECONDS)
         assert _probe(channel) == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_more_calls_stall_than_there_are_threads(shared_address: str) -> None:
+    """Of each kind: those that compute, and those that answer promptly."""
+    with contextlib.ExitStack() as stack:
+        for path in (PREDICT, CHECK):
+            stack.enter_context(_stalled(shared_address, path, MORE))
+        time.sleep(BEGIN_SECONDS)
+        channel = stack.enter_context(grpc.insecure_channel(shared_address))
+        assert send(channel, predict()).outputs
+        assert _probe(channel) == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_call_that_ends_without_its_message_is_unimplemented(shared_address: str) -> None:
+    """As gRPC's own words have it."""
+    with grpc.insecure_channel(shared_address) as channel:
+        for path in (PREDICT, CHECK, "/grpc.health.v1.Health/Watch"):
+            answers = channel.stream_stream(path)(iter(()), timeout=10.0)
+            with pytest.raises(grpc.RpcError) as raised:
+                next(answers)
+            assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
+            assert raised.value.details() == f'"{path}" requires exactly one request message.'
