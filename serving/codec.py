@@ -39,19 +39,47 @@ _FIELDS = {
     types_pb2.DT_COMPLEX64: "scomplex_val",
     types_pb2.DT_COMPLEX128: "dcomplex_val",
     types_pb2.DT_STRING: "string_val",
+    types_pb2.DT_QINT8: "int_val",
+    types_pb2.DT_QUINT8: "int_val",
+    types_pb2.DT_QINT16: "int_val",
+    types_pb2.DT_QUINT16: "int_val",
+    types_pb2.DT_QINT32: "int_val",
+    types_pb2.DT_INT4: "int_val",
+    types_pb2.DT_UINT4: "int_val",
+    types_pb2.DT_FLOAT8_E5M2: "float8_val",
+    types_pb2.DT_FLOAT8_E4M3FN: "float8_val",
+    types_pb2.DT_FLOAT8_E4M3FNUZ: "float8_val",
+    types_pb2.DT_FLOAT8_E4M3B11FNUZ: "float8_val",
+    types_pb2.DT_FLOAT8_E5M2FNUZ: "float8_val",
 }
 _DTYPES = {
     enum: np.dtype(object if enum == types_pb2.DT_STRING else tf.as_dtype(enum).as_numpy_dtype)
     for enum in _FIELDS
 }
-# The fields of these have another dtype.
+_ENUMS = {dtype: enum for enum, dtype in _DTYPES.items()}
+
+
+def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The integers of a quantized dtype, which to numpy has a field for them; others themselves."""
+    return dtype[0] if dtype.names else dtype
+
+
+def _stored(enum: int) -> np.dtype[Any]:
+    """The numbers that a tensor's bytes are, of which its field has each or something wider."""
+    field, dtype = _FIELDS[enum], _DTYPES[enum]
+    if field == "half_val":
+        return np.dtype(np.uint16)
+    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else plain_dtype(dtype)
+
+
+_STORED = {enum: _stored(enum) for enum in _FIELDS}
+# The fields of these hold values of another dtype.
 _CONVERTED = {
     enum
     for enum, field in _FIELDS.items()
-    if field in ("int_val", "half_val", "scomplex_val", "dcomplex_val")
+    if field in ("int_val", "half_val", "float8_val", "scomplex_val", "dcomplex_val")
     and enum != types_pb2.DT_INT32
 }
-_ENUMS = {dtype: enum for enum, dtype in _DTYPES.items()}
 
 
 def numpy_dtype(enum: int) -> np.dtype[Any] | None:
@@ -126,8 +154,10 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
         proto.string_val.extend(_to_bytes(value) for value in array.ravel().tolist())
     elif content:
         proto.tensor_content = array.tobytes()
+    elif _FIELDS[enum] == "float8_val":
+        proto.float8_val = array.tobytes()
     else:
-        getattr(proto, _FIELDS[enum]).extend(_to_field(array.ravel()).tolist())
+        getattr(proto, _FIELDS[enum]).extend(array.ravel().view(_STORED[enum]).tolist())
     return proto
 
 
@@ -201,14 +231,15 @@ def _from_field(name: str, enum: int, field: Any) -> np.ndarray:
     if enum not in _CONVERTED:
         # `numpy.array` would first ask a field for all that it might be.
         return np.fromiter(field, dtype, len(field))
+    if _FIELDS[enum] == "float8_val":  # bytes
+        return np.frombuffer(field, dtype)
     if dtype.kind == "c":
         if len(field) % 2:
             raise unparsable_tensor(name, "a complex value needs its real and imaginary part")
-        return np.fromiter(field, np.empty(0, dtype).real.dtype, len(field)).view(dtype)
-    stored = np.dtype(np.uint16) if _FIELDS[enum] == "half_val" else dtype
+        return np.fromiter(field, _STORED[enum], len(field)).view(dtype)
     wide = np.fromiter(field, np.int32, len(field))
-    values = wide.astype(stored)
-    if (values != wide).any():
+    values = wide.astype(_STORED[enum])
+    if (values.astype(np.int32) != wide).any():
         raise unparsable_tensor(name, f"a value is outside {dtype_name(enum)}")
     return values.view(dtype)
 
@@ -225,14 +256,6 @@ def _fitted(name: str, values: np.ndarray, shape: tuple[int, ...], *, fills: boo
     filled = np.full(size, last, values.dtype)
     filled[: values.size] = values
     return filled
-
-
-def _to_field(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "c":
-        return array.view(array.real.dtype)
-    if _FIELDS[_ENUMS[array.dtype]] == "half_val":
-        return array.view(np.uint16)
-    return array
 
 
 def _to_bytes(value: Any) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 from serving.errors import InvalidArgument
 from serving.features import TensorSpec
 from serving.protos import scoring_pb2
+from serving.raw_values import missing_value, takes_raw_values
 
 # Lists are padded to the longest: more elements than this must have been sent.
 MAX_PADDED_ELEMENTS = 2**22
@@ -44,7 +45,7 @@ class Target(NamedTuple):
             InvalidArgument: The input takes neither values nor lists of them.
         """
         axes = -1 if spec.shape is None else len(spec.shape) - leading_axes
-        if axes not in (0, 1) or spec.numpy_dtype is None or spec.numpy_dtype.kind not in _TAKES:
+        if axes not in (0, 1) or not takes_raw_values(spec.numpy_dtype):
             raise InvalidArgument(
                 f"Feature {name!r} of type {spec} takes neither values nor lists of them: "
                 f"{_ANYTHING_ELSE}."
@@ -55,9 +56,7 @@ class Target(NamedTuple):
     @property
     def missing(self) -> Any:
         """What stands for a missing value."""
-        if self.dtype.kind == "O":
-            return b""
-        return np.nan if self.dtype.kind == "f" else np.iinfo(self.dtype).min
+        return missing_value(self.dtype)
 
     def absent(self, rows: int) -> np.ndarray:
         """The array of a feature that was not sent, (rows,) or (rows, width)."""

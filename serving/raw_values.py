@@ -13,8 +13,8 @@ from serving.errors import InvalidFeature
 
 
 def takes_raw_values(dtype: np.dtype[Any] | None) -> TypeGuard[np.dtype[Any]]:
-    """Whether strings, integers or floats go in."""
-    return dtype is not None and dtype.kind in _CONVERTERS
+    """Whether strings, integers or floats go in, of a type that numpy itself has."""
+    return dtype is not None and dtype.kind in _CONVERTERS and dtype.isbuiltin == 1
 
 
 def missing_value(dtype: np.dtype[Any]) -> Any:

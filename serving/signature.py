@@ -45,6 +45,8 @@ class Signature:
         self._required = set(definition.inputs) - set(self._defaults)
         self._inputs = {name: _declared(info) for name, info in definition.inputs.items()}
         self._dtypes = {name: numpy_dtype(enum) for name, (enum, _) in self._inputs.items()}
+        dtypes = {name: numpy_dtype(info.dtype) for name, info in definition.outputs.items()}
+        self._quantized = {name: dtype for name, dtype in dtypes.items() if dtype and dtype.names}
         self._sized = {
             name
             for name, (_, shape) in self._inputs.items()
@@ -137,6 +139,11 @@ class Signature:
         call.signature, call.inputs = self.key, inputs
         call.rows, call.candidates = self.count(inputs)
         call.results = await self._compute(inputs, outputs, call)
+        if self._quantized:  # TensorFlow gives their integers
+            call.results = {
+                name: array.view(self._quantized.get(name, array.dtype))
+                for name, array in call.results.items()
+            }
         return call.results
 
     def count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype
+from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype, plain_dtype
 from serving.errors import InvalidArgument, Unimplemented
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
@@ -77,9 +77,8 @@ def numbers(array: np.ndarray) -> Any:
     """Floats with the digits of their own precision: 0.2 and not 0.20000000298."""
     if array.dtype in (np.float32, np.float16):
         return array.astype(np.str_).astype(np.float64).tolist()
-    if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
-        return array.astype(np.float32).astype(np.float64).tolist()
-    return array.tolist()
+    plain = array.view(plain_dtype(array.dtype))
+    return (plain if plain.dtype.isbuiltin == 1 else plain.astype(np.float64)).tolist()
 
 
 def from_base64(value: Mapping[str, Any]) -> bytes:
@@ -152,7 +151,7 @@ def _array(value: Any, enum: int) -> np.ndarray:
     leaves: list[Any] = []
     _collect(value, tuple(shape), 0, leaves)
     dtype = numpy_dtype(enum)
-    if dtype is None or dtype.kind == "c" or dtype.name == "bfloat16":
+    if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
         raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {dtype_name(enum)}")
     array = np.empty(len(leaves), dtype)
     array[:] = [_converted(leaf, dtype, enum) for leaf in leaves]

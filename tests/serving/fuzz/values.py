@@ -65,7 +65,7 @@ def _no_shape(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
 
 
 def _dtype(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
-    tensor.dtype = pick(rng, (*range(28), 101, 107, 200, -1, 2**31 - 1))
+    tensor.dtype = pick(rng, (*range(34), 101, 107, 200, -1, 2**31 - 1))
 
 
 def _content(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
@@ -83,12 +83,14 @@ def _odd_numbers(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> No
     tensor.float_val[:] = [pick(rng, _ODD) for _ in range(3)]
 
 
-def _odd_halves(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
-    tensor.dtype = pick(rng, (19, 14, 4, 5, 6, 17))
+def _odd_narrow(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
+    """Half floats, small and quantized integers, and floats of eight bits."""
+    tensor.dtype = pick(rng, (19, 14, 4, 5, 6, 17, 11, 12, 13, 15, 16, 24, 25, 29, 30))
     tensor.ClearField("tensor_content")
     values = [pick(rng, (0, -1, 65535, 65536, 2**31 - 1, 31744)) for _ in range(3)]
     tensor.half_val[:] = values
     tensor.int_val[:] = values
+    tensor.float8_val = rng.bytes(3)
 
 
 def _garbage_strings(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None:
@@ -106,7 +108,7 @@ def _many_rows(rng: np.random.Generator, tensor: tensor_pb2.TensorProto) -> None
 _OF_TENSORS: dict[str, Mutation] = {
     "huge shape": _huge_shape, "long shape": _long_shape, "negative shape": _negative_shape,
     "no shape": _no_shape, "dtype": _dtype, "tensor content": _content,
-    "lying strings": _lying_strings, "odd numbers": _odd_numbers, "odd halves": _odd_halves,
+    "lying strings": _lying_strings, "odd numbers": _odd_numbers, "odd narrow numbers": _odd_narrow,
     "garbage strings": _garbage_strings, "many rows": _many_rows,
 }  # fmt: skip
 
