@@ -56,7 +56,7 @@ def read_certificates(path: str) -> Certificates:
     Raises:
         ServingError: There is no such file, it is no such proto, or a part of it is missing.
     """
-    message = _read(path, server_config_pb2.SSLConfig)
+    message = parse_text(server_config_pb2.SSLConfig, read_content(path), path, is_secret=True)
     for name in ("server_key", "server_cert"):
         if "-----BEGIN" not in getattr(message, name):
             raise InvalidArgument(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorflow_serving.config import model_server_config_pb2
 
 from serving.batching.parameters import BatchingParameters
 from serving.config_files import (
@@ -19,6 +20,7 @@ from serving.config_files import (
     read_tokens,
 )
 from serving.errors import InvalidArgument, NotFound
+from serving.text_protos import parse_text
 
 KEY, CERTIFICATE = "-----BEGIN PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----"
 
@@ -66,6 +68,32 @@ def test_certificates_are_in_the_file_itself(tmp_path: Path, verify: bool) -> No
         CERTIFICATE.encode() * verify,
         verify,
     )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> None:
+    pem = [f"{KEY}\nMIGH+/==\n", f"{CERTIFICATE}\nMIIB\n"]
+    key, certificate = (f"{quote}{text}{quote}" for text in pem)
+    text = f"# the server's \"own\nserver_key: {key} # it's secret\nserver_cert: {certificate}\n"
+    path = tmp_path / "config"
+    path.write_bytes(text.replace("\n", end).encode())
+    found = read_certificates(str(path))
+    assert [found.key.decode(), found.certificate.decode()] == pem
+
+
+def test_errors_after_strings_of_several_lines_know_their_line(tmp_path: Path) -> None:
+    text = 'model_config_list {\n  config { name: "a\nb"\n\n base_pat: "/models" } }'
+    with pytest.raises(InvalidArgument, match=r" as text: 5:2 : .*base_pat"):
+        parse_text(model_server_config_pb2.ModelServerConfig, text.encode(), "config")
+
+
+def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
+    path = _write(tmp_path, f'server_key: "{KEY}\\n"\n MIGHAgEAMB\n"-----END PRIVATE KEY-----"')
+    with pytest.raises(InvalidArgument, match=r"SSLConfig as text: line 2, column 2 ") as raised:
+        read_certificates(path)
+    assert "MIGH" not in str(raised.value)
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_another_kind_of_configuration() -> None:
     [
         (b"model_config_list {\n  config {\n    nme: 'a' } }", r"3:5 : .* no field named \"nme\""),
         (b"model_config_list {", "1:19 : "),
-        (b"\xff\xfe", "is not a ModelServerConfig as text: .*0xff"),
+        (b"\xff\xfe", "is not a ModelServerConfig as text: byte 0 is no UTF-8"),
         (b"model_config_list { config { name: 'a' base_path: 'b' } }", "Expected model a to have"),
         (b"", "ServerModelConfig type not supported"),
     ],
