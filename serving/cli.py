@@ -31,8 +31,11 @@ def serve(**options: Any) -> None:
     spells its own, such as --model_base_path.
     """
     from serving import process
+
+    process.silence_grpc()
     from serving.errors import ServingError
     from serving.processes import StartFailed, supervise
+    from serving.signals import Signals
 
     console = Console(soft_wrap=True)
     try:
@@ -40,7 +43,8 @@ def serve(**options: Any) -> None:
         if config.processes > 1:
             supervise(config, console.print)
             return
-        server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s")
+        signals = Signals(process.SIGNALS)
+        server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
     except (ServingError, StartFailed, ValueError) as error:
         raise StartError(str(error)) from error
     from serving import display
@@ -52,7 +56,7 @@ def serve(**options: Any) -> None:
         with server.manager.lease(name) as model:
             Console().print(display.served_model(model))
     rest_port = 0 if server.rest is None else server.rest.port
-    process.serve(server, lambda: console.print(listening(config, port, rest_port)))
+    process.serve(server, lambda: console.print(listening(config, port, rest_port)), signals)
 
 
 @click.command()

@@ -202,14 +202,16 @@ def supervise(config: ServerConfig, started: Callable[[str], object]) -> None:
 def serve_one(config: ServerConfig, number: int, tell: Connection) -> None:
     """What each of the processes does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides
+    signals = Signals((signal.SIGTERM,))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         if _METRICS_FOLDER in os.environ:
             from serving.shared_metrics import count_as
 
             count_as(number)
-        server, _ = process.loaded(config, f"%(asctime)s %(levelname)s [{number}] %(message)s")
-        process.serve(server, lambda: tell.send(_READY), (signal.SIGTERM,))
+        log_format = f"%(asctime)s %(levelname)s [{number}] %(message)s"
+        server, _ = process.loaded(config, log_format, signals)
+        process.serve(server, lambda: tell.send(_READY), signals)
     except (ServingError, ValueError) as error:
         tell.send(str(error))
         sys.exit(2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 
 class Signals:
@@ -33,6 +35,25 @@ class Signals:
     def wait(self) -> int:
         """The first that has come, or comes."""
         return os.read(self._came, 1)[0]
+
+    @contextlib.contextmanager
+    def ending(self, end: Callable[[int], object]) -> Iterator[None]:
+        """Has a thread call `end` with the first that comes while the block runs."""
+        over, leave = os.pipe()
+
+        def watch() -> None:
+            readable, _, _ = select.select([self._came, over], [], [])
+            if self._came in readable:
+                end(self.wait())
+
+        watching = threading.Thread(target=watch, name="signals", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            os.close(leave)
+            watching.join()
+            os.close(over)
 
     def on_ctrl_c(self, end: Callable[[], object]) -> None:
         """Has a thread call `end` at the next Ctrl-C; other signals are let pass."""

@@ -15,7 +15,8 @@ from tests.serving.commands import ROOT
 PROGRAM = """
 import signal, sys, threading, time
 from types import SimpleNamespace
-from serving.process import serve
+from serving.process import SIGNALS, serve
+from serving.signals import Signals
 
 def catch():  # a signal that the system gives to this thread, not to the main one
     for number in sys.stdin:
@@ -25,7 +26,8 @@ threading.Thread(target=catch, daemon=True).start()
 threading.Thread(target=lambda: time.sleep(60)).start()  # what computes on and on
 config = SimpleNamespace(grace_seconds=float(sys.argv[1]))
 drain = lambda: (print("draining", flush=True), time.sleep(float(sys.argv[2])))
-serve(SimpleNamespace(config=config, start=lambda: None, drain=drain), lambda: print("started"))
+server = SimpleNamespace(config=config, start=lambda: None, drain=drain)
+serve(server, lambda: print("started"), Signals(SIGNALS))
 """
 
 Run = Callable[[float, float], subprocess.Popen[str]]
@@ -37,10 +39,7 @@ def run() -> Iterator[Run]:
     started = []
 
     def start(grace: float, drain: float) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-c", PROGRAM, str(grace), str(drain)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-        )  # fmt: skip
+        process = _started(PROGRAM, str(grace), str(drain))
         started.append(process)
         _expect(process, "started")
         return process
@@ -49,6 +48,13 @@ def run() -> Iterator[Run]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+def _started(program: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", program, *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
 
 
 def _expect(process: subprocess.Popen[str], line: str) -> None:
@@ -89,3 +95,40 @@ def test_a_signal_that_another_thread_catches_is_not_lost(run: Run) -> None:
     _expect(process, "draining")
     print(int(signal.SIGINT), file=process.stdin, flush=True)
     assert process.wait(10) == 128 + signal.SIGINT
+
+
+LOADS = """
+import sys, time
+from serving import process
+from serving.signals import Signals
+
+def load(*_):
+    print("loads", flush=True)
+    time.sleep(float(sys.argv[1]))
+    return "server", 1
+
+process._loaded = load
+assert process.loaded(None, "", Signals(process.SIGNALS)) == ("server", 1)
+print("loaded", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 128 + signal.SIGINT)]
+)
+def test_what_still_loads_is_not_waited_for(number: signal.Signals, status: int) -> None:
+    with _started(LOADS, "60") as process:
+        _expect(process, "loads")
+        process.send_signal(number)
+        assert process.wait(10) == status
+
+
+def test_what_comes_after_the_load_is_for_whoever_waits() -> None:
+    with _started(LOADS, "0") as process:
+        _expect(process, "loads")
+        _expect(process, "loaded")
+        process.terminate()
+        time.sleep(0.2)
+        assert process.poll() is None
+        process.kill()
