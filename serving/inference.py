@@ -51,10 +51,12 @@ APIS: Mapping[type, tuple[str, Answer]] = {
 }
 
 
-def replay(model: Model, request: Any) -> Any:
-    """The answer of a version that nobody is served by yet: how it is warmed."""
+def replay(model: Model, request: Any) -> Call:
+    """Has a version answer that nobody is served by yet; the call knows what was computed."""
     api, answer = APIS[type(request)]
-    return finished(answer(model, request, Call(api, entrypoint="WARMUP")))
+    call = Call(api, entrypoint="WARMUP")
+    call.response = finished(answer(model, request, call))
+    return call
 
 
 class Inference:

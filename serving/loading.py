@@ -24,7 +24,6 @@ from serving.config_files import read_batching_parameters
 from serving.errors import InvalidArgument
 from serving.inference import replay
 from serving.model import Model, load_model
-from serving.predict import read_request
 from serving.raw_values import missing_value
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, Remote, remote_versions
@@ -144,10 +143,8 @@ class Loader:
         rows: dict[str, Mapping[str, np.ndarray]] = {}
 
         def answer(request: object) -> None:
-            replay(model, request)
-            if hasattr(request, "inputs"):
-                task = read_request(model, request)
-                rows.setdefault(task.signature.key, task.inputs)
+            call = replay(model, request)
+            rows.setdefault(call.signature, call.inputs)
 
         try:
             with beside_requests():

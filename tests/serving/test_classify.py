@@ -135,7 +135,7 @@ def test_a_recorded_request_is_replayed_under_another_name_of_the_model() -> Non
         examples(*ROWS), ("regress", "regress"), ("classify", "classify"), name="exported"
     )
     model = Model("served", 5, Path("nowhere"), _Views())
-    assert len(replay(model, request).results) == 2
+    assert len(replay(model, request).response.results) == 2
     request.tasks[1].model_spec.name = "served"
     with pytest.raises(InvalidArgument, match="must access the same model name"):
         replay(model, request)

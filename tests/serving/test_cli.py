@@ -175,11 +175,15 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None
     assert len(itself.output.splitlines()) == 1
 
 
-def test_a_taken_port_is_one_sentence(shared_address: str, base_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+def test_an_address_that_cannot_be_is_one_sentence(
+    shared_address: str, base_path: Path, host: str
+) -> None:
+    """A port that is taken, and a host that is not this machine's; gRPC logs nothing."""
     port = shared_address.rsplit(":", 1)[1]
     answer = subprocess.run(
         [sys.executable, "-c", "from serving.cli import serve; serve()", "--model-base-path",
-         str(base_path), "--host", "127.0.0.1", "--port", port],
+         str(base_path), "--host", host, "--port", port, "--allow-insecure"],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert answer.returncode == 2

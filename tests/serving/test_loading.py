@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.answering import finished
 from serving.batching.parameters import BatchingParameters
@@ -19,8 +20,38 @@ from serving.model import Model
 from serving.runtimes.choice import load_runtime
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
-from tests.serving.stubs import examples, predict
+from tests.serving.stubs import classify as classify_request
+from tests.serving.stubs import examples, multi_inference, predict
 from tests.serving.stubs import regress as regress_request
+
+TWO = examples({"user": "ann", "price": 1.5}, {"price": 2.0})
+LOGS = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
+
+
+def classified() -> Any:
+    return classify_request(TWO)
+
+
+def regressed() -> Any:
+    return regress_request(TWO)
+
+
+def inferred() -> Any:
+    return multi_inference(TWO, ("regress", "regress"))
+
+
+OF_EXAMPLES = (classified, regressed, inferred)
+
+
+def _log(request: Any) -> bytes:
+    found = prediction_log_pb2.PredictionLog()
+    for name in LOGS:
+        part = getattr(found, name).request
+        if part.DESCRIPTOR is request.DESCRIPTOR:
+            part.CopyFrom(request)
+            return found.SerializeToString()
+    raise AssertionError(request)
+
 
 FAILS = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
 SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
@@ -56,8 +87,11 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-def test_a_warmup_computes_every_allowed_size(base_path: Path, computed: list[int]) -> None:
-    write_warmup(base_path / "5", [predict()])
+@pytest.mark.parametrize("request_of", [predict, *OF_EXAMPLES], ids=lambda make: make.__name__)
+def test_a_warmup_computes_every_allowed_size(
+    base_path: Path, computed: list[int], request_of: Callable[[], Any]
+) -> None:
+    write_warmup(base_path / "5", records=[_log(request_of())])
     Loader(LoadOptions(batching=SIZES))("tiny", 5, base_path / "5").close()
     assert computed == [4, 1, 4, 8], "two rows that were recorded, and then each size"
 

@@ -52,7 +52,7 @@ class Service:
             request.model_spec.version.value = 1
             for name, array in raw(self.schema, table).items():
                 request.inputs[name].CopyFrom(encode(array, content=True))
-            response = replay(self.model, request)
+            response = replay(self.model, request).response
             values = {"model": self.name, "version": 1, "signature": signature, **changes}
             logger(finished(values.pop("request", request), response, request_id, **values))
 
