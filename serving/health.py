@@ -35,17 +35,17 @@ class Health(health.HealthServicer):
         self._reported: dict[str, bool] = {}
         self._have_served: set[str] = set()
         self._was_ready = False
-        # Has gRPC's own lock of the statuses; never held while something is sent.
-        self._changed = threading.Condition(self._lock)
+        # `_lock` is gRPC's own, of the statuses; never held while something is sent.
+        self._watches = set[threading.Event]()  # one each: the end of one wakes no other
         self._is_draining = False
         self.is_serving = False  # as a whole
         self.set(health.OVERALL_HEALTH, _STATUS.NOT_SERVING)
 
     def set(self, service: str, status: int) -> None:
         """Sets the status of a model; watches hear of it."""
-        with self._changed:
+        with self._lock:
             super().set(service, status)
-            self._changed.notify_all()
+            self._wake_all()
 
     def report(self, available: Mapping[str, bool]) -> None:
         """Takes over which model is available; watches hear of changes only."""
@@ -66,37 +66,49 @@ class Health(health.HealthServicer):
         """Turns everything NOT_SERVING for good and ends the watches, which never end alone."""
         self.is_serving = False
         self.enter_graceful_shutdown()
-        with self._changed:
+        with self._lock:
             self._is_draining = True
-            self._changed.notify_all()
+            self._wake_all()
 
     def Watch(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> Iterator[health_pb2.HealthCheckResponse]:
-        context.add_callback(self._wake)
-        told = None
-        while (status := self._next_status(request.service, told, context)) is not None:
-            yield _STATUS(status=status)
-            told = status
+        woken, told = threading.Event(), None
+        with self._lock:
+            self._watches.add(woken)
+        context.add_callback(woken.set)
+        try:
+            while (status := self._next_status(request.service, told, context, woken)) is not None:
+                yield _STATUS(status=status)
+                told = status
+        finally:
+            with self._lock:
+                self._watches.discard(woken)
 
     def _next_status(
-        self, service: str, told: int | None, context: grpc.ServicerContext
+        self,
+        service: str,
+        told: int | None,
+        context: grpc.ServicerContext,
+        woken: threading.Event,
     ) -> int | None:
         """The status once it is another than the one told; None at the end of the watch."""
-        with self._changed:
-            while context.is_active():
+        while True:
+            woken.clear()
+            with self._lock:
                 status = self._server_status.get(service, _STATUS.SERVICE_UNKNOWN)
-                if status != told:
-                    return status
-                if self._is_draining:
-                    break
-                self._changed.wait()
-        return None
+                is_over = self._is_draining
+            if not context.is_active():
+                return None
+            if status != told:
+                return int(status)
+            if is_over:
+                return None
+            woken.wait()
 
-    def _wake(self) -> None:
-        """Has the watches look whether somebody still waits for them."""
-        with self._changed:
-            self._changed.notify_all()
+    def _wake_all(self) -> None:
+        for woken in self._watches:
+            woken.set()
 
     @answered_promptly
     def Check(

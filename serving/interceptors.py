@@ -34,6 +34,7 @@ class Refusal(grpc.ServerInterceptor):
         self.is_on = False
         self.is_free = threading.Event()  # to answer; else what is refused waits
         self.is_free.set()
+        self.ends: list[Callable[[], object]] = []  # of calls that may never end alone
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

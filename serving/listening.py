@@ -37,6 +37,9 @@ from serving.workers import THREADS
 _HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
 _PING_MS = 5_000  # how often a client may ask whether the connection still lives
 _KEEPALIVE_MS = 60_000  # how often a client is asked: one that vanished holds no thread for ever
+# Calls that have come and that Python has not seen: beyond the first number some are refused by
+# gRPC itself, with a bare CANCELLED, and beyond the second all. Its own are 1,000 and 3,000.
+_PENDING, _MOST_PENDING = 10_000, 20_000
 _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
@@ -54,12 +57,13 @@ def make_grpc_server(
     metrics: Metrics | None,
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
+    readable = Readable(inference.refuse)
     server = grpc.server(
         futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
             *([Authentication(tokens, inference.refuse)] if tokens else []),
-            Readable(inference.refuse),
+            readable,
         ],
         options=_options(config),
     )
@@ -75,7 +79,7 @@ def make_grpc_server(
     if config.enable_grpc_healthcheck_service:
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         services.append(health.SERVICE_NAME)
-    add_reflection(server, services)
+    refusal.ends += [readable.end_silent, add_reflection(server, services)]
     return server
 
 
@@ -119,6 +123,8 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         "grpc.keepalive_time_ms": _KEEPALIVE_MS,
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _PING_MS,
+        "grpc.server.max_pending_requests": _PENDING,
+        "grpc.server.max_pending_requests_hard_limit": _MOST_PENDING,
     }
     if config.max_connections:
         options["grpc.max_allowed_incoming_connections"] = config.max_connections

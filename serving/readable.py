@@ -30,6 +30,11 @@ class Readable(grpc.ServerInterceptor):
         self._handlers: dict[str, Any] = {}  # by method; what two threads make is the same
         self._silent, self._prompt_silent = Silent(THREADS), Silent(PROMPT_THREADS)
 
+    def end_silent(self) -> None:
+        """Ends the calls whose messages are still to come."""
+        self._silent.end()
+        self._prompt_silent.end()
+
     def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Any],

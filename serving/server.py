@@ -93,6 +93,8 @@ class Server:
         time.sleep(_REFUSAL_SECONDS)
         with self.refusal.held():
             time.sleep(_HELD_SECONDS)
+            for end in self.refusal.ends:
+                end()
             ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
             if self.rest is not None:
                 self.rest.close()

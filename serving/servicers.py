@@ -39,7 +39,8 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
         try:
             return method(self, request, context)
         except errors.ServingError as raised:
-            error = raised
+            # Its traceback has this frame, which has the error: the request would stay in memory.
+            error = raised.with_traceback(None)
         except Exception as raised:
             _LOGGER.exception("%s failed", method.__name__)
             error = errors.Internal(f"{type(raised).__name__}: {raised}")

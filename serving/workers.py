@@ -57,6 +57,13 @@ class Silent:
             with self._lock:
                 self._calls.pop(context, None)
 
+    def end(self) -> None:
+        """Ends those that wait."""
+        with self._lock:
+            calls = list(self._calls)
+        for context in calls:
+            context.cancel()
+
 
 class Turns:
     """Lets so many requests be answered at once; the others wait for their turn, first come first.

@@ -130,6 +130,7 @@ class Rest:
                 watch.cancel()
             status, text = 200, json.dumps(document)
         except errors.ServingError as error:
+            error.with_traceback(None)  # which has the call, which has the error
             if call.api and call.error is None:
                 self.inference.refuse(call, error)
             status = HTTP_STATUS.get(error.code.name, 500)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -106,6 +107,48 @@ def test_watches_hear_of_each_change_once_and_do_not_hold_up_the_drain(
         watcher.join(timeout=5.0)
         assert not watcher.is_alive()
         assert [heard.get_nowait() for _ in range(heard.qsize())] == [NOT_SERVING]
+
+
+class _Watcher:
+    """The context of a watch, which counts how often it is asked whether it goes on."""
+
+    def __init__(self, health: Health) -> None:
+        self.asked, self._goes_on = 0, True
+        self._end: Callable[[], object] = lambda: None
+        request = health_pb2.HealthCheckRequest(service="")
+        self._heard = threading.Thread(
+            target=lambda: list(health.Watch(request, self)), daemon=True
+        )
+        self._heard.start()
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        self._end = callback
+        return True
+
+    def is_active(self) -> bool:
+        self.asked += 1
+        return self._goes_on
+
+    def end(self) -> None:
+        self._goes_on = False
+        self._end()
+        self._heard.join(5.0)
+        assert not self._heard.is_alive()
+
+
+def test_the_end_of_a_watch_wakes_no_other() -> None:
+    """A client with a thousand watches that goes would wake each of them a thousand times."""
+    health = Health()
+    watchers = [_Watcher(health) for _ in range(3)]
+    wait_until(lambda: all(one.asked == 2 for one in watchers))  # told, and waits for the next
+    watchers[0].end()
+    time.sleep(0.2)
+    assert [one.asked for one in watchers] == [3, 2, 2]
+    health.report({"tiny": True})
+    wait_until(lambda: all(one.asked == 4 for one in watchers[1:]))
+    for one in watchers[1:]:
+        one.end()
+    assert not health._watches
 
 
 def test_watches_that_come_and_go_hold_up_nobody(

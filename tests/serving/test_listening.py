@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import multiprocessing
 import socket
+from collections import Counter
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.fuzz.streams import PREFACE
@@ -41,6 +45,27 @@ def test_connections_beyond_the_limit_are_closed_until_one_goes(
         assert [_is_served(one) for one in (first, second, third)] == [True, True, False]
         first.close()
         wait_until(lambda: _is_served(connect()))
+
+
+def _burst(address: str) -> list[grpc.StatusCode]:
+    """What many calls at once hear; in a process of its own, since one of Python is too slow."""
+    asked = health_pb2.HealthCheckRequest()
+    with contextlib.ExitStack() as stack:
+        stubs = []
+        for _ in range(4):
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channel = stack.enter_context(grpc.insecure_channel(address, options))
+            grpc.channel_ready_future(channel).result(30.0)
+            stubs.append(health_pb2_grpc.HealthStub(channel))
+        calls = [stubs[n % 4].Check.future(asked, timeout=60.0) for n in range(1500)]
+        return [call.code() for call in calls]
+
+
+def test_a_burst_of_calls_is_answered(shared_address: str) -> None:
+    """Beyond a thousand that nobody has seen yet gRPC refuses some, where it is not told."""
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        heard = Counter(itertools.chain(*pool.map(_burst, [shared_address] * 3)))
+    assert heard == {grpc.StatusCode.OK: 4500}
 
 
 def test_arguments_of_grpcs_own_reach_it_in_place_of_ours(

@@ -28,6 +28,12 @@ from tests.serving.conftest import StartServer
 
 ROOT = Path(__file__).parents[2]
 WAIT = {"seconds": np.float32([2.0])}
+SILENT = (
+    "/tensorflow.serving.PredictionService/Predict",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+)
 COMMAND = "from serving.cli import serve; serve()"
 
 
@@ -103,6 +109,26 @@ def test_the_grace_ends_a_request_that_takes_longer(
     server.stop()
     caller.join()
     assert len(failures) == 1
+
+
+def test_calls_that_say_nothing_do_not_hold_up_the_end(
+    base_path: Path, start_server: StartServer
+) -> None:
+    server, address = start_server(base_path, grace_seconds=60.0)
+    leave = threading.Event()
+
+    def silence() -> Iterator[bytes]:
+        leave.wait()
+        yield from ()
+
+    with grpc.insecure_channel(address) as channel:
+        calls = [channel.stream_stream(method)(silence()) for method in SILENT]
+        time.sleep(1.0)  # all have come
+        begin = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begin < 30.0
+        leave.set()
+        assert all(call.code() != grpc.StatusCode.OK for call in calls)
 
 
 def test_a_taken_port_is_one_clear_error(base_path: Path, shared_address: str) -> None:
