@@ -37,6 +37,7 @@ from serving.call import Call, request_id_of
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.protos import scoring_pb2
+from serving.rest.bodies import too_large, unpacked
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
@@ -124,7 +125,7 @@ class Rest:
             watch = asyncio.ensure_future(_gone(request, call))
             try:
                 document = await asyncio.get_running_loop().run_in_executor(
-                    self.executor, self._document, request.method, path, found, body, call
+                    self.executor, self._document, request, found, body, call
                 )
             finally:
                 watch.cancel()
@@ -165,9 +166,7 @@ class Rest:
                 async for chunk in request.stream():
                     body += chunk
                     if len(body) > self.max_bytes:
-                        raise errors.ResourceExhausted(
-                            f"The request's body is larger than {self.max_bytes} bytes."
-                        )
+                        raise too_large(self.max_bytes)
         except TimeoutError as error:
             raise errors.DeadlineExceeded(
                 "The deadline had passed before the request's body was all there."
@@ -175,10 +174,11 @@ class Rest:
         return bytes(body)
 
     def _document(
-        self, method: str, path: str, found: re.Match[str] | None, body: bytes, call: Call
+        self, request: Request, found: re.Match[str] | None, body: bytes, call: Call
     ) -> Any:
+        method = request.method
         if found is None or (method == "POST") != bool(found["method"]):
-            raise errors.InvalidArgument(f"Malformed request: {method} {path}")
+            raise errors.InvalidArgument(f"Malformed request: {method} {request.scope['path']}")
         spec = model_pb2.ModelSpec(name=found["model"])
         if found["version"]:
             if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
@@ -190,7 +190,8 @@ class Rest:
             spec.version_label = found["label"]
         if method != "POST":
             return self._about(spec, bool(found["metadata"]))
-        document = _parse(body)
+        encoding = request.headers.get("content-encoding", "")
+        document = _parse(unpacked(body, encoding, self.max_bytes))
         if "signature_name" in document:
             if not isinstance(document["signature_name"], str):
                 raise errors.InvalidArgument(
@@ -254,7 +255,7 @@ async def _gone(request: Request, call: Call) -> None:
     call.is_active = lambda: False
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes | bytearray) -> dict[str, Any]:
     if not body:
         raise errors.InvalidArgument("JSON Parse error: The document is empty")
     try:
@@ -262,6 +263,8 @@ def _parse(body: bytes) -> dict[str, Any]:
         document = json.loads(text)
         if _HALF_PAIR.search(text):
             json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeError as error:
+        raise errors.InvalidArgument("JSON Parse error: not valid UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise errors.InvalidArgument(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):

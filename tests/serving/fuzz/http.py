@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -52,8 +53,9 @@ _PATHS = (
 _HEADERS = (
     "Host: [::", "Host: a/b", "Host: a:b:c", "Host: \xe9", "X-Request-Id: \xff\xfe",
     "X-Request-Id: " + "a" * 9000, "X-Request-Id: \ttab", "Authorization: Bearer \xff",
-    "Content-Type: text/plain", "Content-Encoding: gzip", "Accept-Encoding: *;q=-1",
-    "Transfer-Encoding: gzip", "Expect: 100-continue", "Upgrade: websocket\r\nConnection: Upgrade",
+    "Content-Type: text/plain", "Content-Encoding: gzip", "Content-Encoding: br, \xff",
+    "Accept-Encoding: *;q=-1", "Transfer-Encoding: gzip", "Expect: 100-continue",
+    "Upgrade: websocket\r\nConnection: Upgrade",
     "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk",
     "Connection: close", "Range: bytes=0-1", "Cookie: " + "a=b; " * 1000, "Content-Length: 5",
     "X-HTTP-Method-Override: DELETE", "X-Forwarded-For: ';--",
@@ -114,10 +116,26 @@ def _json_raw(rng: np.random.Generator, kind: str) -> Case:
 
 def _json_bytes(rng: np.random.Generator, kind: str) -> Case:
     method = pick(rng, sorted(_BODIES))
-    text = bytearray(json.dumps(_BODIES[method]).encode())
+    return _post(kind, method, _damaged(rng, json.dumps(_BODIES[method]).encode()))
+
+
+def _gzip(rng: np.random.Generator, kind: str) -> Case:
+    """A packed document, or zeros without end, and often some damage."""
+    method = pick(rng, sorted(_BODIES))
+    text = json.dumps(_BODIES[method]).encode()
+    body = gzip.compress(b"\0" * 20_000_000 if rng.random() < 0.02 else text, mtime=0)
+    if rng.random() < 0.8:
+        body = _damaged(rng, body)
+    headers = "Content-Encoding: gzip"
+    return Case(kind, Way.HTTP, request("POST", f"{_PATH}:{method}", body, headers))
+
+
+def _damaged(rng: np.random.Generator, body: bytes) -> bytes:
+    """Some bytes are others, and the end may be missing."""
+    found = bytearray(body)
     for _ in range(int(rng.integers(1, 5))):
-        text[int(rng.integers(len(text)))] = int(rng.integers(256))
-    return _post(kind, method, bytes(text[: pick(rng, (len(text), int(rng.integers(len(text)))))]))
+        found[int(rng.integers(len(found)))] = int(rng.integers(256))
+    return bytes(found[: pick(rng, (len(found), int(rng.integers(len(found)))))])
 
 
 def _nested(rng: np.random.Generator, kind: str) -> Case:
@@ -159,5 +177,5 @@ def _header(rng: np.random.Generator, kind: str) -> Case:
 
 _KINDS: dict[str, Callable[[np.random.Generator, str], Case]] = {
     "value": _json_value, "value again": _json_value, "JSON": _json_raw, "bytes": _json_bytes,
-    "nesting": _nested, "size": _many, "path": _path, "header": _header,
+    "nesting": _nested, "size": _many, "path": _path, "header": _header, "gzip": _gzip,
 }  # fmt: skip

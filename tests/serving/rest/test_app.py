@@ -241,7 +241,11 @@ ERRORS: dict[str, tuple[str, str, Any, int, str]] = {
         "JSON Parse error: ",
     ),
     "half-a-pair-bytes": (
-        "POST", f"{MODEL}:predict", b'{"\xed\xa0\x80": 1}', 400, "JSON Parse error",
+        "POST", f"{MODEL}:predict", b'{"\xed\xa0\x80": 1}', 400,
+        "JSON Parse error: not valid UTF-8",
+    ),
+    "other-letters": (
+        "POST", f"{MODEL}:predict", b"\x8b", 400, "JSON Parse error: not valid UTF-8",
     ),
     "too-many-axes": (
         "POST", f"{MODEL}:predict",
