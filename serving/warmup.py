@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from serving.model import Model
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000
 _REPLAYED = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
+_OP = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\] name: ?$")  # that read: TensorFlow's, not the file's
 
 # Answers one request message; what it returns is thrown away.
 Replay = Callable[[Any], object]
@@ -51,8 +53,9 @@ def warm_up(model: Model, replay: Replay, iterations: int = 1) -> int:
                 reason = f"Warmup record {count} of {file}: {error}"
                 raise ServingError(reason, error.code) from error
     except tf.errors.DataLossError as error:
+        reason = _OP.sub("", error.message)
         raise DataLoss(
-            f"{error.message}. Please verify your warmup data is in TFRecord format: {file}"
+            f"{reason}. Please verify your warmup data is in TFRecord format: {file}"
         ) from error
     return count
 

@@ -115,9 +115,20 @@ def test_too_many_records(tmp_path: Path) -> None:
         _warm(tmp_path / "over", *[record] * (MAX_WARMUP_RECORDS + 1))
 
 
-def test_a_file_that_is_no_tfrecord_is_data_loss(tmp_path: Path) -> None:
-    (tmp_path / WARMUP_FILE).parent.mkdir()
-    (tmp_path / WARMUP_FILE).write_bytes(b"not a record" * 10)
-    with pytest.raises(ServingError, match="TFRecord format") as raised:
+@pytest.mark.parametrize(
+    ("kept", "reason"),
+    [
+        (slice(1, None), "corrupted record at 0 (Is this even a TFRecord file?)"),
+        (slice(-1), "truncated record at 0' failed with Read less bytes than requested"),
+    ],
+    ids=["other", "cut"],
+)
+def test_a_file_that_is_no_tfrecord_is_data_loss(tmp_path: Path, kept: slice, reason: str) -> None:
+    write_warmup(tmp_path, records=[_log("predict_log", name="p")])
+    file = tmp_path / WARMUP_FILE
+    file.write_bytes(file.read_bytes()[kept])
+    with pytest.raises(ServingError) as raised:
         warm_up(SimpleNamespace(path=tmp_path), pytest.fail)
+    asked = f"Please verify your warmup data is in TFRecord format: {file}"
+    assert str(raised.value) == f"{reason}. {asked}"
     assert raised.value.code.name == "DATA_LOSS"
