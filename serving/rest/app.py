@@ -50,6 +50,8 @@ _PATH = re.compile(
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
     re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
 )
+_GET, _POST = ("GET", "HEAD"), ("POST",)
+_METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
 _MAX_DIGITS = 19  # of an int64
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # may be half a pair, which is no character
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
@@ -93,7 +95,7 @@ class Rest:
         routes = [Route("/healthz", self._healthz), Route("/readyz", self._readyz)]
         if self.metrics is not None:
             routes.append(Route(self.metrics_path, self._metrics))
-        routes.append(Route("/{path:path}", self._answer, methods=["GET", "POST"]))
+        routes.append(Route("/{path:path}", self._answer, methods=_METHODS))
         return Starlette(routes=routes)
 
     async def _healthz(self, request: Request) -> Response:
@@ -176,9 +178,9 @@ class Rest:
     def _document(
         self, request: Request, found: re.Match[str] | None, body: bytes, call: Call
     ) -> Any:
-        method = request.method
-        if found is None or (method == "POST") != bool(found["method"]):
-            raise errors.InvalidArgument(f"Malformed request: {method} {request.scope['path']}")
+        method, path = request.method, request.scope["path"]
+        if found is None or method not in (_POST if found["method"] else _GET):
+            raise errors.InvalidArgument(f"Malformed request: {method} {path}")
         spec = model_pb2.ModelSpec(name=found["model"])
         if found["version"]:
             if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
@@ -188,7 +190,7 @@ class Rest:
             spec.version.value = int(found["version"])
         if found["label"]:
             spec.version_label = found["label"]
-        if method != "POST":
+        if not found["method"]:
             return self._about(spec, bool(found["metadata"]))
         encoding = request.headers.get("content-encoding", "")
         document = _parse(unpacked(body, encoding, self.max_bytes))

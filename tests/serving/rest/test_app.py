@@ -278,6 +278,13 @@ def test_codes_and_words(ask: Ask, case: str) -> None:
     assert words in document["error"]
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", [MODEL, f"{MODEL}/metadata", f"{MODEL}:predict", "/v1"])
+def test_other_methods_are_malformed_requests(ask: Ask, method: str, path: str) -> None:
+    expected = {"error": f"Malformed request: {method} {path}"}
+    assert ask(method, path, {"instances": [ROW]}) == (400, expected)
+
+
 @pytest.mark.parametrize("depth", range(900, 1000, 9))
 def test_no_depth_is_a_fault(ask: Ask, depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
