@@ -210,7 +210,9 @@ class Rest:
         asked = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=spec, metadata_field=["signature_def"]
         )
-        return _to_json(self.inference.metadata(asked))
+        document = _to_json(self.inference.metadata(asked))
+        del document["metadata"]["signature_def"]["@type"]  # TensorFlow Serving has none
+        return document
 
     def _predict(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
         request = predict_pb2.PredictRequest(model_spec=spec)

@@ -82,6 +82,7 @@ def test_status_and_metadata(ask: Ask) -> None:
         assert ask("GET", path) == (200, {"model_version_status": [expected]})
     status, document = ask("GET", f"{MODEL}/metadata")
     assert (status, document["model_spec"]["version"]) == (200, "5")
+    assert list(document["metadata"]["signature_def"]) == ["signature_def"]
     signatures = document["metadata"]["signature_def"]["signature_def"]
     assert signatures["regress"]["method_name"] == "tensorflow/serving/regress"
 
