@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tensorflow_serving.apis import prediction_log_pb2
@@ -32,13 +33,19 @@ def examples(request: Any) -> list[Any]:
         return list(request.input.example_list.examples)
     if kind != "example_list_with_context":
         return []
-    found = []
-    for example in request.input.example_list_with_context.examples:
-        merged = type(example)()
-        merged.CopyFrom(request.input.example_list_with_context.context)
-        merged.MergeFrom(example)
-        found.append(merged)
-    return found
+    with_context = request.input.example_list_with_context
+    return merged(with_context.context, with_context.examples)
+
+
+def merged(context: Any, found: Iterable[Any]) -> list[Any]:
+    """Each Example with what the context has for it; what it has itself counts."""
+    rows = []
+    for example in found:
+        row = type(example)()
+        row.CopyFrom(context)
+        row.MergeFrom(example)
+        rows.append(row)
+    return rows
 
 
 def batch_shape(kind: str, log: Any) -> Shape:

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from pipelines.arrow import arrow_type
 from pipelines.features.base import MISSING_INT
-from pipelines.prediction_log.messages import Unreadable, examples, parse
+from pipelines.prediction_log.messages import Unreadable, examples, merged, parse
 from recsys_attn.schema import Feature, Schema, Side, is_listed
 
+_EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of the signatures that take them
 _KINDS = {"string": "OSU", "int64": "iu", "float32": "fiu"}
 _VALUES = {"string": "bytes_list", "int64": "int64_list", "float32": "float_list"}
 
@@ -79,7 +80,8 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> Requests:
     kind, log = parse(content)
     if kind == "predict_log":
         arrays = {name: _array(name, proto) for name, proto in log.request.inputs.items()}
-        context, candidates, lengths = _from_arrays(arrays, schema)
+        read = _from_serialized if _are_examples(arrays, schema) else _from_arrays
+        context, candidates, lengths = read(arrays, schema)
         answers = log.response.outputs
     else:
         context, candidates, lengths = _from_examples(examples(log.request), schema)
@@ -159,14 +161,45 @@ def _text(value: Any) -> str | None:
     return text or None
 
 
-def _from_examples(found: list[Any], schema: Schema) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Of the signatures that take `tf.Example`s, each of which is a row."""
+def _are_examples(arrays: dict[str, np.ndarray], schema: Schema) -> bool:
+    names = {feature.name for feature in schema.features}
+    return arrays.keys() in _EXAMPLES and names.isdisjoint(arrays)
+
+
+def _from_serialized(
+    arrays: dict[str, np.ndarray], schema: Schema
+) -> tuple[pa.Table, pa.Table, np.ndarray]:
+    """Of a Predict on a signature that takes Examples."""
+    found = {name: _parsed(name, array) for name, array in arrays.items()}
+    if "inputs" in found:
+        return _from_examples(found["inputs"], schema)
+    context = found["context"]
+    if len(context) != 1:
+        raise Unreadable(f"input 'context' is {len(context)} tf.Examples, and not one")
+    return _from_examples(merged(context[0], found["examples"]), schema, context)
+
+
+def _parsed(name: str, array: np.ndarray) -> list[Any]:
+    if array.dtype.kind not in _KINDS["string"]:
+        raise Unreadable(f"input {name!r} is not of the type string")
+    try:
+        return [tf.train.Example.FromString(content) for content in array.reshape(-1)]
+    except Exception:  # protobuf's own, which has no name in a declared dependency
+        raise Unreadable(f"input {name!r} has bytes that are no tf.Example") from None
+
+
+def _from_examples(
+    rows: list[Any], schema: Schema, context: list[Any] | None = None
+) -> tuple[pa.Table, pa.Table, np.ndarray]:
+    """Of the signatures that take `tf.Example`s: rows, or the candidates of one `context`."""
     columns = {}
     for feature in schema.features:
+        found = rows if context is None or feature.side == "candidate" else context
         lists = [_values(example, feature) for example in found]
         values = lists if is_listed(feature) else [next(iter(value), None) for value in lists]
         columns[feature.name] = pa.array(values, arrow_type(feature.dtype, is_listed(feature)))
-    return (*_sides(columns, schema), np.ones(len(found), np.int64))
+    lengths = np.ones(len(rows), np.int64) if context is None else np.array([len(rows)])
+    return (*_sides(columns, schema), lengths)
 
 
 def _values(example: Any, feature: Feature) -> list[Any]:

@@ -12,8 +12,11 @@ import pyarrow as pa
 from tensorflow_serving.apis import predict_pb2
 
 from pipelines.data import DataSplit, request_starts
-from pipelines.raw import raw_request, raw_rows
+from pipelines.examples import example_request, example_rows
+from pipelines.raw import Raw, raw_request, raw_rows
+from pipelines.signatures import WITH_CONTEXT
 from pipelines.steps import Steps
+from recsys_attn.schema import Schema
 from serving.codec import encode
 from serving.inference import replay
 from serving.model import load_model
@@ -45,7 +48,7 @@ class Service:
         logger = PredictionLogger(folder, 1.0, queue_size=100_000)
 
         def serve(table: pa.Table, signature: str, request_id: str) -> None:
-            raw = raw_request if signature == "rank" else raw_rows
+            raw = _raw(signature)
             request = predict_pb2.PredictRequest()
             request.model_spec.name = self.name
             request.model_spec.signature_name = signature
@@ -60,3 +63,10 @@ class Service:
         logger.close()
         if logger.failed or logger.dropped:
             raise RuntimeError(f"{logger.failed} calls failed, {logger.dropped} were dropped")
+
+
+def _raw(signature: str) -> Callable[[Schema, pa.Table], Raw]:
+    """Makes the inputs of a signature."""
+    if signature.endswith(WITH_CONTEXT):
+        return example_request
+    return {"rank": raw_request, "serving_default": raw_rows}.get(signature, example_rows)

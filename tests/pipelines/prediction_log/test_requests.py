@@ -11,12 +11,13 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from pipelines.examples import example_request, example_rows
 from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.messages import Unreadable, batch_shape, parse
 from pipelines.prediction_log.requests import Requests, decode
 from pipelines.raw import raw_request, raw_rows
-from recsys_attn.schema import Feature, Schema, is_listed
+from recsys_attn.schema import Categorical, Feature, Schema, is_listed
 from recsys_attn.schema import Sequence as History
 from serving.codec import encode
 from tests.support import shop
@@ -137,6 +138,56 @@ def test_a_context_of_examples_belongs_to_each(fitted: FittedFeatures) -> None:
     assert found.lengths.tolist() == [table.num_rows]
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_serialized_examples_are_rows(fitted: FittedFeatures, grouped: bool) -> None:
+    table = shop.table(7, seed=5, unknown=True)
+    scores = np.linspace(0, 1, table.num_rows, dtype="float32")
+    classes = np.zeros((table.num_rows, 2))
+    content = record(example_rows(SCHEMA, table), {"click": scores, "click.scores": classes})
+    found = decode(content, SCHEMA, grouped)
+    assert_same_inputs(fitted, found, table)
+    requests = [part.num_rows for part in split_requests(table)]
+    assert found.lengths.tolist() == (requests if grouped else [1] * table.num_rows)
+    assert list(found.scores) == ["click"]
+    np.testing.assert_array_equal(found.scores["click"], scores)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_serialized_candidates_of_a_context_are_one_request(
+    fitted: FittedFeatures, grouped: bool
+) -> None:
+    for table in split_requests(shop.table(7, seed=5, unknown=True)):
+        content = record(example_request(SCHEMA, table), {"outputs": np.zeros(table.num_rows)})
+        found = decode(content, SCHEMA, grouped)
+        assert_same_inputs(fitted, found, table)
+        assert found.lengths.tolist() == [table.num_rows]
+        assert found.scores == {}
+
+
+def test_serialized_candidates_have_what_the_context_has_for_them() -> None:
+    def serialized(**values: str) -> bytes:
+        example = tf.train.Example()
+        for name, value in values.items():
+            example.features.feature[name].bytes_list.value.append(value.encode())
+        return example.SerializeToString()
+
+    context = [serialized(user="ann", brand="of all")]
+    candidates = [serialized(), serialized(brand="its own", user="not read")]
+    raw = {"context": np.array(context, object), "examples": np.array(candidates, object)}
+    found = decode(record(raw), SCHEMA, grouped=True)
+    assert found.context["user"].to_pylist() == ["ann"]
+    assert found.candidates["brand"].to_pylist() == ["of all", "its own"]
+
+
+@pytest.mark.parametrize("names", [("inputs",), ("context", "examples")])
+def test_features_may_be_named_as_inputs_of_examples_are(names: tuple[str, ...]) -> None:
+    schema = Schema(tuple(Categorical(name) for name in names), SCHEMA.tasks)
+    raw = {name: np.array(["a", "b"], object) for name in names}
+    found = decode(record(raw), schema, grouped=False)
+    for name in names:
+        assert found.candidates[name].to_pylist() == ["a", "b"]
+
+
 def test_histories_may_be_sent_in_different_lengths(fitted: FittedFeatures) -> None:
     (table,) = split_requests(shop.table(1, seed=2))
     raw = raw_request(SCHEMA, table)
@@ -155,6 +206,7 @@ def test_bytes_that_are_no_text_are_unknown(fitted: FittedFeatures) -> None:
     assert fitted.apply(found.context, "context")["user"].tolist() == [1]
 
 
+EMPTY = np.array([b""], object)  # the Example without a feature
 CANDIDATES = shop.table(1, seed=2).num_rows
 
 
@@ -179,8 +231,21 @@ def changed(**changes: np.ndarray | None) -> bytes:
         (changed(user=np.array([["a"]], object)), "ranks"),
         (changed(user=np.array(["a", "b"], object)), "sizes differ"),
         (changed(item=np.arange(9)[None]), "sizes differ"),
+        (
+            record({"inputs": np.array([b"", b"\xff"], object)}),
+            "input 'inputs' has bytes that are no tf.Example",
+        ),
+        (record({"inputs": np.array([3])}), "input 'inputs' is not of the type string"),
+        (
+            record({"context": np.array([b""] * 2, object), "examples": EMPTY}),
+            "input 'context' is 2 tf.Examples, and not one",
+        ),
+        (
+            record({"context": np.array([b"\xff"], object), "examples": EMPTY}),
+            "input 'context' has bytes that are no tf.Example",
+        ),
     ],
-    ids=range(9),  # the bytes of a message are others in each process
+    ids=range(13),  # the bytes of a message are others in each process
 )
 def test_what_cannot_be_read_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):

@@ -187,6 +187,22 @@ def test_calls_of_another_schema_are_left_out(
     assert found["rows"] == service.requests("test")[0].num_rows
 
 
+def test_predicts_of_examples_are_calls_of_the_schema(
+    measure: Measure, service: Service, tmp_path: Path
+) -> None:
+    signatures = ["examples", "examples_with_context", "classify", "regress_click_with_context"]
+    tables = service.requests("test")[:20]
+    with service.logging(tmp_path) as serve:
+        for number, table in enumerate(tables):
+            serve(table, signatures[number % 4], str(number))
+    found = measure(tmp_path)
+    assert found["unreadable"] == {}
+    assert found["rows"] == sum(table.num_rows for table in tables)
+    # Only `examples` gives scores by the names of the tasks.
+    assert found["recomputed"]["calls"] == 10
+    assert found["recomputed"]["max_abs_difference"] <= 1e-5
+
+
 def test_other_rows_and_another_log_may_be_the_reference(
     measure: Measure, steps: Steps, log: Path, other_log: Path
 ) -> None:
