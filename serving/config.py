@@ -41,7 +41,9 @@ class ServerConfig:
     )
     model_name: str = _option("", "Name that requests ask for; where not given, the folder's name.")
     model_config_file: str = _option(
-        "", "Text proto ModelServerConfig: several models, their versions and labels."
+        "",
+        "Text proto ModelServerConfig: several models, their versions and labels; then "
+        "--model-base-path and --model-name do not count.",
     )
     model_config_file_poll_wait_seconds: float = _option(
         0.0, "Time between two looks at the model config file; 0 looks once.", 0
@@ -105,7 +107,7 @@ class ServerConfig:
         False, "Whether a version's own batching_params.pbtxt is read."
     )
     enable_model_warmup: bool = _option(True, "Whether a version's warm-up file is replayed.")
-    num_request_iterations_for_warmup: int = _option(1, "How often.", 1)
+    num_request_iterations_for_warmup: int = _option(1, "How often; 0 is once too.", 0)
     enable_grpc_healthcheck_service: bool = _option(
         True, "Whether gRPC's standard health service answers."
     )
@@ -171,10 +173,10 @@ class ServerConfig:
                     "`model_base_path`. Received: "
                     f"model_name={self.model_name!r}, model_base_path={self.model_base_path!r}"
                 )
-        elif bool(self.model_base_path) == bool(self.model_config_file):
+        elif not self.model_base_path and not self.model_config_file:
             raise ValueError(
-                "One of `model_base_path` and `model_config_file` names what is served. Received: "
-                + ("both" if self.model_base_path else "none")
+                "One of `model_base_path` and `model_config_file` names what is served. "
+                "Received: none"
             )
         if self.monitoring_config_file and not self.rest_api_port:
             raise ValueError("`monitoring_config_file` needs `rest_api_port`: metrics are there.")

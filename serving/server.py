@@ -171,7 +171,9 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             backend=_fleet(config),
             batching=batching,
             reads_own_batching=config.enable_per_model_batching_parameters,
-            warmup_iterations=config.num_request_iterations_for_warmup * config.enable_model_warmup,
+            warmup_iterations=(
+                max(config.num_request_iterations_for_warmup, 1) * config.enable_model_warmup
+            ),
             max_candidates=config.max_candidates,
             warmed=None if metrics is None else metrics.warmed,
         )
@@ -181,8 +183,11 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     if config.model_config_file:
         config_file = ConfigFile(config.model_config_file, lambda found: manager.reload(found))
         models = config_file.read()
+        if config.model_base_path:
+            _LOGGER.warning("`model_config_file` names the models: `model_base_path` is not read.")
     else:
-        models = (ModelConfig(config.model_name, Path(config.model_base_path or config.backend)),)
+        base_path = config.model_base_path or config.backend.partition("://")[2]
+        models = (ModelConfig(config.model_name, Path(base_path)),)
     health = Health()
     manager = ModelManager(
         models,

@@ -31,6 +31,8 @@ from serving.status import State
 _SCHEME = re.compile("grpcs?://")
 _SIGNATURE_DEF = "signature_def"
 _ASK_SECONDS = 10.0  # for what is known of a model, shared by the servers that are asked
+# Not the fault of whoever asked the front, and another server may do.
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -155,6 +157,11 @@ class Fleet:
                     absent = error.details()
                 elif error.code() in silent:
                     reason = f"{self._addresses[at]}: {error.details()}"
+                elif error.code() in _REFUSALS:
+                    reason = (
+                        f"{self._addresses[at]}, refuses this server, whose `backend_token_file` "
+                        f"and certificate it looks at: {error.details()}"
+                    )
                 else:
                     raise from_code(error.code().value[0], error.details()) from error
             else:

@@ -22,7 +22,6 @@ from serving.options import either_spelling, options_of
         ({"prediction_log_sampling_rate": 1.5}, "must be from 0 to 1"),
         ({"runtime": "torch"}, "`runtime` must be one of tensorflow, onnx, auto"),
         ({"model_base_path": ""}, "names what is served. Received: none"),
-        ({"model_config_file": "models.config"}, "names what is served. Received: both"),
         ({"backend": "grpc://a:1"}, "With `backend`, `model_name` is the model's name there"),
         ({"monitoring_config_file": "m.txt"}, "needs `rest_api_port`"),
         ({"batching_parameters_file": "b.txt"}, "needs `enable_batching`"),

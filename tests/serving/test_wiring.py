@@ -36,7 +36,7 @@ from serving.rank_messages import make_rank_request
 from serving.server import Server, create_server
 from tests.serving.certificates import make_authority, make_certificate, needs_openssl
 from tests.serving.conftest import StartServer, wait_until
-from tests.serving.exports import install
+from tests.serving.exports import install, write_warmup
 from tests.serving.stubs import predict, send
 
 CONTEXT = {"user": "ann", "age": 31}
@@ -85,6 +85,24 @@ def _health(address: str, name: str) -> str:
             health_pb2.HealthCheckRequest(service=name), timeout=10
         )
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+
+
+def test_a_model_config_file_is_read_alone(
+    start: StartServer, tmp_path: Path, base_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TensorFlow Serving's images always name a model and its folder beside it."""
+    models = _models(tmp_path, _entry("a", base_path))
+    server, _ = start("/models/model", model_name="model", model_config_file=models)
+    assert [name for name, one in server.manager.models.items() if one.is_available] == ["a"]
+    assert "`model_base_path` is not read" in caplog.text
+
+
+def test_a_warmup_of_no_iterations_is_one_of_one(
+    start: StartServer, tmp_path: Path, base_path: Path
+) -> None:
+    write_warmup(base_path / "5", records=[b"no record"])
+    server, _ = start(str(base_path), num_request_iterations_for_warmup=0)
+    assert not server.manager.models["tiny"].is_available
 
 
 def test_models_labels_and_reload(

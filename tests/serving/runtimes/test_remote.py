@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
@@ -122,6 +124,33 @@ def test_a_server_that_has_no_such_version_hands_over_to_the_next(
 def test_a_fleet_that_is_away_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="No server of the backend answers"):
         Remote(Fleet([_nobody(), _nobody()]), "tiny", 5)
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED]
+)
+def test_a_server_that_refuses_the_front_is_as_one_that_is_away(
+    shared_address: str, code: grpc.StatusCode
+) -> None:
+    """Who asks the front has no part in it, and may have shown a good token himself."""
+    refuses = grpc.unary_unary_rpc_method_handler(
+        lambda request, context: context.abort(code, "a token is needed")
+    )
+    server = grpc.server(ThreadPoolExecutor(1))
+    names = dict.fromkeys(("GetModelMetadata", "Predict"), refuses)
+    service = "tensorflow.serving.PredictionService"
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, names)])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    words = f"the last one, {address}, refuses this server, .*: a token is needed"
+    with pytest.raises(Unavailable, match=words):
+        Remote(Fleet([address]), "tiny", 5)
+    fleet = Fleet([address, shared_address])
+    remote = Remote(fleet, "tiny", 5)
+    for _ in range(2):
+        remote.run("pair", {"pair": np.float32([[1, 2]])}, ["total"], 5.0)
+    fleet.close()
+    server.stop(None)
 
 
 def test_a_version_that_the_fleet_dropped_is_gone(
