@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.errors import InvalidArgument
@@ -66,19 +66,22 @@ class Addresses:
         """Whether these are several names, which gRPC does not look up."""
         return len(self.given) > 1 and any(_literal(h) is None for h in self.hosts)
 
-    def target(self) -> str:
-        """What gRPC connects to. Of several, those that cannot be looked up are left out."""
+    def look_up(self) -> dict[str, list[str]]:
+        """The IP addresses of each of several, without those that are not found."""
+        if len(self.given) == 1:
+            return {}
+        found = {address: _look_up(*_host_and_port(address)) for address in self.given}
+        return {address: ips for address, ips in found.items() if ips}
+
+    def target(self, found: Mapping[str, Sequence[str]]) -> str:
+        """What gRPC connects to. Of several, those that were not found are left out."""
         if len(self.given) == 1:
             return self.given[0]
-        pairs = [address.rpartition(":") for address in self.given]
-        for family, scheme in ((socket.AF_INET, "ipv4"), (socket.AF_INET6, "ipv6")):
-            found = {
-                address: None  # a dict has each once, in the order given
-                for host, _, port in pairs
-                for address in _look_up(host.strip("[]"), int(port), family)
-            }
-            if found:
-                return f"{scheme}:{','.join(found)}"
+        known = dict.fromkeys(ip for address in self.given for ip in found.get(address, ()))
+        for scheme, is_six in (("ipv4", False), ("ipv6", True)):  # one target is of one family
+            of_family = [ip for ip in known if ip.startswith("[") is is_six]
+            if of_family:
+                return f"{scheme}:{','.join(of_family)}"
         return self.given[0]  # gRPC looks it up again and says what is wrong
 
 
@@ -92,7 +95,8 @@ class Target:
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
         self._lock = threading.Lock()  # held by who looks up
-        self.name = addresses.target()
+        self._found = addresses.look_up()
+        self.name = addresses.target(self._found)
         self._looked_up = time.monotonic()
 
     def is_due(self) -> bool:
@@ -106,19 +110,27 @@ class Target:
             return False
         try:
             self._looked_up = time.monotonic()
-            before, self.name = self.name, self._addresses.target()
+            self._found |= self._addresses.look_up()  # what fails for a moment stays as it was
+            before, self.name = self.name, self._addresses.target(self._found)
             return before != self.name
         finally:
             self._lock.release()
 
 
-def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[str]:
-    try:
-        infos: Iterable[tuple] = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    found = sorted({str(info[4][0]) for info in infos})
-    return [f"[{ip}]:{port}" if family == socket.AF_INET6 else f"{ip}:{port}" for ip in found]
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    """IPv4 addresses, or else IPv6 ones, as gRPC writes them."""
+    for family, form in ((socket.AF_INET, "{}:{}"), (socket.AF_INET6, "[{}]:{}")):
+        try:
+            infos: Iterable[tuple] = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            continue
+        return [form.format(ip, port) for ip in sorted({str(info[4][0]) for info in infos})]
+    return []
 
 
 def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

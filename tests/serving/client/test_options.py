@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import pytest
 
 from serving.client import AsyncClient, Client, Options
-from serving.client.addresses import Addresses, Target
 from serving.errors import InvalidArgument
 from tests.serving.client.conftest import Connect, StartStub
-from tests.serving.conftest import wait_until
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -82,72 +79,3 @@ def test_idle_connections_are_tested_where_wanted() -> None:
         "grpc.keepalive_timeout_ms": 2_500,
         "grpc.keepalive_permit_without_calls": 1,
     }
-
-
-def test_calls_go_round_all_addresses(connect: Connect, start_stub: StartStub) -> None:
-    stubs = [start_stub() for _ in range(3)]
-    handle = connect([stub.address for stub in stubs])
-    wait_until(lambda: bool(handle.predict()) and all(stub.seen for stub in stubs))
-    for stub in stubs:
-        stub.seen.clear()
-    for _ in range(30):
-        handle.predict()
-    assert [len(stub.seen) for stub in stubs] == [10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    ("given", "target"),
-    [
-        (["127.0.0.1:1", "127.0.0.2:2"], "ipv4:127.0.0.1:1,127.0.0.2:2"),
-        (["localhost:1", "127.0.0.1:1", "localhost:2"], "ipv4:127.0.0.1:1,127.0.0.1:2"),
-        (["[::1]:1", "[::1]:2"], "ipv6:[::1]:1,[::1]:2"),
-        ("dns:///ctr:8500", "dns:///ctr:8500"),
-        ("localhost:1", "localhost:1"),
-    ],
-)
-def test_what_grpc_connects_to(given: Any, target: str) -> None:
-    assert Addresses.read(given).target() == target
-
-
-def test_names_are_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"a": "10.0.0.1"}
-
-    def look_up(host: str, port: int, *rest: Any) -> list[Any]:
-        if host not in known:
-            raise socket.gaierror(socket.EAI_NONAME, "not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    target = Target(Addresses(("a:1", "b:2")))
-    assert target.name == "ipv4:10.0.0.1:1", "what is not known yet is left out"
-    assert not target.is_due()
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
-    assert target.is_due()
-    assert not target.refresh()
-    known.update(a="10.0.0.7", b="10.0.0.2")
-    assert target.refresh()
-    assert target.name == "ipv4:10.0.0.7:1,10.0.0.2:2"
-    known.clear()
-    assert Addresses(("a:1", "b:2")).target() == "a:1", "gRPC then says what is wrong"
-
-
-def test_a_channel_follows_the_names(
-    connect: Connect, start_stub: StartStub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, after = start_stub(), start_stub()
-    now = [before]
-
-    def target(addresses: Addresses) -> str:
-        return f"ipv4:127.0.0.1:{now[0].port}"
-
-    monkeypatch.setattr(Addresses, "target", target)
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
-    handle = connect(["a:1", "b:1"])
-    handle.predict()
-    now[0] = after
-    for _ in range(1000):
-        handle.predict()
-        if after.seen:
-            break
-    assert before.seen
-    assert after.seen
