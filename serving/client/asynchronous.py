@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from serving.client.call import Call, Steps
-from serving.client.connection import Methods, stubs
+from serving.client.connection import Line
 from serving.client.plans import Plans
 from serving.client.security import authorization
 from serving.client.settings import Configured
@@ -55,8 +56,8 @@ class AsyncClient(Configured):
     reload = _awaited(Plans.reload)
 
     def _start(self) -> None:
-        self._channel: grpc.aio.Channel | None = None
-        self._methods: Methods = {}
+        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()  # those from before a change too
+        self._line: Line | None = None  # that of new calls; opened in the loop of the first
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking_up: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -77,8 +78,8 @@ class AsyncClient(Configured):
         self._is_closed = True
         if self._looking_up is not None:
             self._looking_up.cancel()
-        if self._channel is not None:
-            await self._channel.close()
+        for line in list(self._lines):
+            await line.channel.close()
 
     async def _run(self, steps: Steps[T]) -> T:
         try:
@@ -96,34 +97,29 @@ class AsyncClient(Configured):
     async def _send(self, call: Call) -> Any:
         if self._is_closed:
             raise self._connection.closed()
-        if self._channel is None:
-            self._open()
+        line = self._line or self._open()
         if self._loop is not asyncio.get_running_loop():
             raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
-        if self._connection.target.is_due():
+        is_looking_up = self._looking_up is not None and not self._looking_up.done()
+        if self._connection.target.is_due() and not is_looking_up:
             self._looking_up = asyncio.create_task(self._look_up())
         headers, token = call.invocation.headers, self._connection.token
         if token is not None:
             value = token() if callable(token) else token
             headers += (authorization(await value if inspect.isawaitable(value) else value),)
         try:
-            return await self._methods[call.method](
+            return await line.methods[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:
             raise self._connection.failure(call, error) from error
 
     async def _look_up(self) -> None:
-        if await asyncio.to_thread(self._connection.target.refresh) and self._channel is not None:
-            before = self._channel
+        if await asyncio.to_thread(self._connection.target.refresh):
             self._open()
-            await before.close(grace=self._plans.timeout)
 
-    def _open(self) -> None:
-        connection, self._loop = self._connection, asyncio.get_running_loop()
-        target, options = connection.target.name, connection.options
-        if connection.credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, options)
-        else:
-            self._channel = grpc.aio.secure_channel(target, connection.credentials, options)
-        self._methods = stubs(self._channel)
+    def _open(self) -> Line:
+        self._loop = asyncio.get_running_loop()
+        self._line = line = self._connection.open(grpc.aio)
+        self._lines.add(line)
+        return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from serving.client.call import Call, Steps
-from serving.client.connection import Methods, stubs
+from serving.client.connection import Line
 from serving.client.plans import Plans
 from serving.client.security import authorization
 from serving.client.settings import Configured
@@ -58,8 +59,9 @@ class Client(Configured):
     reload = _blocking(Plans.reload)
 
     def _start(self) -> None:
-        self._channel: grpc.Channel | None = None
-        self._methods: Methods = {}
+        self._lock = threading.Lock()  # held by who opens and closes lines
+        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()  # those from before a change too
+        self._line: Line | None = None  # that of new calls; None once closed
         self._open()
 
     def __enter__(self) -> Client:
@@ -75,9 +77,10 @@ class Client(Configured):
 
     def close(self) -> None:
         """Ends the connections, and the calls that still run."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        with self._lock:
+            self._line, lines = None, list(self._lines)
+        for line in lines:
+            line.channel.close()
 
     def _run(self, steps: Steps[T]) -> T:
         try:
@@ -93,7 +96,8 @@ class Client(Configured):
             return end.value
 
     def _send(self, call: Call) -> Any:
-        if self._channel is None:
+        line = self._line
+        if line is None:
             raise self._connection.closed()
         if self._connection.target.is_due():
             threading.Thread(target=self._look_up, daemon=True).start()
@@ -101,21 +105,18 @@ class Client(Configured):
         if token is not None:
             headers += (authorization(token() if callable(token) else token),)
         try:
-            return self._methods[call.method](
+            return line.methods[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:
             raise self._connection.failure(call, error) from error
 
     def _look_up(self) -> None:
-        if self._connection.target.refresh() and self._channel is not None:
-            self._open()  # calls that run keep the channel before it, until the last one ends
+        if self._connection.target.refresh():
+            with self._lock:
+                if self._line is not None:
+                    self._open()
 
     def _open(self) -> None:
-        connection = self._connection
-        target, options = connection.target.name, connection.options
-        if connection.credentials is None:
-            self._channel = grpc.insecure_channel(target, options)
-        else:
-            self._channel = grpc.secure_channel(target, connection.credentials, options)
-        self._methods = stubs(self._channel)
+        self._line = self._connection.open(grpc)
+        self._lines.add(self._line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -22,8 +23,6 @@ from serving.errors import (
     from_code,
 )
 from serving.protos import scoring_pb2_grpc
-
-Methods = Mapping[str, Callable[..., Any]]
 
 # Part of gRPC's words -> what to do.
 _HINTS = (
@@ -48,6 +47,18 @@ _TLS_HINTS = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A channel, and the methods of all services by name.
+
+    A call holds the line that it began on: where the names change, the channel before ends with
+    the last of its calls.
+    """
+
+    channel: Any
+    methods: Mapping[str, Callable[..., Any]]
+
+
 class Connection:
     """Where calls go and what they carry.
 
@@ -69,6 +80,15 @@ class Connection:
         self.options = options.channel_options() + ([] if tls is None else tls.options(addresses))
         self.target = Target(addresses)
 
+    def open(self, library: Any) -> Line:
+        """A line to where the names are now, by `grpc` or `grpc.aio`."""
+        target, options = self.target.name, self.options
+        if self.credentials is None:
+            channel = library.insecure_channel(target, options)
+        else:
+            channel = library.secure_channel(target, self.credentials, options)
+        return Line(channel, _methods(channel))
+
     def closed(self) -> ServingError:
         return FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
 
@@ -89,8 +109,7 @@ class Connection:
         return raised
 
 
-def stubs(channel: Any) -> Methods:
-    """The methods of all services by name."""
+def _methods(channel: Any) -> Mapping[str, Callable[..., Any]]:
     return {
         **vars(prediction_service_pb2_grpc.PredictionServiceStub(channel)),
         **vars(model_service_pb2_grpc.ModelServiceStub(channel)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -28,6 +28,9 @@ ANSWERS = {
     "Regress": regression_pb2.RegressionResponse().SerializeToString(),
 }
 ONCE = Options(attempts=1)
+INPUTS = {"x": np.zeros(1, np.float32)}
+
+Ask = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class Handle:
@@ -40,17 +43,31 @@ class Handle:
         answer = getattr(self.client, method)(*args, **options)
         return answer if self._runner is None else self._runner.run(answer)
 
+    def play(self, scenario: Callable[[Ask], Coroutine[Any, Any, None]]) -> None:
+        """Runs calls that overlap: a scenario awaits what it asks, and begins it as tasks."""
+
+        def ask(method: str, *args: Any, **options: Any) -> Coroutine[Any, Any, Any]:
+            bound = getattr(self.client, method)
+            if self._runner is None:
+                return asyncio.to_thread(bound, *args, **options)
+            return bound(*args, **options)
+
+        async def play() -> None:
+            async with asyncio.timeout(30):
+                await scenario(ask)
+
+        (asyncio.run if self._runner is None else self._runner.run)(play())
+
     def predict_together(self, count: int) -> list[Any]:
         """Scores, or the error, of each of so many calls of the stub at the same time."""
-        inputs = {"x": np.zeros(1, np.float32)}
 
         async def gather() -> list[Any]:
-            calls = (self.client.predict(inputs) for _ in range(count))
+            calls = (self.client.predict(INPUTS) for _ in range(count))
             return await asyncio.gather(*calls, return_exceptions=True)
 
         if self._runner is None:
             with futures.ThreadPoolExecutor(count) as pool:
-                calls = [pool.submit(self.client.predict, inputs) for _ in range(count)]
+                calls = [pool.submit(self.client.predict, INPUTS) for _ in range(count)]
             answers = [call.exception() or call.result() for call in calls]
         else:
             answers = self._runner.run(gather())
@@ -96,4 +113,5 @@ def start_stub() -> Iterator[StartStub]:
 
     yield start
     for stub in stubs:
+        stub.may_answer.set()
         stub.server.stop(None).wait()

@@ -33,6 +33,7 @@ class Stub(grpc.GenericRpcHandler):
         self.seconds = 0.0
         self.failures: list[grpc.StatusCode] = []  # of the next calls
         self.is_failing = False
+        self.may_answer = threading.Event()  # what calls with the header x-held wait for
         self.server: grpc.Server
         self.port = 0
 
@@ -74,6 +75,8 @@ class Stub(grpc.GenericRpcHandler):
             if self.failures:
                 context.abort(self.failures.pop(0), "as the test wants it")
             time.sleep(self.seconds)
+            if "x-held" in metadata:
+                self.may_answer.wait(20)
             return self.answers[method]
 
         return answer

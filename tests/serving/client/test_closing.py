@@ -1,0 +1,83 @@
+"""Calls that run while the names change, or while their client is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import Mock
+
+import grpc
+import pytest
+
+from serving.client.addresses import Addresses, Target
+from tests.serving.client.conftest import INPUTS, Ask, Connect, StartStub
+from tests.serving.client.stub_server import Stub
+
+HELD: dict[str, Any] = {"metadata": {"x-held": "yes"}, "timeout": None}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def lead_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stub], None]:
+    """Has all names lead to a stub; each call looks them up."""
+    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
+
+    def lead(stub: Stub) -> None:
+        monkeypatch.setattr(Addresses, "target", lambda *args: f"ipv4:{stub.address}")
+
+    return lead
+
+
+def test_calls_run_on_where_the_names_change(
+    connect: Connect, start_stub: StartStub, lead_to: Callable[[Stub], None]
+) -> None:
+    before, after = start_stub(), start_stub()
+    lead_to(before)
+
+    async def scenario(ask: Ask) -> None:
+        call = asyncio.create_task(ask("predict", INPUTS, **HELD))
+        await until(lambda: before.seen)
+        lead_to(after)
+        while not after.seen:
+            await ask("predict", INPUTS)
+        before.may_answer.set()
+        assert (await call)["click"].tolist() == [2, 3, 5]
+
+    connect(["a:1", "b:1"], timeout=None).play(scenario)
+
+
+def test_a_closed_client_opens_nothing_for_names_that_it_still_looks_up(
+    connect: Connect, start_stub: StartStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub, may_end = start_stub(), threading.Event()
+    begun: list[Target] = []
+    ended: list[Target] = []
+
+    def refresh(target: Target) -> bool:
+        begun.append(target)
+        may_end.wait(20)
+        ended.append(target)
+        return True
+
+    monkeypatch.setattr(Target, "refresh", refresh)
+    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
+    opened = {library: Mock(wraps=library.insecure_channel) for library in (grpc, grpc.aio)}
+    for library, insecure_channel in opened.items():
+        monkeypatch.setattr(library, "insecure_channel", insecure_channel)
+
+    async def scenario(ask: Ask) -> None:
+        for _ in range(3):
+            await ask("predict", INPUTS)
+        await ask("close")
+        may_end.set()
+        await until(lambda: begun and len(begun) == len(ended))
+        await asyncio.sleep(0.05)  # time to open what must not be
+        assert sum(open_one.call_count for open_one in opened.values()) == 1
+
+    connect([stub.address, "localhost:1"]).play(scenario)
