@@ -96,7 +96,7 @@ class AsyncClient(Configured):
 
     async def _send(self, call: Call) -> Any:
         if self._is_closed:
-            raise self._connection.closed()
+            raise self._connection.closed(call)
         line = self._line or self._open()
         if self._loop is not asyncio.get_running_loop():
             raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
@@ -112,7 +112,13 @@ class AsyncClient(Configured):
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:
-            raise self._connection.failure(call, error) from error
+            raise self._connection.failure(call, error, is_closed=self._is_closed) from error
+        except (asyncio.CancelledError, grpc.aio.UsageError) as error:
+            # Closing cancels calls, and not their tasks, which would end without a word.
+            task = asyncio.current_task()
+            if not self._is_closed or (task is not None and task.cancelling()):
+                raise
+            raise self._connection.closed(call) from error
 
     async def _look_up(self) -> None:
         if await asyncio.to_thread(self._connection.target.refresh):

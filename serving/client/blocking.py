@@ -98,7 +98,7 @@ class Client(Configured):
     def _send(self, call: Call) -> Any:
         line = self._line
         if line is None:
-            raise self._connection.closed()
+            raise self._connection.closed(call)
         if self._connection.target.is_due():
             threading.Thread(target=self._look_up, daemon=True).start()
         token, headers = self._connection.token, call.invocation.headers
@@ -109,7 +109,11 @@ class Client(Configured):
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:
-            raise self._connection.failure(call, error) from error
+            raise self._connection.failure(call, error, is_closed=self._line is None) from error
+        except ValueError as error:  # gRPC's for a channel that was closed meanwhile
+            if self._line is not None:
+                raise
+            raise self._connection.closed(call) from error
 
     def _look_up(self) -> None:
         if self._connection.target.refresh():

@@ -89,14 +89,19 @@ class Connection:
             channel = library.secure_channel(target, self.credentials, options)
         return Line(channel, _methods(channel))
 
-    def closed(self) -> ServingError:
-        return FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
+    def closed(self, call: Call) -> ServingError:
+        """The error of a call that the client's end stops, or that comes after it."""
+        raised = FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
+        raised.request_id = call.invocation.request_id
+        return raised
 
-    def failure(self, call: Call, error: grpc.RpcError) -> ServingError:
-        """The error of a call that has none of this project."""
+    def failure(self, call: Call, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
+        """The error of a call that has none of this project, by a client that is now closed."""
+        if is_closed and error.code() is grpc.StatusCode.CANCELLED:
+            return self.closed(call)
         raised = from_code(error.code().value[0], error.details() or "")
         words = str(raised)
-        # This client cancels nothing: a cancelled call met a server that was stopping.
+        # Only closing cancels: a cancelled call met a server that was stopping.
         if isinstance(raised, (Unavailable, Cancelled)):
             hints = [hint for part, hint in self._hints if part in words]
             todo = f". {hints[0]}." if hints else ""

@@ -11,11 +11,14 @@ from unittest.mock import Mock
 import grpc
 import pytest
 
+from serving.client import AsyncClient
 from serving.client.addresses import Addresses, Target
+from serving.errors import FailedPrecondition
 from tests.serving.client.conftest import INPUTS, Ask, Connect, StartStub
 from tests.serving.client.stub_server import Stub
 
 HELD: dict[str, Any] = {"metadata": {"x-held": "yes"}, "timeout": None}
+CLOSED = "The client of .* is closed"
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -50,6 +53,62 @@ def test_calls_run_on_where_the_names_change(
         assert (await call)["click"].tolist() == [2, 3, 5]
 
     connect(["a:1", "b:1"], timeout=None).play(scenario)
+
+
+def test_a_closed_client_says_so_to_calls_that_run(
+    connect: Connect, start_stub: StartStub, lead_to: Callable[[Stub], None]
+) -> None:
+    """Also to those on a channel from before a change."""
+    before, after = start_stub(), start_stub()
+    lead_to(before)
+
+    async def scenario(ask: Ask) -> None:
+        old = asyncio.create_task(ask("predict", INPUTS, request_id="r-1", **HELD))
+        await until(lambda: before.seen)
+        lead_to(after)
+        while not after.seen:
+            await ask("predict", INPUTS)
+        new = asyncio.create_task(ask("predict", INPUTS, request_id="r-2", **HELD))
+        await until(lambda: after.seen[-1].metadata["x-request-id"] == "r-2")
+        await ask("close")
+        for call, request_id in ((old, "r-1"), (new, "r-2")):
+            with pytest.raises(FailedPrecondition, match=CLOSED) as raised:
+                await call
+            assert raised.value.request_id == request_id
+
+    connect(["a:1", "b:1"]).play(scenario)
+
+
+def test_a_client_that_is_closed_before_it_sends(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub()
+
+    def close() -> Any:
+        closing = handle.client.close()
+        return "token" if closing is None else closed(closing)
+
+    async def closed(closing: Any) -> str:
+        await closing
+        return "token"
+
+    handle = connect(stub.address, token=close)
+    with pytest.raises(FailedPrecondition, match=CLOSED):
+        handle.predict()
+    assert stub.seen == []
+
+
+def test_a_task_that_is_cancelled_is_cancelled_also_where_its_client_is_closed(
+    start_stub: StartStub,
+) -> None:
+    async def use(stub: Stub) -> None:
+        client = AsyncClient(stub.address, model="tiny")
+        call = asyncio.create_task(client.predict(INPUTS, **HELD))
+        await until(lambda: stub.seen)
+        call.cancel()
+        await client.close()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(use(start_stub()))
 
 
 def test_a_closed_client_opens_nothing_for_names_that_it_still_looks_up(
