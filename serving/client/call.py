@@ -13,6 +13,9 @@ from serving.errors import InvalidArgument
 
 Answer = TypeVar("Answer")
 
+# 31 years: gRPC counts nanoseconds, and where they overflow a deadline has passed at once.
+_LONGEST_SECONDS = 1e9
+
 
 class CallOptions(TypedDict, total=False):
     """What every method takes besides its own arguments.
@@ -51,6 +54,7 @@ class Invocation:
         timeout = options.get("timeout", timeout)
         if timeout is not None:
             check_positive("timeout", timeout)
+            timeout = min(timeout, _LONGEST_SECONDS)
         request_id = options.get("request_id") or uuid.uuid4().hex
         if not is_header(request_id):
             raise InvalidArgument(f"`request_id` must be printable ASCII. Received: {request_id!r}")

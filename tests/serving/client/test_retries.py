@@ -154,6 +154,11 @@ def test_the_call_has_the_last_word_on_its_timeout(connect: Connect, start_stub:
     assert handle.predict(timeout=None) == SCORES
 
 
+@pytest.mark.parametrize("timeout", [1e10, 1e300, float("inf")])
+def test_a_timeout_of_any_length(connect: Connect, start_stub: StartStub, timeout: float) -> None:
+    assert connect(start_stub().address, timeout=timeout).predict() == SCORES
+
+
 def test_calls_of_one_method_share_its_deadline(connect: Connect, start_stub: StartStub) -> None:
     """The name of the only model is asked for first, and its time is the method's."""
     names = health_pb2.HealthListResponse(statuses={"tiny": health_pb2.HealthCheckResponse()})
