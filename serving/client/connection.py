@@ -32,8 +32,9 @@ _HINTS = (
     ("handshake failed", "Check `tls`, and whether the server asks for a client's certificate"),
     ("Socket closed", "Check whether the server wants TLS: set `tls`"),
     ("Connection reset", "Check whether the server wants TLS: set `tls`"),
-    ("DNS", "Check the host's name"),
-    ("onnect", "Check that the server runs and listens there"),
+    ("resol", "Check the host's name"),
+    # Of a host with several addresses gRPC tells of the last, where maybe nobody ever listened.
+    ("onnect", "Check that the server runs and listens there, and whether it speaks TLS: `tls`"),
 )
 _ASKS = "Check whether the server asks for a certificate: `Tls(certificate=..., key=...)`"
 _TLS_HINTS = (

@@ -204,5 +204,5 @@ def test_nobody_listens(connect: Connect) -> None:
         handle.predict()
     words = str(raised.value)
     assert words.startswith("No scores from localhost:1, 127.0.0.1:2: ")
-    assert words.endswith("Check that the server runs and listens there.")
+    assert "Check that the server runs and listens there" in words
     assert len(raised.value.request_id or "") == 32
