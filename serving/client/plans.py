@@ -20,7 +20,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from serving import arrow
 from serving.client.addresses import Addresses
-from serving.client.call import Call, CallOptions, Invocation, Steps
+from serving.client.call import Answer, Call, CallOptions, Invocation, Steps
 from serving.client.examples import encode_examples
 from serving.client.metadata import ModelMetadata
 from serving.client.options import check_positive
@@ -32,9 +32,9 @@ from serving.errors import (
     Unimplemented,
     from_code,
 )
-from serving.features import Row, Rows, as_rows, encode_candidates, encode_rows
+from serving.features import Row, Rows, as_rows, check_rows, encode_candidates, encode_rows
 from serving.rank_messages import Ranking, make_rank_request, read_rank_response
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.signature import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.status import VersionStatus
 
 Outputs = dict[str, np.ndarray]
@@ -91,10 +91,11 @@ class Plans:
         invocation = self._begin(options)
         _require("rows", rows)
 
-        def inputs(metadata: ModelMetadata) -> Outputs:
-            return encode_rows(rows, metadata.signature(DEFAULT_SIGNATURE).inputs)
+        def ask(metadata: ModelMetadata) -> Steps[Outputs]:
+            inputs = encode_rows(rows, metadata.signature(DEFAULT_SIGNATURE).inputs)
+            return self._predict(invocation, inputs, DEFAULT_SIGNATURE)
 
-        return (yield from self._with_fresh_metadata(invocation, inputs, DEFAULT_SIGNATURE))
+        return (yield from self._with_fresh_metadata(invocation, ask))
 
     def rank(
         self, context: Row | arrow.Table, candidates: Rows, **options: Unpack[CallOptions]
@@ -103,15 +104,11 @@ class Plans:
         invocation = self._begin(options)
         _require("candidates", candidates)
 
-        def inputs(metadata: ModelMetadata) -> Outputs:
-            return encode_candidates(
-                context,
-                candidates,
-                metadata.signature(RANK_SIGNATURE).inputs,
-                metadata.signature(DEFAULT_SIGNATURE).inputs,
-            )
+        def ask(metadata: ModelMetadata) -> Steps[Outputs]:
+            inputs = _encode(context, candidates, metadata, RANK_SIGNATURE)
+            return self._predict(invocation, inputs, RANK_SIGNATURE)
 
-        scores = yield from self._with_fresh_metadata(invocation, inputs, RANK_SIGNATURE)
+        scores = yield from self._with_fresh_metadata(invocation, ask)
         return {task: score[0] for task, score in scores.items()}
 
     def explain(
@@ -139,11 +136,19 @@ class Plans:
         invocation = self._begin(options)
         _require("candidates", candidates)
         shared = as_rows(context)
-        row = shared.to_pylist()[0] if arrow.is_table(shared) else shared[0]
-        rows = candidates.to_pydict() if arrow.is_table(candidates) else candidates
-        request = make_rank_request("", row, rows, rank_by=rank_by, top_k=top_k, explain=True)
-        request.model_spec.CopyFrom((yield from self._spec(invocation)))
-        return read_rank_response((yield Call("Rank", request, invocation)))
+        check_rows(shared, None, {}, "the context")
+        check_rows(candidates, None, {}, "candidate")
+
+        def ask(metadata: ModelMetadata) -> Steps[Ranking]:
+            if EXPLAINED_SIGNATURE in metadata.signatures:  # else the server says what is missing
+                _encode(context, candidates, metadata, EXPLAINED_SIGNATURE)
+            row = shared.to_pylist()[0] if arrow.is_table(shared) else shared[0]
+            rows = candidates.to_pydict() if arrow.is_table(candidates) else candidates
+            request = make_rank_request("", row, rows, rank_by=rank_by, top_k=top_k, explain=True)
+            request.model_spec.CopyFrom((yield from self._spec(invocation)))
+            return read_rank_response((yield Call("Rank", request, invocation)))
+
+        return (yield from self._with_fresh_metadata(invocation, ask))
 
     def classify(
         self,
@@ -269,26 +274,21 @@ class Plans:
         return ModelMetadata.from_proto((yield Call("GetModelMetadata", request, invocation)))
 
     def _with_fresh_metadata(
-        self,
-        invocation: Invocation,
-        encode_inputs: Callable[[ModelMetadata], Outputs],
-        signature_name: str,
-    ) -> Steps[Outputs]:
-        """Encodes and predicts; what does not fit is tried again where a new version is served."""
+        self, invocation: Invocation, ask: Callable[[ModelMetadata], Steps[Answer]]
+    ) -> Steps[Answer]:
+        """Encodes and asks; what does not fit is tried again where a new version is served."""
         known = self._known
         metadata = known or (yield from self._metadata(invocation))
         self._known = metadata
         try:
-            inputs = encode_inputs(metadata)
-            return (yield from self._predict(invocation, inputs, signature_name))
+            return (yield from ask(metadata))
         except (InvalidArgument, FailedPrecondition):
             if known is None:
                 raise
             metadata = self._known = yield from self._metadata(invocation)
             if metadata.version == known.version:
                 raise
-            inputs = encode_inputs(metadata)
-            return (yield from self._predict(invocation, inputs, signature_name))
+            return (yield from ask(metadata))
 
     def _spec(self, invocation: Invocation, signature_name: str = "") -> Steps[model_pb2.ModelSpec]:
         if self.model is None:
@@ -313,6 +313,13 @@ class Plans:
                 f"`model` must name one of the models at {self.addresses}: {', '.join(names)}"
             )
         return names[0]
+
+
+def _encode(
+    context: Row | arrow.Table, candidates: Rows, metadata: ModelMetadata, key: str
+) -> Outputs:
+    rows = metadata.signature(DEFAULT_SIGNATURE).inputs
+    return encode_candidates(context, candidates, metadata.signature(key).inputs, rows)
 
 
 def _require(name: str, rows: Any) -> None:

@@ -186,9 +186,3 @@ def test_an_async_token(start_stub: StartStub) -> None:
     stub = start_stub()
     asyncio.run(use(stub.address))
     assert stub.seen[0].metadata["authorization"] == "Bearer fresh"
-
-
-def test_a_context_is_one_row_for_an_explanation_too(connect: Connect) -> None:
-    nobody = pa.table({"user": pa.array([], pa.string())})
-    with pytest.raises(InvalidFeature, match=r"The context must be one row\. Received: 0"):
-        connect("localhost:1").ask("explain", nobody, CANDIDATES)
