@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.errors import InvalidArgument
@@ -70,7 +70,7 @@ class Addresses:
         """The IP addresses of each of several, without those that are not found."""
         if len(self.given) == 1:
             return {}
-        found = {address: _look_up(*_host_and_port(address)) for address in self.given}
+        found = {address: _look_up(address) for address in self.given}
         return {address: ips for address, ips in found.items() if ips}
 
     def target(self, found: Mapping[str, Sequence[str]]) -> str:
@@ -117,20 +117,15 @@ class Target:
             self._lock.release()
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def _look_up(address: str) -> list[str]:
+    """The IP addresses of a host, each with the port, as gRPC writes them."""
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    """IPv4 addresses, or else IPv6 ones, as gRPC writes them."""
-    for family, form in ((socket.AF_INET, "{}:{}"), (socket.AF_INET6, "[{}]:{}")):
-        try:
-            infos: Iterable[tuple] = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            continue
-        return [form.format(ip, port) for ip in sorted({str(info[4][0]) for info in infos})]
-    return []
+    try:
+        infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    ips = sorted({str(info[4][0]) for info in infos})
+    return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ips]
 
 
 def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -32,7 +32,7 @@ def lead_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stub], None]:
     monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
 
     def lead(stub: Stub) -> None:
-        monkeypatch.setattr(Addresses, "target", lambda *args: f"ipv4:{stub.address}")
+        monkeypatch.setattr(Addresses, "look_up", lambda self: {"a:1": [stub.address]})
 
     return lead
 
