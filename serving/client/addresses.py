@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from serving.errors import InvalidArgument
 
 REFRESH_SECONDS = 30.0  # gRPC looks up a single name itself; several are looked up here
+_MAX_PORT = 65535
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:/,\s]+):(\d{1,5})")
 
@@ -33,7 +34,8 @@ class Addresses:
             raise InvalidArgument("`addresses` must name at least one host:port. Received: none")
         for address in self.given:
             is_name = len(self.given) == 1 and _SCHEME.match(str(address))
-            if not is_name and not _HOST_AND_PORT.fullmatch(str(address)):
+            found = _HOST_AND_PORT.fullmatch(str(address))
+            if not is_name and (found is None or int(found[2]) > _MAX_PORT):
                 raise InvalidArgument(
                     "`addresses` must be host:port, or one name such as dns:///ctr:8500. "
                     f"Received: {address!r}"

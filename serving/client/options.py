@@ -12,6 +12,8 @@ from serving.errors import InvalidArgument
 
 MAX_ATTEMPTS = 5  # gRPC makes no more
 _MAX_TOKENS = 1000
+_MOST_SECONDS = 1e9
+_MOST_MS = 2**31 - 1  # of gRPC, to which it means never
 _MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
 _RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
 
@@ -103,8 +105,8 @@ class Options:
         if self.attempts > 1:
             policy = {
                 "maxAttempts": self.attempts,
-                "initialBackoff": f"{self.initial_backoff:.9f}s",
-                "maxBackoff": f"{self.max_backoff:.9f}s",
+                "initialBackoff": _seconds(self.initial_backoff),
+                "maxBackoff": _seconds(self.max_backoff),
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             }
@@ -143,5 +145,9 @@ def is_header(value: Any) -> bool:
     return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
+def _seconds(seconds: float) -> str:
+    return f"{min(seconds, _MOST_SECONDS):.9f}s"
+
+
 def _ms(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
+    return max(1, round(min(seconds * 1000, _MOST_MS)))

@@ -17,6 +17,7 @@ from tests.serving.client.conftest import Connect, StartStub
     [
         ({"addresses": "ctr"}, "`addresses` must be host:port, .* Received: 'ctr'"),
         ({"addresses": []}, "at least one host:port"),
+        ({"addresses": ["a:1", "b:65536"]}, "Received: 'b:65536'"),
         ({"addresses": ["a:1", "dns:///b:1"]}, "Received: 'dns:///b:1'"),
         ({"addresses": "http://ctr:8501/v1"}, "must be host:port"),
         ({"version": 5, "label": "stable"}, "exclude each other. Received: 5 and 'stable'"),
@@ -79,3 +80,12 @@ def test_idle_connections_are_tested_where_wanted() -> None:
         "grpc.keepalive_timeout_ms": 2_500,
         "grpc.keepalive_permit_without_calls": 1,
     }
+
+
+def test_for_ever_is_a_time() -> None:
+    ever = float("inf")
+    options = Options(
+        initial_backoff=ever, max_backoff=ever, keep_alive=ever, keep_alive_timeout=ever,
+        max_reconnect_backoff=ever,
+    )  # fmt: skip
+    Client("127.0.0.1:9", model="m", timeout=ever, options=options).close()
