@@ -32,8 +32,12 @@ def loaded(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Ser
     Raises:
         ServingError: Nothing can be served, or the port is taken.
     """
-    with signals.ending(_end_early):
-        return _loaded(config, log_format)
+    try:
+        with signals.ending(_end_early):
+            return _loaded(config, log_format)
+    except BaseException:
+        signals.release()  # Python's end may wait for a thread: they shall end that
+        raise
 
 
 def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:

@@ -25,8 +25,14 @@ class Signals:
         self._came, wakes = os.pipe()
         os.set_blocking(wakes, False)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in numbers:
-            signal.signal(number, lambda *_: None)  # without one, no number is written
+        # Without a handler no number is written.
+        self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+
+    def release(self) -> None:
+        """Lets them do what they did before."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def fileno(self) -> int:
         """What can be read once one has come."""

@@ -132,3 +132,28 @@ def test_what_comes_after_the_load_is_for_whoever_waits() -> None:
         time.sleep(0.2)
         assert process.poll() is None
         process.kill()
+
+
+FAILS = """
+import threading, time
+from serving import process
+from serving.signals import Signals
+
+def load(*_):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    raise ValueError("nothing to serve")
+
+process._loaded = load
+try:
+    process.loaded(None, "", Signals(process.SIGNALS))
+except ValueError:
+    print("failed", flush=True)
+"""
+
+
+def test_a_start_that_fails_gives_the_signals_back() -> None:
+    """Python's end waits for threads, and so would whoever sends a signal then."""
+    with _started(FAILS) as process:
+        _expect(process, "failed")
+        process.terminate()
+        assert process.wait(10) == -signal.SIGTERM
