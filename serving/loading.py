@@ -144,7 +144,8 @@ class Loader:
 
         def answer(request: object) -> None:
             call = replay(model, request)
-            rows.setdefault(call.signature, call.inputs)
+            if call.signature:  # else it had no tasks
+                rows.setdefault(call.signature, call.inputs)
 
         try:
             with beside_requests():
