@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from serving.config import ServerConfig
 from serving.options import either_spelling, options_of
+
+if TYPE_CHECKING:
+    from serving.server import Server
 
 _PEM = click.Path(path_type=Path)
 
@@ -43,10 +46,16 @@ def serve(**options: Any) -> None:
         if config.processes > 1:
             supervise(config, console.print)
             return
-        signals = Signals(process.SIGNALS)
-        server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
+        with Signals(process.SIGNALS) as signals:
+            server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
+            where = _listed(server, port)
+            process.serve(server, lambda: console.print(where), signals)
     except (ServingError, StartFailed, ValueError) as error:
         raise StartError(str(error)) from error
+
+
+def _listed(server: Server, port: int) -> str:
+    """Prints what is served; where."""
     from serving import display
     from serving.ports import listening
 
@@ -55,8 +64,7 @@ def serve(**options: Any) -> None:
             continue
         with server.manager.lease(name) as model:
             Console().print(display.served_model(model))
-    rest_port = 0 if server.rest is None else server.rest.port
-    process.serve(server, lambda: console.print(listening(config, port, rest_port)), signals)
+    return listening(server.config, port, 0 if server.rest is None else server.rest.port)
 
 
 @click.command()

@@ -107,7 +107,7 @@ class Health(health.HealthServicer):
             woken.wait()
 
     def _wake_all(self) -> None:
-        for woken in self._watches:
+        for woken in tuple(self._watches):
             woken.set()
 
     @answered_promptly

@@ -32,12 +32,8 @@ def loaded(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Ser
     Raises:
         ServingError: Nothing can be served, or the port is taken.
     """
-    try:
-        with signals.ending(_end_early):
-            return _loaded(config, log_format)
-    except BaseException:
-        signals.release()  # Python's end may wait for a thread: they shall end that
-        raise
+    with signals.ending(_end_early):
+        return _loaded(config, log_format)
 
 
 def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:

@@ -202,7 +202,6 @@ def supervise(config: ServerConfig, started: Callable[[str], object]) -> None:
 def serve_one(config: ServerConfig, number: int, tell: Connection) -> None:
     """What each of the processes does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides
-    signals = Signals((signal.SIGTERM,))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         if _METRICS_FOLDER in os.environ:
@@ -210,8 +209,9 @@ def serve_one(config: ServerConfig, number: int, tell: Connection) -> None:
 
             count_as(number)
         log_format = f"%(asctime)s %(levelname)s [{number}] %(message)s"
-        server, _ = process.loaded(config, log_format, signals)
-        process.serve(server, lambda: tell.send(_READY), signals)
+        with Signals((signal.SIGTERM,)) as signals:
+            server, _ = process.loaded(config, log_format, signals)
+            process.serve(server, lambda: tell.send(_READY), signals)
     except (ServingError, ValueError) as error:
         tell.send(str(error))
         sys.exit(2)

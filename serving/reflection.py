@@ -42,15 +42,19 @@ class _InOwnThreads:
             _THREADS, thread_name_prefix="reflection"
         )
         self._open: dict[grpc.ServicerContext, None] = {}
+        self._is_over = False
 
     def __call__(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         self._open[context] = None
         if not context.add_callback(lambda: self._open.pop(context, None)):  # it has ended
             del self._open[context]
+        if self._is_over:  # it had waited for a thread
+            context.cancel()
         return self._method(requests, context)
 
     def end(self) -> None:
-        """Ends the calls that are open."""
+        """Ends the calls that are open, and those that still come."""
+        self._is_over = True
         for context in list(self._open):
             context.cancel()
 

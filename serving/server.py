@@ -45,6 +45,7 @@ from serving.workers import THREADS, Turns
 _LOGGER = logging.getLogger(__name__)
 _REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
 _HELD_SECONDS = 0.1  # and for all of them to call again
+_MESSAGE_SECONDS = 5.0  # for a message that is on its way
 _LAST_SECONDS = 5.0  # for gRPC to end what it cancelled: a call that it forgot holds up no end
 
 
@@ -93,14 +94,14 @@ class Server:
         time.sleep(_REFUSAL_SECONDS)
         with self.refusal.held():
             time.sleep(_HELD_SECONDS)
-            for end in self.refusal.ends:
-                end()
             ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
             if self.rest is not None:
                 self.rest.close()
         if self.rest is not None:
             self.rest.stop()
-        if ended is not None:
+        if ended is not None and not ended.wait(_MESSAGE_SECONDS):
+            for end in self.refusal.ends:
+                end()
             ended.wait(self.config.grace_seconds + _LAST_SECONDS)
         self._observers.close()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
+from multiprocessing.connection import wait as wait_for
+from typing import Self
 
 
 class Signals:
@@ -15,7 +16,8 @@ class Signals:
 
     Python's handlers run when the main thread next computes something. Where the system has given
     the signal to another thread, one that waits for a queue or a lock sleeps on and never does. A
-    descriptor wakes it whichever thread it was.
+    descriptor wakes it whichever thread it was. At the end of a `with` block they are given back:
+    what Python's own end waits for can then be ended.
 
     Args:
         numbers: Those that are caught from now on.
@@ -28,11 +30,16 @@ class Signals:
         # Without a handler no number is written.
         self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
 
-    def release(self) -> None:
-        """Lets them do what they did before."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Lets them do what they did before, also those that have come and were not waited for."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if wait_for([self._came], 0):
+            os.kill(os.getpid(), self.wait())
 
     def fileno(self) -> int:
         """What can be read once one has come."""
@@ -48,8 +55,7 @@ class Signals:
         over, leave = os.pipe()
 
         def watch() -> None:
-            readable, _, _ = select.select([self._came, over], [], [])
-            if self._came in readable:
+            if self._came in wait_for([self._came, over]):
                 end(self.wait())
 
         watching = threading.Thread(target=watch, name="signals", daemon=True)

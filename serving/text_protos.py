@@ -12,7 +12,9 @@ from google.protobuf import text_format
 from serving.errors import InvalidArgument, NotFound
 
 # Comments beside strings: a quote in one begins none.
-_STRING_OR_COMMENT = re.compile(r"""#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+_STRING_OR_COMMENT = re.compile(
+    r"""#[^\n]*|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'"""
+)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:

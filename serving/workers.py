@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import deque
@@ -30,32 +31,57 @@ def answered_promptly(method: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+_PATIENCE = 1.0  # seconds
+
+
 class Silent:
-    """Calls whose messages are still to come. Of too many, the oldest is ended.
+    """Calls whose messages are still to come. Of too many, the oldest are ended.
 
     Args:
         threads: How many wait for messages, and do what follows: half of them are left for that.
+        patience: Seconds that each may wait however many there are: in a burst of calls the
+            messages of all are on their way.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._most = threads // 2
-        self._lock = threading.Lock()  # guards the calls, oldest first
-        self._calls: dict[grpc.ServicerContext, None] = {}
+    def __init__(self, threads: int, patience: float = _PATIENCE) -> None:
+        self._most, self._patience = threads // 2, patience
+        self._lock = threading.Lock()  # guards all that follows
+        self._calls: dict[grpc.ServicerContext, float] = {}  # since when, oldest first
+        self._is_watched = False
 
     def message(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
         """The message of a call; None where it ends without one."""
         with self._lock:
-            oldest = next(iter(self._calls)) if len(self._calls) >= self._most else None
-            if oldest is not None:
-                del self._calls[oldest]
-            self._calls[context] = None
-        if oldest is not None:
-            oldest.cancel()
+            self._calls[context] = time.monotonic()
+            is_first = len(self._calls) > self._most and not self._is_watched
+            self._is_watched |= is_first
+        if is_first:
+            threading.Thread(target=self._watch, name="silent", daemon=True).start()
         try:
             return next(messages, None)
         finally:
             with self._lock:
                 self._calls.pop(context, None)
+
+    def _watch(self) -> None:
+        """Ends those that are too many and too late, until there are few again."""
+        while (late := self._take_late()) is not None:
+            for context in late:
+                context.cancel()
+            time.sleep(self._patience / 10)
+
+    def _take_late(self) -> list[grpc.ServicerContext] | None:
+        with self._lock:
+            excess = len(self._calls) - self._most
+            if excess <= 0:
+                self._is_watched = False
+                return None
+            end = time.monotonic() - self._patience
+            oldest = itertools.islice(self._calls.items(), excess)
+            late = [context for context, since in oldest if since <= end]
+            for context in late:
+                del self._calls[context]
+            return late
 
     def end(self) -> None:
         """Ends those that wait."""

@@ -145,7 +145,8 @@ def load(*_):
 
 process._loaded = load
 try:
-    process.loaded(None, "", Signals(process.SIGNALS))
+    with Signals(process.SIGNALS) as signals:
+        process.loaded(None, "", signals)
 except ValueError:
     print("failed", flush=True)
 """

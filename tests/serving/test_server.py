@@ -32,7 +32,7 @@ SILENT = (
     "/tensorflow.serving.PredictionService/Predict",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    *["/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"] * 3,  # one has no thread
 )
 COMMAND = "from serving.cli import serve; serve()"
 
@@ -129,6 +129,24 @@ def test_calls_that_say_nothing_do_not_hold_up_the_end(
         assert time.monotonic() - begin < 30.0
         leave.set()
         assert all(call.code() != grpc.StatusCode.OK for call in calls)
+
+
+def test_a_message_that_is_on_its_way_is_waited_for(
+    base_path: Path, start_server: StartServer
+) -> None:
+    server, address = start_server(base_path, grace_seconds=60.0)
+    arrives = threading.Event()
+
+    def message() -> Iterator[bytes]:
+        arrives.wait()
+        yield stubs.predict().SerializeToString()
+
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_unary(SILENT[0]).future(message())
+        time.sleep(0.5)  # it has come
+        threading.Timer(1.5, arrives.set).start()
+        server.stop()
+        assert call.code() == grpc.StatusCode.OK
 
 
 def test_a_taken_port_is_one_clear_error(base_path: Path, shared_address: str) -> None:

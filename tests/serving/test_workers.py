@@ -131,17 +131,30 @@ def _waits(caller: _Caller, silent: Silent) -> bool:
 
 
 def test_of_too_many_silent_calls_the_oldest_is_ended() -> None:
-    silent, callers = Silent(threads=6), [_Caller() for _ in range(5)]
+    silent, callers = Silent(threads=6, patience=0.2), [_Caller() for _ in range(5)]
     with ThreadPoolExecutor(5) as pool:
         found = []
         for caller in callers:
             found.append(pool.submit(silent.message, iter(caller), caller))
             wait_until(functools.partial(_waits, caller, silent))
+        wait_until(lambda: callers[1].is_ended)
         assert [one.is_ended for one in callers] == [True, True, False, False, False]
         for number, caller in enumerate(callers):
             caller.messages.put(b"%d" % number)
         assert [one.result(5.0) for one in found] == [None, None, b"2", b"3", b"4"]
     assert not silent._calls
+
+
+def test_in_a_burst_of_calls_none_is_ended() -> None:
+    """All are silent until their messages are there, a moment later."""
+    silent, callers = Silent(threads=6, patience=60.0), [_Caller() for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        found = [pool.submit(silent.message, iter(one), one) for one in callers]
+        wait_until(lambda: len(silent._calls) == 20)
+        for caller in callers:
+            caller.messages.put(b"here")
+        assert [one.result(5.0) for one in found] == [b"here"] * 20
+    assert not any(one.is_ended for one in callers)
 
 
 def test_a_call_that_speaks_counts_no_more() -> None:

@@ -60,8 +60,8 @@ def test_any_other_byte_at_the_end_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [("gzip", PACKED), ("GZip", PACKED), ("identity", BODY), ("", BODY)],
-    ids=["gzip", "GZip", "identity", "none"],
+    [("gzip", PACKED), ("GZip", PACKED), ("x-gzip", PACKED), ("utf-8", BODY), ("", BODY)],
+    ids=["gzip", "GZip", "x-gzip", "other", "none"],
 )
 def test_a_body_may_be_gzip(ask: Ask, encoding: str, body: bytes) -> None:
     found = ask("POST", PREDICT, body, headers={"Content-Encoding": encoding})
@@ -75,9 +75,8 @@ def test_a_body_may_be_gzip(ask: Ask, encoding: str, body: bytes) -> None:
         ("gzip", BODY, 400, "it is damaged, or was not packed"),
         ("gzip", packed(b" " * 1_000_000), 429, "body is larger than 10000 bytes."),
         ("gzip", b"", 400, "JSON Parse error: The document is empty"),
-        ("br", BODY, 400, "Content-Encoding must be gzip or identity. Received: br"),
     ],
-    ids=["cut", "plain", "bomb", "empty", "other"],
+    ids=["cut", "plain", "bomb", "empty"],
 )
 def test_a_packed_body_that_cannot_be_read_says_why(
     ask: Ask, encoding: str, body: bytes, status: int, words: str
