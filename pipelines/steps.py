@@ -68,11 +68,11 @@ class Steps:
 
     def ingest(self) -> None:
         """Source files to the data folder."""
+        training.check_model(self.experiment)  # also where the data is there already
         options = self.experiment.data
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            training.check_model(self.experiment)
             advance = progress.start("reading", None)
             done = 0
 

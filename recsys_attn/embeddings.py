@@ -12,6 +12,7 @@ from keras import ops
 
 from recsys_attn.backend.gradients import rows_at
 from recsys_attn.checks import require_positive
+from recsys_attn.layer import Layer
 from recsys_attn.pooling import masked_mean
 from recsys_attn.schema import (
     CANDIDATE_MASK,
@@ -29,7 +30,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class FeatureEmbedding(keras.layers.Layer):
+class FeatureEmbedding(Layer):
     """Turns ids and numbers into field vectors and histories.
 
     A categorical feature embeds as its row, a bag of ids as the mean of its rows, a number as

@@ -29,9 +29,8 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Output and weights of a mechanism, called with those masks, biases and positions not None.
 
-    A mechanism takes only what it can honour; for the rest there is a sentence that says so.
+    The layer that a user calls has checked them by `require_fit`, so that an error names it.
     """
-    require_fit(mechanism, (query.shape, key.shape, value.shape), **given)
     wanted = {name: value for name, value in given.items() if value is not None}
     return mechanism(query, key, value, **wanted)
 
@@ -39,7 +38,8 @@ def attend(
 def require_fit(mechanism: keras.layers.Layer, shapes: Sequence[Shape], **given: Any) -> None:
     """Raises unless a mechanism takes all that is given, and all shapes fit, as far as is known.
 
-    Called for symbols too, which reach no mechanism before a model runs.
+    A mechanism takes only what it can honour. Called for symbols too, which reach no mechanism
+    before a model runs.
 
     Args:
         mechanism: What is called.
@@ -84,34 +84,6 @@ def require_taken(mechanism: keras.layers.Layer, *names: str) -> None:
             )
 
 
-def build_part(name: str, part: keras.layers.Layer, *shapes: Shape) -> None:
-    """Builds a mechanism or a gate, which may be shared and built already.
-
-    Raises:
-        ValueError: It was built for other sizes, and with them its weights would be others.
-    """
-    if type(part).build is keras.layers.Layer.build:
-        return  # without a `build` of its own it is built by its first call
-    if not part.built:
-        part.build(*shapes)
-        return
-    known = (part.get_build_config() or {}).get("shapes_dict", {}).values()
-    before, now = ([tuple(shape[2:]) for shape in sides] for sides in (known, shapes))
-    if part.weights and before != now and not _fits(part, shapes):
-        raise ValueError(
-            f"A {name} with weights belongs to one layer; give each layer one of its own, by an "
-            f"instance, a name or a config. Received: {part!r}, made for heads and sizes {before}, "
-            f"in a layer with {now}"
-        )
-
-
-def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:
-    """Whether one like it that is built for these shapes has weights of the same shapes."""
-    other = type(part).from_config(part.get_config())
-    other.build(*shapes)
-    return [w.shape for w in other.weights] == [w.shape for w in part.weights]
-
-
 def crossing(mechanism: keras.layers.Layer) -> keras.layers.Layer:
     """The mechanism, or its form for queries that come from elsewhere than the keys."""
     return mechanism.crossing() if hasattr(mechanism, "crossing") else mechanism
@@ -125,6 +97,33 @@ def returns_weights(layer: keras.layers.Layer) -> bool:
 def uses(mechanism: keras.layers.Layer, side: str) -> bool:
     """Whether a mechanism looks at what `"query"` or `"key"` holds; not all scores do."""
     return getattr(mechanism, f"uses_{side}", True)
+
+
+def require_apart(mechanism: keras.layers.Layer, queries: int, keys: int | None, name: str) -> None:
+    """Raises where a mechanism gives all of several learned queries the same result.
+
+    Args:
+        mechanism: What attends.
+        queries: Number of learned queries.
+        keys: Number of keys, where it is known.
+        name: The argument that says how many queries there are, for the error.
+    """
+    if queries == 1:
+        return
+    if not uses(mechanism, "query"):
+        part = getattr(mechanism, "score", mechanism)
+        raise ValueError(
+            f"{type(part).__name__} does not look at the query, so all of several learned queries "
+            "would get the same result. Use a mechanism that does, such as 'han' or 'transformer'. "
+            f"Received: {name}={queries}"
+        )
+    compressor = getattr(mechanism, "compressor", None)
+    if compressor is not None and keys not in (None, 1) and compressor.count(keys) == 1:
+        raise ValueError(
+            f"{type(compressor).__name__} makes one summary of {keys} keys, so all of several "
+            "learned queries would get the same result. Use a smaller stride, or a mechanism "
+            f"without summaries. Received: {name}={queries}"
+        )
 
 
 def shares_query_and_key(mechanism: keras.layers.Layer) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -10,18 +10,19 @@ from keras import ops
 from recsys_attn.attention import presets
 from recsys_attn.attention.attend import (
     attend,
-    build_part,
     checked_shapes,
     joint_mask,
+    require_fit,
     require_weights,
 )
 from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Attention(keras.layers.Layer):
+class Attention(Layer):
     """Each query takes the sum of the values, weighted by how similar it is to their keys.
 
     `output[t] = sum_s weight(score(query[t], key[s])) * value[s]`
@@ -65,6 +66,11 @@ class Attention(keras.layers.Layer):
     (2, 3, 8)
     """
 
+    elsewhere: ClassVar = {
+        "gate": "it compares heads, so MultiHeadAttention takes it",
+        "disagreement": "it compares heads, so MultiHeadAttention takes it",
+    }
+
     def __init__(self, mechanism: Any = "transformer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
@@ -97,18 +103,17 @@ class Attention(keras.layers.Layer):
         if return_weights:
             require_weights(self.mechanism, "`return_weights`")
         key = value if key is None else key
-        output, weights = attend(
-            self.mechanism,
-            ops.expand_dims(query, 2),
-            ops.expand_dims(key, 2),
-            ops.expand_dims(value, 2),
-            query_mask=query_mask,
-            key_mask=joint_mask(query.shape, key.shape, key_mask, value_mask),
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            query_positions=query_positions,
-            key_positions=key_positions,
-        )
+        given = {
+            "query_mask": query_mask,
+            "key_mask": joint_mask(query.shape, key.shape, key_mask, value_mask),
+            "attention_mask": attention_mask,
+            "attention_bias": attention_bias,
+            "query_positions": query_positions,
+            "key_positions": key_positions,
+        }
+        heads = [ops.expand_dims(x, 2) for x in (query, key, value)]
+        require_fit(self.mechanism, [x.shape for x in heads], **given)
+        output, weights = attend(self.mechanism, *heads, **given)
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return (output, ops.squeeze(weights, 1)) if return_weights else output
 

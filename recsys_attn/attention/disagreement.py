@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.attention.unit import unit
-from recsys_attn.checks import require_number
+from recsys_attn.checks import require_number, unknown_name
+from recsys_attn.layer import Layer
+from recsys_attn.serialization import deserialize
 from recsys_attn.tensors import Config, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Disagreement(keras.layers.Layer):
+class Disagreement(Layer):
     """Adds to the loss, in training only, how alike the heads of an attention are.
 
     `loss += subspace * mean_ij cos(v_i, v_j)`, for the values v of heads i and j at each key
@@ -109,6 +112,34 @@ class Disagreement(keras.layers.Layer):
             "positions": self.positions,
             "outputs": self.outputs,
         }
+
+
+def get_disagreement(given: Any) -> Disagreement | None:
+    """A penalty from an instance, a config, or the weights by name; None for None.
+
+    Raises:
+        TypeError: It is none of these.
+        ValueError: A weight has a name that is not known, or is negative.
+
+    >>> get_disagreement({"outputs": 0.1}).get_config()["outputs"]
+    0.1
+    """
+    if isinstance(given, Mapping) and "registered_name" in given:
+        given = deserialize(given)
+    if isinstance(given, Mapping):
+        names = ("subspace", "positions", "outputs")
+        for name in given.keys() - set(names):
+            raise ValueError(
+                "`disagreement` must be a table of the weights `subspace`, `positions` and "
+                f"`outputs`. {unknown_name(name, names)}"
+            )
+        return Disagreement(**given)
+    if given is None or isinstance(given, Disagreement):
+        return given
+    raise TypeError(
+        "`disagreement` must be a layer such as Disagreement(outputs=0.1), its weights, such as "
+        f"{{'outputs': 0.1}}, or its config. Received: {given!r}"
+    )
 
 
 def _cosines(x: Tensor) -> Tensor:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.attend import attend, build_part, require_weights
-from recsys_attn.attention.disagreement import Disagreement
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.attention.attend import attend, require_weights
+from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.layer import Layer, build_part
+from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Heads(keras.layers.Layer):
+class Heads(Layer):
     """Attention of every head, its gate, and the penalty on heads that are alike.
 
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
         gate: An instance, a name or a config of `recsys_attn.attention.gates`; None for none.
-        disagreement: A `Disagreement`; None for none.
+        disagreement: A `Disagreement`, its weights such as `{"outputs": 0.1}`, or its config;
+            None for none.
 
     Call arguments:
         query: (B, T, N, H).
@@ -57,7 +58,7 @@ class Heads(keras.layers.Layer):
         super().__init__(**kwargs)
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
         self.gate = None if gate is None else gates.get(gate, dtype=self.dtype_policy)
-        self.disagreement = _disagreement(disagreement)
+        self.disagreement = get_disagreement(disagreement)
         if self.disagreement is not None and self.disagreement.positions:
             require_weights(self.mechanism, "The disagreement of positions")
 
@@ -109,14 +110,3 @@ class Heads(keras.layers.Layer):
             "gate": serialize(self.gate),
             "disagreement": serialize(self.disagreement),
         }
-
-
-def _disagreement(given: Any) -> Disagreement | None:
-    if isinstance(given, Mapping) and "registered_name" in given:
-        given = deserialize(given)
-    if given is None or isinstance(given, Disagreement):
-        return given
-    raise TypeError(
-        "`disagreement` must be a layer such as Disagreement(outputs=0.1), or its config. "
-        f"Received: {given!r}"
-    )

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from recsys_attn.attention.attend import (
     checked_shapes,
     joint_mask,
+    require_fit,
     require_weights,
     shares_query_and_key,
     uses,
 )
 from recsys_attn.attention.heads import Heads
 from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.attention.pruning import slice_heads, take_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Several heads that each look at their own projection of the inputs.
 
     `output = concat_n(attention_n(Q W_Q^n, K W_K^n, V W_V^n)) W_O + b_O`
@@ -43,7 +48,8 @@ class MultiHeadAttention(keras.layers.Layer):
             sees them as they are), or an activation of Keras after the projection.
         activation: Activation of the projected queries and keys.
         gate: Which heads count: of `recsys_attn.attention.gates`.
-        disagreement: A `Disagreement`, which keeps heads from being alike.
+        disagreement: A `Disagreement`, which keeps heads from being alike, or its weights, such as
+            `{"outputs": 0.1}`.
         use_bias: Whether projections have biases.
 
     Call arguments:
@@ -58,6 +64,8 @@ class MultiHeadAttention(keras.layers.Layer):
         query_positions, key_positions: (B, T) and (B, S), integers; by default the keys stand at
             0 ... S-1 and the queries are the last T of them.
         return_weights: Whether to return the weights too.
+        mask: (B, T), the mask that Keras finds on a query that attends to itself; used where
+            `query_mask` is None.
 
     B of the queries may be 1 where that of the keys is not, and the other way round: many
     candidates share one history without a copy of it.
@@ -176,26 +184,28 @@ class MultiHeadAttention(keras.layers.Layer):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
         return_weights: bool = False,
+        mask: Tensor | None = None,
     ) -> Any:
         if return_weights:
             require_weights(self.mechanism, "`return_weights`")
         keys = (query if value is None else value) if key is None else key
         key_mask = joint_mask(query.shape, keys.shape, key_mask, value_mask)
         if value is None and key is None:
-            if query_mask is None:  # Keras hands masks on only where there are several inputs
-                query_mask = getattr(query, "_keras_mask", None)
+            query_mask = mask if query_mask is None else query_mask
             key_mask = query_mask if key_mask is None else key_mask
             key_positions = query_positions if key_positions is None else key_positions
-        output, weights = self.heads(
-            *self.project(query, query if value is None else value, key),
-            query,
-            query_mask=query_mask,
-            key_mask=key_mask,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            query_positions=query_positions,
-            key_positions=key_positions,
-        )
+        given = {
+            "query_mask": query_mask,
+            "key_mask": key_mask,
+            "attention_mask": attention_mask,
+            "attention_bias": attention_bias,
+            "query_positions": query_positions,
+            "key_positions": key_positions,
+        }
+        values = query if value is None else value
+        shapes = [(*x.shape[:2], self.num_heads, x.shape[-1]) for x in (query, keys, values)]
+        require_fit(self.mechanism, shapes, **given)
+        output, weights = self.heads(*self.project(query, values, key), query, **given)
         output = self.join(output)
         return (output, weights) if return_weights else output
 
@@ -243,6 +253,23 @@ class MultiHeadAttention(keras.layers.Layer):
         """The heads' outputs (B, T, N, V) -> (B, T, E)."""
         size = self.num_heads * self._value_size
         return self._product(ops.reshape(output, (*ops.shape(output)[:2], size)), "output")
+
+    @property
+    def computed_heads(self) -> int:
+        """Number of heads that are computed, for `prune_heads`."""
+        return self.num_heads
+
+    def without_heads(self, kept: Sequence[int]) -> MultiHeadAttention:
+        """One like it with some of the heads, not built yet; `prune_heads` fills it."""
+        smaller = type(self).from_config({**self.get_config(), "num_heads": len(kept)})
+        take_heads(smaller.mechanism, kept)
+        return smaller
+
+    def slice_heads(
+        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+    ) -> np.ndarray:
+        """The shares of some of the heads in the value of a weight."""
+        return slice_heads(value, shape, self.num_heads, kept)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         (query, key, value), return_weights = checked_shapes(self, self.num_heads, args, kwargs)

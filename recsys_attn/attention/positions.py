@@ -7,7 +7,8 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.masks.checks import require_positions, sizes_of
-from recsys_attn.tensors import Shape, Tensor
+from recsys_attn.attention.masks.requests import recency
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,6 +28,34 @@ def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     columns = ops.arange(keys, dtype="int32")
     rows = ops.arange(queries, dtype="int32") + ops.cast(keys - queries, "int32")
     return rows[None, None], columns[None, None]
+
+
+def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Config:
+    """Positions for queries that are no part of the sequence: candidates, learned queries.
+
+    Keys that are present stand at 0, 1, ... and every query right after the last of them. So the
+    queries are not told from each other by their order, they see every key of a causal
+    mechanism, and padding changes nothing wherever it stands.
+
+    Args:
+        mechanism: Takes the positions if it is `positional`.
+        query: (B, T, ...).
+        key: (B, S, ...).
+        key_mask: (B, S), False for padded keys.
+
+    Returns:
+        `query_positions` (B, T) and `key_positions` (B, S) by name; nothing for a mechanism that
+        does not look at positions.
+    """
+    if not getattr(mechanism, "positional", False):
+        return {}
+    if key_mask is None:
+        key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
+    now = ops.sum(ops.cast(key_mask, "int32"), axis=1, keepdims=True)
+    return {
+        "query_positions": ops.repeat(now, ops.shape(query)[1], axis=1),
+        "key_positions": recency(key_mask) + now,
+    }
 
 
 def resolve(

@@ -46,13 +46,13 @@ def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
 
 
 def local_p(width: float = 10.0, score: Any = "general", **kwargs: Any) -> Dense:
-    """A Gaussian around a predicted position: Luong et al., EMNLP 2015, arXiv 1508.04025."""
+    """A window and a bell around a predicted position: Luong et al., 2015, arXiv 1508.04025."""
     return Dense(score, weighting=_part("gaussian", width=width), **kwargs)
 
 
-def han(units: int | None = None, **kwargs: Any) -> Dense:
-    """`softmax(v^T tanh(W k + b))`: Yang et al., NAACL-HLT 2016."""
-    return Dense(_part("key_only", units=units, activation="tanh"), **kwargs)
+def han(**kwargs: Any) -> Dense:
+    """`softmax(q . tanh(W k + b))`, the query a context vector: Yang et al., NAACL-HLT 2016."""
+    return Dense(_part("general", activation="tanh", use_bias=True), **kwargs)
 
 
 def afm(units: int | None = None, **kwargs: Any) -> Dense:

@@ -8,12 +8,13 @@ import keras
 from keras import ops
 
 from recsys_attn.checks import require_mask_of, require_positive
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class PrependTokens(keras.layers.Layer):
+class PrependTokens(Layer):
     """Attention over `[tokens; inputs]`, with tokens that are learned.
 
     With the pattern `Prepended(count, Local(w))` around a local window the tokens are global:
@@ -31,6 +32,7 @@ class PrependTokens(keras.layers.Layer):
         inputs: (B, S, E).
         present: (B, S), False for padding.
         return_tokens: Whether to return the tokens too.
+        mask: The mask that Keras finds on the inputs, used where `present` is None.
 
     Returns:
         (B, S, E), and with `return_tokens` also (B, count, E).
@@ -47,6 +49,7 @@ class PrependTokens(keras.layers.Layer):
 
     def __init__(self, count: int, attention: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_positive("count", count)
         self.count = count
         self.attention: Any = layer_of(
@@ -66,12 +69,16 @@ class PrependTokens(keras.layers.Layer):
             name="tokens",
         )
         shape = (batch, None if length is None else length + self.count, width)
-        if not self.attention.built:
-            self.attention.build(shape, shape)
+        build_part("attention", self.attention, shape, shape)
 
     def call(
-        self, inputs: Tensor, present: Tensor | None = None, return_tokens: bool = False
+        self,
+        inputs: Tensor,
+        present: Tensor | None = None,
+        return_tokens: bool = False,
+        mask: Tensor | None = None,
     ) -> Any:
+        present = mask if present is None else present
         require_mask_of("present", present, inputs)
         batch = ops.shape(inputs)[0]
         tokens = ops.cast(self.tokens, inputs.dtype)
@@ -86,7 +93,11 @@ class PrependTokens(keras.layers.Layer):
         return (rest, output[:, : self.count]) if return_tokens else rest
 
     def compute_output_spec(
-        self, inputs: Tensor, present: Tensor | None = None, return_tokens: bool = False
+        self,
+        inputs: Tensor,
+        present: Tensor | None = None,
+        return_tokens: bool = False,
+        mask: Tensor | None = None,
     ) -> Any:
         require_mask_of("present", present, inputs)
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

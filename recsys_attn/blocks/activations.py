@@ -41,9 +41,9 @@ def function(name: str, activation: Any, *others: str) -> Callable[[Tensor], Ten
     try:
         return keras.activations.get(activation)
     except ValueError:
+        expected = " or ".join([*map(repr, others), "an activation of Keras"])
         raise ValueError(
-            f"`{name}` must be {''.join(f'{other!r}, ' for other in others)}an activation of "
-            f"Keras. {unknown_name(activation, [*others, *_KERAS])}"
+            f"`{name}` must be {expected}. {unknown_name(activation, [*others, *_KERAS])}"
         ) from None
 
 

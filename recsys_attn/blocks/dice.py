@@ -10,11 +10,12 @@ from keras import ops
 
 from recsys_attn.backend.compiling import fused
 from recsys_attn.checks import require_number
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Dice(keras.layers.Layer):
+class Dice(Layer):
     """A PReLU whose bend follows the data, channel by channel.
 
     `f(s) = p s + (1 - p) alpha s`, `p = sigmoid((s - mean) / sqrt(variance + epsilon))`

@@ -8,11 +8,12 @@ import keras
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """A hidden layer and back to the width of the inputs, position by position.
 
     `output = W_2 dropout(activation(W_1 x + b_1)) + b_2`

@@ -9,11 +9,12 @@ import keras
 
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_share, require_sizes
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Mlp(keras.layers.Layer):
+class Mlp(Layer):
     """`x = dropout(activation(W x + b))`, layer after layer, on the last axis.
 
     Args:

@@ -9,11 +9,12 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.checks import require_bool, require_mask_of, require_number, require_positive
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class SinusoidalPositions(keras.layers.Layer):
+class SinusoidalPositions(Layer):
     """Adds waves of the position p, whose lengths are a geometric series; without weights.
 
     `PE(p)[2i] = sin(p / base^(2i / E))`, `PE(p)[2i + 1] = cos(p / base^(2i / E))`
@@ -75,7 +76,7 @@ class SinusoidalPositions(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(Layer):
     """Adds a learned vector for each position, by default counted back from the latest event.
 
     `output[s] = input[s] + table[number of present events after s]`
@@ -91,6 +92,7 @@ class LearnedPositions(keras.layers.Layer):
     Call arguments:
         inputs: (B, S, E).
         present: (B, S), False for padding, which is not counted.
+        mask: The mask that Keras finds on the inputs, used where `present` is None.
 
     Returns:
         (B, S, E).
@@ -110,6 +112,7 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, length: int, from_end: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_positive("length", length)
         self.length = length
         require_bool("from_end", from_end)
@@ -123,7 +126,10 @@ class LearnedPositions(keras.layers.Layer):
             name="table",
         )
 
-    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        present = mask if present is None else present
         require_mask_of("present", present, inputs)
         if present is None:
             present = ops.ones((1, ops.shape(inputs)[1]), "bool")
@@ -140,7 +146,9 @@ class LearnedPositions(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def compute_output_spec(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         require_mask_of("present", present, inputs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 

@@ -17,12 +17,13 @@ from recsys_attn.checks import (
     require_positive,
     require_share,
 )
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import deserialize, layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Layer):
     """Attention of the events to each other, then a feed-forward, each with a residual.
 
     Normalised first: `x = x + dropout(F(norm(x)))`; otherwise `x = norm(x + dropout(F(x)))`.
@@ -49,6 +50,7 @@ class TransformerBlock(keras.layers.Layer):
     Call arguments:
         inputs: (B, S, E).
         present: (B, S), False for padding, which nothing attends and which gets zeros.
+        mask: The mask that Keras finds on the inputs, used where `present` is None.
 
     Returns:
         (B, S, E).
@@ -75,6 +77,7 @@ class TransformerBlock(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.attention = layer_of(
             "attention", attention, "query_mask", "key_mask", such_as="MultiHeadAttention"
         )
@@ -98,8 +101,7 @@ class TransformerBlock(keras.layers.Layer):
                 "`inputs` must have shape (B, S, E) with a known width E. "
                 f"Received: inputs.shape={shape}"
             )
-        if not self.attention.built:  # it may be shared
-            self.attention.build(shape, shape)
+        build_part("attention", self.attention, shape, shape)
         self.feed_forward = FeedForward(
             self.feed_forward_units or 4 * width,
             self.activation,
@@ -109,7 +111,10 @@ class TransformerBlock(keras.layers.Layer):
         for layer in (self.feed_forward, self.attention_norm, self.feed_forward_norm):
             layer.build(shape)
 
-    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        present = mask if present is None else present
         require_mask_of("present", present, inputs)
 
         def attention(x: Tensor) -> Tensor:
@@ -130,7 +135,9 @@ class TransformerBlock(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def compute_output_spec(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         require_mask_of("present", present, inputs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
@@ -147,7 +154,7 @@ class TransformerBlock(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class TransformerEncoder(keras.layers.Layer):
+class TransformerEncoder(Layer):
     """A history as its events see it: a stack of blocks, and a last layer normalisation.
 
     `output = norm(block_L(... block_1(inputs)))`, with the norm only where the last block
@@ -159,6 +166,7 @@ class TransformerEncoder(keras.layers.Layer):
     Call arguments:
         inputs: (B, S, E), to which positions have been added where order matters.
         present: (B, S), False for padding, which nothing attends and which gets zeros.
+        mask: The mask that Keras finds on the inputs, used where `present` is None.
 
     Returns:
         (B, S, E).
@@ -176,6 +184,7 @@ class TransformerEncoder(keras.layers.Layer):
 
     def __init__(self, blocks: Sequence[Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         if not isinstance(blocks, Sequence) or not blocks:
             raise ValueError(
                 "`blocks` must be a list of at least one TransformerBlock. "
@@ -195,12 +204,14 @@ class TransformerEncoder(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         for block in self.blocks:
-            if not block.built:  # it may be there twice
-                block.build(input_shape)
+            build_part("block", block, input_shape)
         if self.final_norm is not None:
             self.final_norm.build(input_shape)
 
-    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        present = mask if present is None else present
         require_mask_of("present", present, inputs)
         x = inputs
         for block in self.blocks:
@@ -212,7 +223,9 @@ class TransformerEncoder(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def compute_output_spec(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+    def compute_output_spec(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         require_mask_of("present", present, inputs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 

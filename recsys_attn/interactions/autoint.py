@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from recsys_attn.attention.attend import shares_query_and_key
 from recsys_attn.attention.heads import Heads
-from recsys_attn.checks import require_bool, require_mask_of, require_positive
+from recsys_attn.attention.pruning import slice_heads, take_heads
+from recsys_attn.checks import require_bool, require_mask_of, require_not_negative, require_positive
 from recsys_attn.initializers import blockwise
+from recsys_attn.layer import Layer
 from recsys_attn.serialization import with_own_seed
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class InteractingLayer(keras.layers.Layer):
+class InteractingLayer(Layer):
     """Multi-head self-attention over feature fields, as AutoInt has it.
 
     `output[m] = relu(concat_h(sum_k softmax_k(W_Q^h e_m . W_K^h e_k) W_V^h e_k) + W_Res e_m)`
@@ -35,11 +39,15 @@ class InteractingLayer(keras.layers.Layer):
             `recsys_attn.attention.presets`.
         use_residual: Whether to add `W_Res e_m`.
         gate: Which heads count: of `recsys_attn.attention.gates`.
-        disagreement: A `Disagreement`, which keeps heads from being alike.
+        disagreement: A `Disagreement`, which keeps heads from being alike, or its weights, such as
+            `{"outputs": 0.1}`.
+        kept_heads: The heads that are computed, those of `mechanism` and `gate`; the columns of
+            the others have the residual alone. All where None; `prune_heads` sets it.
 
     Call arguments:
         inputs: (..., F, E).
         field_mask: (..., F), False for missing fields: none attends to them, and they get zeros.
+        mask: The mask that Keras finds on the inputs, used where `field_mask` is None.
 
     Returns:
         (..., F, N * H).
@@ -61,13 +69,16 @@ class InteractingLayer(keras.layers.Layer):
         use_residual: bool = True,
         gate: Any = None,
         disagreement: Any = None,
+        kept_heads: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_positive("num_heads", num_heads)
         require_positive("head_dim", head_dim)
         require_bool("use_residual", use_residual)
         self.num_heads = num_heads
+        self.kept_heads = _checked_heads(kept_heads, num_heads)
         self.head_dim = head_dim
         self.use_residual = use_residual
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
@@ -80,15 +91,20 @@ class InteractingLayer(keras.layers.Layer):
             )
         # W_Q, W_K, W_V and W_Res side by side; there is no W_K where the mechanism looks at one
         # projection from both sides.
+        sizes = self._part_sizes
         self.kernel = self.add_weight(
-            shape=(input_shape[-1], self._parts * self.num_heads * self.head_dim),
-            initializer=blockwise(self._parts, axis=1),
+            shape=(input_shape[-1], sum(sizes)),
+            # Of a pruned layer the parts differ in size; it gets trained weights.
+            initializer=blockwise(len(sizes), axis=1) if len(set(sizes)) == 1 else "glorot_uniform",
             name="kernel",
         )
-        per_head = (None, input_shape[-2], self.num_heads, self.head_dim)
+        per_head = (None, input_shape[-2], self.computed_heads, self.head_dim)
         self.heads.build(per_head, per_head, per_head, (None, *input_shape[-2:]))
 
-    def call(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        field_mask = mask if field_mask is None else field_mask
         shape = ops.shape(inputs)
         fields, size = shape[-2], self.num_heads * self.head_dim
         present = None
@@ -97,10 +113,12 @@ class InteractingLayer(keras.layers.Layer):
             present = ops.reshape(field_mask, (-1, fields))
         flat = ops.reshape(inputs, (-1, inputs.shape[-1]))
         # To split one product costs more than it saves: it copies what the product has written.
-        parts = [ops.matmul(flat, kernel) for kernel in ops.split(self.kernel, self._parts, 1)]
-        per_head = (-1, fields, self.num_heads, self.head_dim)
-        query, *others = [ops.reshape(part, per_head) for part in parts]
-        key, value = (query, others[0]) if self._shared else others[:2]
+        kernels = ops.split(self.kernel, np.cumsum(self._part_sizes)[:-1].tolist(), axis=1)
+        parts = [ops.matmul(flat, kernel) for kernel in kernels]
+        per_head = (-1, fields, self.computed_heads, self.head_dim)
+        count = 3 - self._shared
+        query, *others = [ops.reshape(part, per_head) for part in parts[:count]]
+        key, value = (query, others[0]) if self._shared else others
         output, _ = self.heads(
             query,
             key,
@@ -110,7 +128,7 @@ class InteractingLayer(keras.layers.Layer):
             query_mask=present if self.heads.disagreement is not None else None,
             key_mask=present,
         )
-        output = ops.reshape(output, (-1, size))
+        output = ops.reshape(self._in_place(output), (-1, size))
         if self.use_residual:
             output = output + parts[-1]
         output = ops.reshape(ops.relu(output), (*shape[:-1], size))
@@ -123,13 +141,51 @@ class InteractingLayer(keras.layers.Layer):
         return shares_query_and_key(self.heads.mechanism)
 
     @property
-    def _parts(self) -> int:
-        return 3 - self._shared + self.use_residual
+    def _part_sizes(self) -> list[int]:
+        """Columns of W_Q, W_K, W_V and W_Res."""
+        size = self.computed_heads * self.head_dim
+        residual = [self.num_heads * self.head_dim] if self.use_residual else []
+        return [size] * (3 - self._shared) + residual
+
+    @property
+    def computed_heads(self) -> int:
+        """Number of heads that are computed, for `prune_heads`."""
+        return self.num_heads if self.kept_heads is None else len(self.kept_heads)
+
+    def _in_place(self, output: Tensor) -> Tensor:
+        """(B, F, computed heads, H) -> (B, F, N, H), with zeros for the heads not computed."""
+        if self.kept_heads is None:
+            return output
+        place = dict(zip(self.kept_heads, range(self.computed_heads), strict=True))
+        index = [place.get(head, self.computed_heads) for head in range(self.num_heads)]
+        return ops.take(ops.pad(output, ((0, 0), (0, 0), (0, 1), (0, 0))), np.array(index), axis=2)
+
+    def without_heads(self, kept: Sequence[int]) -> InteractingLayer:
+        """One like it with some of the computed heads, not built; `prune_heads` fills it."""
+        computed = range(self.num_heads) if self.kept_heads is None else self.kept_heads
+        config = {**self.get_config(), "kept_heads": [computed[head] for head in kept]}
+        smaller = type(self).from_config(config)
+        take_heads(smaller.heads.mechanism, kept)
+        return smaller
+
+    def slice_heads(
+        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+    ) -> np.ndarray:
+        """The shares of some of the computed heads in the value of a weight."""
+        if weight is not self.kernel:
+            return slice_heads(value, shape, self.computed_heads, kept)
+        parts = np.split(value, np.cumsum(self._part_sizes)[:-1], axis=1)
+        count = 3 - self._shared
+        size = (value.shape[0], len(kept) * self.head_dim)
+        sliced = [slice_heads(part, size, self.computed_heads, kept) for part in parts[:count]]
+        return np.concatenate([*sliced, *parts[count:]], axis=1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_heads * self.head_dim)
 
-    def compute_output_spec(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+    def compute_output_spec(
+        self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         require_mask_of("field_mask", field_mask, inputs)
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
@@ -143,11 +199,29 @@ class InteractingLayer(keras.layers.Layer):
             "use_residual": self.use_residual,
             "gate": heads["gate"],
             "disagreement": heads["disagreement"],
+            "kept_heads": None if self.kept_heads is None else list(self.kept_heads),
         }
 
 
+def _checked_heads(kept_heads: Any, num_heads: int) -> tuple[int, ...] | None:
+    if kept_heads is None:
+        return None
+    if isinstance(kept_heads, str) or not isinstance(kept_heads, Sequence):
+        raise ValueError(
+            f"`kept_heads` must be a list of heads. Received: kept_heads={kept_heads!r}"
+        )
+    for index, head in enumerate(kept_heads):
+        require_not_negative(f"kept_heads[{index}]", head)
+    if not kept_heads or sorted(set(kept_heads) & set(range(num_heads))) != list(kept_heads):
+        raise ValueError(
+            f"`kept_heads` must be some of the heads 0 ... {num_heads - 1} in their order. "
+            f"Received: kept_heads={kept_heads!r}"
+        )
+    return tuple(kept_heads)
+
+
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class AutoInt(keras.layers.Layer):
+class AutoInt(Layer):
     """Interacting layers, each of which combines what the one before has combined.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
@@ -158,10 +232,13 @@ class AutoInt(keras.layers.Layer):
         num_heads, head_dim, mechanism, use_residual, gate, disagreement: Of every
             `InteractingLayer`, each of which has a mechanism and a gate of its own; from a
             gate's seed each layer draws one of its own.
+        kept_heads: By layer, the heads that are computed, or None for all, as `prune_heads` sets
+            it. `mechanism` has the parts of all heads, from which a layer takes those of its own.
 
     Call arguments:
         inputs: (..., F, E).
         field_mask: (..., F), False for missing fields: none attends to them, and they get zeros.
+        mask: The mask that Keras finds on the inputs, used where `field_mask` is None.
 
     Returns:
         (..., F, N * H).
@@ -184,10 +261,18 @@ class AutoInt(keras.layers.Layer):
         use_residual: bool = True,
         gate: Any = None,
         disagreement: Any = None,
+        kept_heads: Sequence[Sequence[int] | None] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_positive("num_layers", num_layers)
+        kept_heads = [None] * num_layers if kept_heads is None else list(kept_heads)
+        if len(kept_heads) != num_layers:
+            raise ValueError(
+                "`kept_heads` must have an entry for each layer. "
+                f"Received: num_layers={num_layers}, kept_heads={kept_heads!r}"
+            )
         template = InteractingLayer(
             num_heads,
             head_dim,
@@ -197,22 +282,37 @@ class AutoInt(keras.layers.Layer):
             disagreement,
             dtype=self.dtype_policy,
         )
-        own = keras.layers.Layer().get_config()
+        own = {*keras.layers.Layer().get_config(), "kept_heads"}
         self.options = {k: v for k, v in template.get_config().items() if k not in own}
-        self.layers = [
-            InteractingLayer(
+        self.layers = []
+        for index, kept in enumerate(kept_heads):
+            layer = InteractingLayer(
                 **{**self.options, "gate": with_own_seed(self.options["gate"], index)},
+                kept_heads=kept,
                 dtype=self.dtype_policy,
             )
-            for index in range(num_layers)
+            if kept is not None:
+                take_heads(layer.heads.mechanism, kept)
+            self.layers.append(layer)
+
+    def with_layers_without_heads(self, kept: Mapping[str, Sequence[int]]) -> AutoInt:
+        """One like it whose layers of these names have some of their computed heads."""
+        smaller = [
+            layer.without_heads(kept[layer.name]) if layer.name in kept else layer
+            for layer in self.layers
         ]
+        config = {**self.get_config(), "kept_heads": [layer.kept_heads for layer in smaller]}
+        return type(self).from_config(config)
 
     def build(self, input_shape: Shape) -> None:
         for layer in self.layers:
             layer.build(input_shape)
             input_shape = layer.compute_output_shape(input_shape)
 
-    def call(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        field_mask = mask if field_mask is None else field_mask
         x = inputs
         for layer in self.layers:
             x = layer(x, field_mask=field_mask)
@@ -221,8 +321,16 @@ class AutoInt(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return self.layers[-1].compute_output_shape(input_shape)
 
-    def compute_output_spec(self, inputs: Tensor, field_mask: Tensor | None = None) -> Tensor:
+    def compute_output_spec(
+        self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
         return self.layers[-1].compute_output_spec(inputs, field_mask)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "num_layers": len(self.layers), **self.options}
+        kept = [None if x.kept_heads is None else list(x.kept_heads) for x in self.layers]
+        return {
+            **super().get_config(),
+            "num_layers": len(self.layers),
+            **self.options,
+            "kept_heads": kept if any(kept) else None,
+        }

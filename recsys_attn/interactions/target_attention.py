@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
-from keras import ops
 
 from recsys_attn.attention.attend import returns_weights
 from recsys_attn.attention.choice import attention_layer
 from recsys_attn.attention.masks.checks import require_fit
-from recsys_attn.attention.masks.requests import recency
+from recsys_attn.attention.positions import after_the_last
+from recsys_attn.layer import Layer
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class TargetAttention(keras.layers.Layer):
+class TargetAttention(Layer):
     """A candidate's view of a history: its events, weighted by how much they say about it.
 
     `output[t] = sum_s weighting(score(query[t], history[s])) * history[s]`
@@ -61,6 +61,11 @@ class TargetAttention(keras.layers.Layer):
     (2, 3, 8)
     """
 
+    elsewhere: ClassVar = {
+        "gate": "it compares heads, so MultiHeadAttention takes it",
+        "disagreement": "it compares heads, so MultiHeadAttention takes it",
+    }
+
     def __init__(
         self,
         mechanism: Any = "din",
@@ -95,30 +100,14 @@ class TargetAttention(keras.layers.Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        rows, columns = self._positions(query, history, history_mask)
         return self.attention(
             query,
             history,
             query_mask=query_mask,
             key_mask=history_mask,
-            query_positions=rows,
-            key_positions=columns,
             return_weights=return_weights,
+            **after_the_last(self.mechanism, query, history, history_mask),
         )
-
-    def _positions(
-        self, query: Tensor, history: Tensor, history_mask: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Events at 0, 1, ... and every candidate right after the last of them.
-
-        By default candidates would stand one after the other, and so differ by their order.
-        """
-        if not getattr(self.mechanism, "positional", False):
-            return None, None
-        if history_mask is None:
-            history_mask = ops.ones(ops.shape(history)[:2], dtype="bool")
-        now = ops.sum(ops.cast(history_mask, "int32"), axis=1, keepdims=True)
-        return ops.repeat(now, ops.shape(query)[1], axis=1), recency(history_mask) + now
 
     def compute_output_spec(
         self,

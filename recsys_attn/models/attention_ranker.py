@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
@@ -10,7 +9,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.histories import attended, encoded
-from recsys_attn.models.options import Mechanism
+from recsys_attn.models.options import Count, Mechanism, Share, Sizes
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -22,19 +21,19 @@ from recsys_attn.tables import require_one_width
 def attention_ranker(
     schema: Schema,
     *,
-    width: int = 16,
+    width: Count = 16,
     target_attention: Mechanism = "interest",
     encoder: Mechanism | None = None,
-    encoder_layers: int = 1,
+    encoder_layers: Count = 1,
     interaction: Mechanism | None = None,
-    num_layers: int = 2,
-    num_heads: int = 2,
-    head_dim: int = 32,
-    num_experts: int = 4,
-    expert_units: Sequence[int] = (128, 64),
+    num_layers: Count = 2,
+    num_heads: Count = 2,
+    head_dim: Count = 32,
+    num_experts: Count = 4,
+    expert_units: Sizes = (128, 64),
     gate_attention: Mechanism = "transformer",
-    tower_units: Sequence[int] = (32,),
-    dropout: float = 0.0,
+    tower_units: Sizes = (32,),
+    dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Histories become fields by target attention, fields interact, tasks share experts.

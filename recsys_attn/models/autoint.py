@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_share, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
-from recsys_attn.models import options
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Gate, Mechanism, Penalty
+from recsys_attn.models.options import Count, Gate, Mechanism, Penalty, Share, Sizes
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -22,15 +20,15 @@ from recsys_attn.tables import require_one_width
 def autoint(
     schema: Schema,
     *,
-    width: int = 16,
-    num_layers: int = 3,
-    num_heads: int = 2,
-    head_dim: int = 32,
+    width: Count = 16,
+    num_layers: Count = 3,
+    num_heads: Count = 2,
+    head_dim: Count = 32,
     mechanism: Mechanism = "autoint",
     gate: Gate | None = None,
     disagreement: Penalty | None = None,
-    dropout: float = 0.0,
-    mlp_units: Sequence[int] = (),
+    dropout: Share = 0.0,
+    mlp_units: Sizes = (),
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """AutoInt; with `mlp_units`, AutoInt+. A history is one field per sequence, its mean.
@@ -80,7 +78,7 @@ def autoint(
         head_dim=head_dim,
         mechanism=mechanism,
         gate=gate,
-        disagreement=None if disagreement is None else options.disagreement(disagreement),
+        disagreement=disagreement,
     )
     mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
     return RankingModel(

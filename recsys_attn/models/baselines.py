@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.options import Activation, Count, Share, Sizes
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -50,10 +50,10 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
 def mlp(
     schema: Schema,
     *,
-    width: int = 16,
-    units: Sequence[int] = (256, 128, 64),
-    activation: str = "relu",
-    dropout: float = 0.0,
+    width: Count = 16,
+    units: Sizes = (256, 128, 64),
+    activation: Activation = "relu",
+    dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Embeddings, concatenated, through a network that all tasks share.

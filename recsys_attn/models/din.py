@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.attention import presets
@@ -11,7 +10,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.histories import encoded
-from recsys_attn.models.options import Mechanism
+from recsys_attn.models.options import Activation, Count, Mechanism, Share, Sizes
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -21,15 +20,15 @@ from recsys_attn.schema import Schema
 def din(
     schema: Schema,
     *,
-    width: int = 16,
+    width: Count = 16,
     target_attention: Mechanism = "din",
     encoder: Mechanism | None = None,
-    encoder_layers: int = 1,
-    encoder_heads: int = 2,
-    encoder_head_dim: int = 16,
-    mlp_units: Sequence[int] = (200, 80),
-    activation: str = "dice",
-    dropout: float = 0.0,
+    encoder_layers: Count = 1,
+    encoder_heads: Count = 2,
+    encoder_head_dim: Count = 16,
+    mlp_units: Sizes = (200, 80),
+    activation: Activation = "dice",
+    dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Interest Network: target attention over each history, then an MLP with Dice.

@@ -13,13 +13,14 @@ from recsys_attn.attention.multi_head import MultiHeadAttention
 from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.layer import Layer
 from recsys_attn.pooling import masked_mean
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class MeanHistory(keras.layers.Layer):
+class MeanHistory(Layer):
     """A history as the mean of its events, the same for every candidate; zeros where it is empty.
 
     Call arguments:
@@ -50,7 +51,7 @@ class MeanHistory(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class InterestHistory(keras.layers.Layer):
+class InterestHistory(Layer):
     """A history as target attention sees it, and how strong the interest is.
 
     `[sum_s w[t, s] * event[s], (sum_s w[t, s]) * v]` with a learned vector `v`. DIN leaves its
@@ -130,7 +131,7 @@ class InterestHistory(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class EncodedHistory(keras.layers.Layer):
+class EncodedHistory(Layer):
     """A history whose events look at each other before the candidates look at them.
 
     The encoder runs once a request, whatever the number of candidates.

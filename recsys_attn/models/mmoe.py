@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Mechanism
+from recsys_attn.models.options import Count, Mechanism, Share, Sizes
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -19,13 +18,13 @@ from recsys_attn.schema import Schema
 def mmoe(
     schema: Schema,
     *,
-    width: int = 16,
-    num_experts: int = 8,
-    expert_units: Sequence[int] = (128, 64),
-    gate: str = "softmax",
+    width: Count = 16,
+    num_experts: Count = 8,
+    expert_units: Sizes = (128, 64),
+    gate: Literal["attention", "both", "softmax"] = "softmax",
     gate_attention: Mechanism = "transformer",
-    tower_units: Sequence[int] = (32,),
-    dropout: float = 0.0,
+    tower_units: Sizes = (32,),
+    dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Multi-gate Mixture-of-Experts over the concatenated embeddings.

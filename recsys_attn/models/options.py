@@ -1,35 +1,44 @@
-"""Options of models that are parts of attention, as a TOML file says them.
+"""Options of models, as a TOML file gives them.
 
-Each annotation names the function that makes the part, so that a configuration can be checked
-before any data is read.
+Each annotation names the function that checks the option or makes the part, so that a
+configuration can be checked before any data is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.disagreement import Disagreement
+from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.blocks import activations
 
 
-def disagreement(weights: dict[str, float]) -> Disagreement:
-    """The penalty with these weights.
-
-    Raises:
-        ValueError: A weight has a name that `Disagreement` does not know, or is negative.
-
-    >>> disagreement({"outputs": 0.1}).get_config()["outputs"]
-    0.1
-    """
-    try:
-        return Disagreement(**weights)
-    except TypeError:
-        raise ValueError(
-            "`disagreement` must be a table of the weights `subspace`, `positions` and `outputs`. "
-            f"Received: {weights}"
-        ) from None
+def count(value: int) -> int:
+    """The value, if it is a positive integer; else a ValueError."""
+    if value < 1:
+        raise ValueError(f"expected a positive integer. Received: {value}")
+    return value
 
 
+def share(value: float) -> float:
+    """The value, if it is a number from 0 to 1; else a ValueError."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"expected a number from 0 to 1. Received: {value}")
+    return value
+
+
+def sizes(values: Sequence[int]) -> Sequence[int]:
+    """The values, if they are positive integers; else a ValueError."""
+    if any(value < 1 for value in values):
+        raise ValueError(f"expected a list of positive integers. Received: {list(values)}")
+    return values
+
+
+Count: TypeAlias = Annotated[int, count]
+Share: TypeAlias = Annotated[float, share]
+Sizes: TypeAlias = Annotated[Sequence[int], sizes]
+Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Gate: TypeAlias = Annotated[str | dict[str, Any], gates.get]
-Penalty: TypeAlias = Annotated[dict[str, float], disagreement]
+Penalty: TypeAlias = Annotated[dict[str, float], get_disagreement]

@@ -11,13 +11,14 @@ from keras import ops
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_sizes
 from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.layer import Layer
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class FieldInteraction(keras.layers.Layer):
+class FieldInteraction(Layer):
     """Fields to one vector: attention between the fields, an MLP over them, both or neither.
 
     `autoint` alone is AutoInt; with `mlp` beside it, AutoInt+; `mlp` alone a plain network;
@@ -87,7 +88,7 @@ class FieldInteraction(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class TaskHeads(keras.layers.Layer):
+class TaskHeads(Layer):
     """A tower and a logit for each task, over a shared vector or over a mixture of experts.
 
     Args:

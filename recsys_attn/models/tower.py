@@ -9,13 +9,14 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.attend import returns_weights
+from recsys_attn.layer import Layer
 from recsys_attn.schema import CANDIDATE_MASK
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Tower(keras.layers.Layer):
+class Tower(Layer):
     """The dense part of a ranking model, as three exchangeable parts.
 
     The context is brought to the candidates' axis only here, after everything that can be

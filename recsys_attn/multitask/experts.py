@@ -11,11 +11,12 @@ from keras import ops
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive, require_share, require_sizes
 from recsys_attn.initializers import blockwise
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Experts(keras.layers.Layer):
+class Experts(Layer):
     """E networks of one shape on the same rows, each layer of all of them as one product.
 
     `x_e = dropout(activation(W_e x_e + b_e))`, layer after layer.

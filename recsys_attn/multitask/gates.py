@@ -8,15 +8,17 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import attend, build_part, crossing
+from recsys_attn.attention.attend import attend, crossing, require_apart, require_taken
+from recsys_attn.attention.positions import after_the_last
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class InputGate(keras.layers.Layer):
+class InputGate(Layer):
     """MMoE's gate: `logits[t] = W_t x`, linear in the inputs and without bias.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
@@ -71,11 +73,14 @@ class InputGate(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class AttentionGate(keras.layers.Layer):
+class AttentionGate(Layer):
     """Tasks attend to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
 
-    Each task has one learned query. The inputs reach the gate only through the experts, so that
-    its size does not depend on their number, and equal experts are weighted equally.
+    Each task has one learned query. With the mechanism `"han"` it is HAN's context vector:
+    `gate[t, e] = softmax_e(query_t . tanh(W expert_e(x) + b))`. The inputs reach the gate only
+    through the experts, so that its size does not depend on their number, and equal experts are
+    weighted equally. Where the mechanism looks at positions, experts stand at 0 ... E-1 and every
+    task right after them.
 
     Args:
         num_tasks: Number of tasks T.
@@ -88,6 +93,9 @@ class AttentionGate(keras.layers.Layer):
 
     Returns:
         (M, T, U), and the gates (M, T, E), or None where the mechanism makes no weights.
+
+    Raises:
+        ValueError: There is no bias, and the mechanism gives all of several tasks the same gate.
 
     Example:
 
@@ -123,9 +131,20 @@ class AttentionGate(keras.layers.Layer):
         build_part("mechanism", self.mechanism, (1, self.num_tasks, 1, size), experts, experts)
 
     def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        if bias is not None:
+            require_taken(self.mechanism, "attention_bias")
+        else:
+            require_apart(self.mechanism, self.num_tasks, experts.shape[1], "num_tasks")
         keys = ops.expand_dims(experts, 2)
         queries = ops.cast(self.queries, self.compute_dtype)[None, :, None]
-        output, weights = attend(self.mechanism, queries, keys, keys, attention_bias=bias)
+        output, weights = attend(
+            self.mechanism,
+            queries,
+            keys,
+            keys,
+            attention_bias=bias,
+            **after_the_last(self.mechanism, queries, keys, None),
+        )
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return output, None if weights is None else ops.squeeze(weights, 1)
 

@@ -8,9 +8,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import require_taken, require_weights, returns_weights
+from recsys_attn.attention.attend import (
+    require_apart,
+    require_taken,
+    require_weights,
+    returns_weights,
+)
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
+from recsys_attn.layer import Layer
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
 from recsys_attn.serialization import serialize
@@ -20,7 +26,7 @@ _GATES = ("attention", "both", "softmax")
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class MMoE(keras.layers.Layer):
+class MMoE(Layer):
     """Multi-gate mixture of experts, with the paper's gates, attention gates, or both.
 
     `output[t] = sum_e gate[t, e] expert_e(x)`, with `gate[t] = softmax_e(logits[t])` and
@@ -40,7 +46,8 @@ class MMoE(keras.layers.Layer):
         expert_units: Sizes of each expert's layers; the last is U.
         gate: `"softmax"`, `"attention"` or `"both"`.
         mechanism: Of the attention gate: an instance, a name or a config of
-            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`.
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`; `"han"` gives
+            each task a context vector. One that tells no tasks apart is refused.
         activation: Any Keras activation, after every layer of the experts.
         dropout: Share of the experts' activations that is dropped in training.
 
@@ -53,7 +60,8 @@ class MMoE(keras.layers.Layer):
 
     Raises:
         ValueError: A number or a size is not positive, there is no expert layer, `gate` or
-            `mechanism` is not known, or gates are wanted of a mechanism that makes no weights.
+            `mechanism` is not known or gives all tasks one gate, or gates are wanted of a
+            mechanism that makes no weights.
 
     Example:
 
@@ -87,6 +95,8 @@ class MMoE(keras.layers.Layer):
         # Made in every case, so that a config says the same whatever the gate.
         self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
         self.attention_gate = AttentionGate(num_tasks, mechanism, dtype=policy)
+        if gate == "attention":
+            require_apart(self.attention_gate.mechanism, num_tasks, num_experts, "num_tasks")
         if gate == "both":
             require_taken(self.attention_gate.mechanism, "attention_bias")
         self.weighting = Softmax(dtype=policy)

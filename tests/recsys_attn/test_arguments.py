@@ -28,6 +28,8 @@ WRONG: dict[str, list[Any]] = {
     "float": ["0.5", True, None, math.nan, math.inf],
     "Sequence[int]": [3, None, "ab", ["x"], [True], [0]],
 }
+# The models' options, whose annotations a TOML file is checked by.
+WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Sizes": WRONG["Sequence[int]"]}
 # What cannot be left out, of one part or of all.
 NEEDED: dict[str, Callable[[], Any]] = {
     "FeedForward.units": lambda: 4,
@@ -70,9 +72,9 @@ NEEDED: dict[str, Callable[[], Any]] = {
 }
 KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
-# What is right all the same: any integer is a seed of these.
+# What is right all the same: any integer is a seed of these, and 0 a token or a head.
 FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
-FREE.add("longformer-tokens-[0]")
+FREE |= {"longformer-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
 
 
 def parts() -> Iterator[Callable[..., Any]]:

@@ -25,9 +25,9 @@ def numpy(x: Any) -> np.ndarray:
 
 
 def han(x: np.ndarray, present: np.ndarray, layer: AttentionPooling) -> np.ndarray:
-    """`sum_s softmax_s(v . tanh(W x_s + b)) x_s` of one set, in float64."""
-    kernel, bias, vector = (weight.astype("float64")[0] for weight in layer.get_weights())
-    logits = np.array([vector.ravel() @ np.tanh(word @ kernel + bias) for word in x])
+    """`sum_s softmax_s(q . tanh(W x_s + b)) x_s` of one set, in float64."""
+    query, kernel, bias = (weight.astype("float64")[0] for weight in layer.get_weights())
+    logits = np.array([query @ np.tanh(kernel @ word + bias) for word in x])
     return reference.softmax_weights(logits[None], present[None])[0] @ x
 
 
@@ -57,7 +57,7 @@ def test_a_sentence_of_padding_weighs_nothing() -> None:
 def test_the_tanh_is_there() -> None:
     layer = AttentionPooling()
     expected = numpy(layer(WORDS))
-    plain = AttentionPooling(Dense({"class_name": "key_only", "config": {"activation": "linear"}}))
+    plain = AttentionPooling(Dense({"class_name": "general", "config": {"use_bias": True}}))
     plain(WORDS)
     plain.set_weights(layer.get_weights())
     assert np.abs(numpy(plain(WORDS)) - expected).max() > 1e-3
@@ -76,8 +76,73 @@ def test_latent_queries_are_attention_of_learned_vectors(num_queries: int) -> No
         np.testing.assert_allclose(output[b, d], alone[0], rtol=1e-4, atol=1e-5)
 
 
-def test_queries_that_nobody_looks_at_still_count() -> None:
-    assert AttentionPooling("han", num_queries=3)(WORDS).shape == (B, D, 3, E)
+def test_every_query_has_a_context_vector_of_its_own() -> None:
+    layer = AttentionPooling(num_queries=3)
+    layer(WORDS)
+    randomise(layer)
+    query, *weights = layer.get_weights()
+    together = numpy(layer(WORDS, present=PRESENT))
+    for index in range(3):
+        alone = AttentionPooling()
+        alone(WORDS)
+        alone.set_weights([query[index : index + 1], *weights])
+        np.testing.assert_allclose(
+            together[:, :, index], alone(WORDS, present=PRESENT), rtol=1e-5, atol=1e-6
+        )
+
+
+SUMMARY = {"class_name": "memory_compressed", "config": {"stride": S}}
+
+
+@pytest.mark.parametrize("mechanism", ["afm", SUMMARY], ids=str)
+def test_queries_that_would_all_get_the_same_are_refused(mechanism: Any) -> None:
+    with pytest.raises(ValueError, match=r"would get the same result.*num_queries=3"):
+        AttentionPooling(mechanism, num_queries=3)(WORDS)
+    assert AttentionPooling(mechanism)(WORDS).shape == (B, D, E)
+
+
+POSITIONAL = [
+    "alibi",
+    "hstu",
+    "rotary",
+    "t5",
+    "transformer_xl",
+    "xlnet",
+    {"class_name": "sparse_transformer", "config": {"stride": 2}},
+    {"class_name": "local", "config": {"window": 2}},
+]
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8], [0, 3, 4, 6, 8]])
+@pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
+def test_padding_changes_nothing_wherever_it_stands(mechanism: Any, places: list[int]) -> None:
+    layer = AttentionPooling(mechanism, num_queries=2, num_heads=2, head_dim=4)
+    expected = numpy(layer(WORDS[:, 0]))
+    randomise(layer)
+    expected = numpy(layer(WORDS[:, 0]))
+    padded = np.full((B, 9, E), 3.0, "float32")
+    padded[:, places] = WORDS[:, 0]
+    present = np.zeros((B, 9), bool)
+    present[:, places] = True
+    np.testing.assert_allclose(layer(padded, present=present), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
+def test_queries_are_not_told_from_each_other_by_their_order(mechanism: Any) -> None:
+    layer = AttentionPooling(mechanism, num_queries=4, num_heads=2, head_dim=4)
+    layer(WORDS)
+    randomise(layer)
+    before, order = numpy(layer(WORDS)), [2, 0, 3, 1]
+    layer.query.assign(numpy(layer.query)[order])
+    np.testing.assert_allclose(layer(WORDS), before[:, :, order], rtol=1e-5, atol=1e-6)
+
+
+def test_the_mask_of_keras_counts_at_every_level() -> None:
+    words = WORDS * PRESENT[..., None]
+    layers = AttentionPooling(), AttentionPooling()
+    expected = layers[1](layers[0](words, present=PRESENT), present=PRESENT.any(-1))
+    found = layers[1](layers[0](keras.layers.Masking()(words)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_pooling_does_not_see_the_order() -> None:

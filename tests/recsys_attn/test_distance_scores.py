@@ -76,6 +76,7 @@ def test_buckets_of_t5() -> None:
             assert score.bucket(distance - 1) == number - 1
     assert score.bucket(10**6) == 15
     one_way = scores.RelativeBuckets(bidirectional=False)
+    assert one_way.bucket(np.int64(128)) == 31  # no overflow
     assert [one_way.bucket(distance) for distance in (-9, 0, 15, 16, 128, 999)] == [
         0,
         0,

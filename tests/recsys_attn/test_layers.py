@@ -84,7 +84,7 @@ CASES = {
     ),
     "attention_pooling": LayerCase(
         AttentionPooling,
-        {"mechanism": {"class_name": "han", "config": {"units": 4}}},
+        {"mechanism": "han"},
         masks={"present": "BT"},
         hides={"present": "inputs"},
         zeros=("present",),

@@ -92,6 +92,56 @@ def test_every_expert_and_every_gate_starts_different(gate: str) -> None:
                 assert np.abs(part[first] - part[second]).max() > 0.01
 
 
+def test_han_gives_each_task_a_context_vector() -> None:
+    layer = mmoe("attention", mechanism="han")
+    rng = np.random.default_rng(3)
+    for weight in layer.attention_gate.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    _, gates = layer(X, return_gates=True)
+    score = layer.attention_gate.mechanism.score
+    kernel, bias, queries = map(numpy, (score.kernel, score.bias, layer.attention_gate.queries))
+    for index in np.ndindex(B, T):
+        experts = numpy(layer.experts(X[index][None]))[:, 0]
+        logits = [
+            [query @ np.tanh(kernel[0] @ expert + bias[0]) for expert in experts]
+            for query in queries
+        ]
+        expected = reference.softmax_weights(np.array(logits))
+        np.testing.assert_allclose(gates[index], expected, rtol=1e-4, atol=1e-6)
+        assert np.ptp(expected, axis=0).max() > 0.1  # tasks differ
+
+
+POSITIONAL = ["alibi", "hstu", "t5", "transformer_xl", "sparse_transformer", "local", "longformer"]
+
+
+@pytest.mark.parametrize("mechanism", [*POSITIONAL, Dense(pattern="causal")], ids=str)
+def test_the_order_of_the_tasks_changes_nothing(mechanism: Any) -> None:
+    layer = MMoE(7, 3, (6, U), gate="attention", mechanism=mechanism)  # more tasks than experts
+    layer.build(X.shape)
+    rng = np.random.default_rng(4)
+    for weight in layer.trainable_weights:
+        weight.assign(rng.normal(size=weight.shape) / 2)
+    before, order = numpy(layer(X)), rng.permutation(7)
+    np.testing.assert_array_less(1e-3, np.ptp(before.reshape(B * T, 7, U), axis=0))  # none is blind
+    queries = layer.attention_gate.queries
+    queries.assign(numpy(queries)[order])
+    np.testing.assert_allclose(layer(X), before[:, :, order], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["afm", Dense("random_synthesizer"), "memory_compressed"], ids=str
+)
+def test_a_gate_that_tells_no_tasks_apart_is_refused(mechanism: Any) -> None:
+    with pytest.raises(ValueError, match=r"would get the same result.*num_tasks=2"):
+        MMoE(2, 3, (6, U), gate="attention", mechanism=mechanism)
+    with pytest.raises(ValueError, match="would get the same result"):
+        AttentionGate(2, mechanism)(np.ones((B, 3, U), "float32"))
+
+
+def test_one_task_may_have_a_gate_without_a_query() -> None:
+    assert MMoE(1, 3, (U,), gate="attention", mechanism="afm")(X).shape == (B, T, 1, U)
+
+
 def test_experts_start_with_their_own_fan() -> None:
     layer = MMoE(2, 5, (64,))
     layer.build((None, 64))

@@ -99,6 +99,19 @@ def test_gaussian_equals_a_loop_over_pairs(
     np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_a_key_outside_the_window_has_no_weight_and_no_share() -> None:
+    """Luong's alignment is a softmax over `[p - D, p + D]`, not over the whole source."""
+    layer = weightings.Gaussian(width=1)
+    weights = np.asarray(call(layer, query=QUERY))
+    layer.vector.assign(np.zeros(layer.vector.shape))  # p = S / 2 for every query
+    weights = np.asarray(layer(LOGITS, query=QUERY))
+    inside = [s for s in range(S) if abs(s - S / 2) <= 1]
+    assert 0 < len(inside) < S
+    assert not np.delete(weights, inside, axis=-1).any()
+    bell = np.exp(-((np.array(inside) - S / 2) ** 2) / (2 * 0.5**2))
+    np.testing.assert_allclose(np.sum(weights[..., inside] / bell, axis=-1), 1, rtol=1e-5)
+
+
 def test_a_wide_gaussian_is_the_weighting_itself() -> None:
     weights = call(weightings.Gaussian("entmax", width=1e5), query=QUERY)
     np.testing.assert_allclose(weights, call(weightings.get("entmax")), rtol=1e-5, atol=1e-6)
@@ -208,7 +221,7 @@ def test_large_logits_and_empty_rows_stay_finite(name: str) -> None:
         (lambda: weightings.Silu(length=0), "`length` must be a positive integer"),
         (lambda: weightings.TopK(0), "`k` must be a positive integer"),
         (lambda: weightings.Entmax(1), r"use the weighting 'softmax' .* Received: alpha=1"),
-        (lambda: weightings.Gaussian(width=0), "`width` must be a finite number above 0"),
+        (lambda: weightings.Gaussian(width=0.5), "`width` must be a finite number of at least 1"),
         (lambda: weightings.Gaussian(units=0), "`units` must be a positive integer"),
         (lambda: weightings.Gaussian()(LOGITS), "give `query` of shape"),
         (lambda: weightings.TalkingHeads()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),

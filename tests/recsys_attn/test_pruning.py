@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, MultiHeadAttention, prune_heads
+from recsys_attn.attention import Dense, MultiHeadAttention, PrependTokens, prune_heads
 from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.attention.patterns import Causal, Local, PerHead
-from recsys_attn.interactions import InteractingLayer
+from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+from recsys_attn.interactions import AutoInt, InteractingLayer
+from recsys_attn.models import autoint
+from recsys_attn.schema import Categorical, Schema, Sequence, Task
 from tests.support.layer_case import randomise
 
 B, S, E, N, H = 2, 7, 11, 4, 6
@@ -93,7 +97,7 @@ def test_heads_whose_gates_are_closed_can_go() -> None:
     [
         ([], "at least one of the heads 0 ... 3. Received"),
         ([4], "at least one of the heads 0 ... 3. Received"),
-        (None, "has no gate HardConcrete"),
+        (None, "where no layer has the gate HardConcrete"),
     ],
 )
 def test_wrong_use_is_one_sentence(keep: Any, message: str) -> None:
@@ -101,9 +105,114 @@ def test_wrong_use_is_one_sentence(keep: Any, message: str) -> None:
         prune_heads(built("transformer"), keep)
 
 
-def test_only_a_layer_whose_width_stays_can_be_pruned() -> None:
-    with pytest.raises(TypeError, match=r"must be a MultiHeadAttention.*InteractingLayer"):
-        prune_heads(InteractingLayer(), [0])
+def closed(layer: keras.layers.Layer, open_heads: list[list[int]]) -> None:
+    """Random weights, and gates of which only some are open, layer by layer."""
+    rng = np.random.default_rng(5)
+    for weight in layer.weights:
+        weight.assign(rng.normal(size=weight.shape) / 2)
+    gates = [weight for weight in layer.weights if weight.name == "log_alpha"]
+    for gate, heads in zip(gates, open_heads, strict=True):
+        gate.assign([9.0 if head in heads else -9.0 for head in range(N)])
+
+
+@pytest.mark.parametrize("use_residual", [True, False])
+@pytest.mark.parametrize("mechanism", ["autoint", "t5", Dense("shared_dot"), "additive"], ids=str)
+def test_columns_of_pruned_interacting_heads_keep_the_residual(
+    mechanism: Any, use_residual: bool
+) -> None:
+    layer = InteractingLayer(N, H, mechanism, use_residual, gate="hard_concrete")
+    layer(X)
+    closed(layer, [[1, 3]])
+    smaller = prune_heads(layer)
+    assert smaller.kept_heads == (1, 3)
+    assert smaller.count_params() < layer.count_params()
+    np.testing.assert_allclose(
+        smaller(X, field_mask=PRESENT), layer(X, field_mask=PRESENT), rtol=1e-4, atol=1e-5
+    )
+    again = prune_heads(smaller, [1])  # of those that are left
+    assert again.kept_heads == (3,)
+    keep = prune_heads(layer, [3])
+    np.testing.assert_allclose(again(X), keep(X), rtol=1e-4, atol=1e-5)
+
+
+PER_HEAD = PerHead((Local(1), Causal(), Local(3), Local(2, 0)))
+
+
+def block() -> TransformerBlock:
+    return TransformerBlock(MultiHeadAttention(N, H, Dense(pattern=PER_HEAD), gate="hard_concrete"))
+
+
+HOLDERS = {
+    "block": (block, 1),
+    "encoder": (lambda: TransformerEncoder([block(), block()]), 2),
+    "tokens": (lambda: PrependTokens(2, MultiHeadAttention(N, H, gate="hard_concrete")), 1),
+    "AutoInt": (lambda: AutoInt(3, N, H, Dense(pattern=PER_HEAD), gate="hard_concrete"), 3),
+}
+
+
+@pytest.mark.parametrize(("make", "count"), HOLDERS.values(), ids=HOLDERS)
+def test_a_layer_that_holds_attention_is_pruned_as_a_whole(make: Any, count: int) -> None:
+    layer = make()
+    layer(X)
+    closed(layer, [[0, 2], [1], [1, 2, 3]][:count])
+    smaller = prune_heads(layer)
+    assert smaller.count_params() < layer.count_params()
+    np.testing.assert_allclose(smaller(X), layer(X), rtol=1e-4, atol=1e-5)
+    revived = type(layer).from_config(smaller.get_config())
+    revived(X)
+    revived.set_weights(smaller.get_weights())
+    np.testing.assert_allclose(revived(X), smaller(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
+    item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    schema = Schema((item, seen), (Task("click"),))
+    model = autoint(schema, width=4, num_layers=2, num_heads=N, head_dim=3, gate="hard_concrete")
+    inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])}
+    closed(model, [[0, 2], []])
+    expected = model.probabilities(inputs)["click"]
+    assert np.ptp(expected) > 1e-3
+    smaller = prune_heads(model)
+    assert [x.kept_heads for x in smaller.tower.interaction.autoint.layers] == [(0, 2), (0,)]
+    smaller.save(tmp_path / "model.keras")
+    for each in (smaller, keras.saving.load_model(tmp_path / "model.keras")):
+        assert each.count_params() == smaller.count_params() < model.count_params()
+        np.testing.assert_allclose(each.probabilities(inputs)["click"], expected, rtol=1e-5)
+
+
+def test_heads_that_talk_to_each_other_are_not_parted() -> None:
+    layer = built("talking_heads", gate="hard_concrete")
+    layer.heads.gate.log_alpha.assign([-5.0, 3.0, 3.0, 3.0])
+    with pytest.raises(ValueError, match=r"TalkingHeads.*heads \[1, 2, 3\] mix in those of \[0\]"):
+        prune_heads(layer)
+    weighting = layer.mechanism.weighting
+    for kernel in (weighting.logits_kernel, weighting.weights_kernel):
+        mixing = keras.ops.convert_to_numpy(kernel).copy()
+        mixing[0, 1:] = 0  # nobody listens to the head that goes
+        kernel.assign(mixing)
+    np.testing.assert_allclose(prune_heads(layer)(X), layer(X), rtol=1e-4, atol=1e-5)
+
+
+def test_what_holds_no_attention_cannot_be_pruned() -> None:
+    dense = keras.layers.Dense(3)
+    dense(X)
+    with pytest.raises(TypeError, match="must be a MultiHeadAttention or an InteractingLayer"):
+        prune_heads(dense)
+
+
+def test_several_layers_are_pruned_by_their_gates_alone() -> None:
+    layer = AutoInt(2, N, H)
+    layer(X)
+    with pytest.raises(ValueError, match=r"names the heads of one layer.*for 2 layers"):
+        prune_heads(layer, [0])
+
+
+def test_a_layer_in_two_places_is_not_pruned() -> None:
+    shared = block()
+    encoder = TransformerEncoder([shared, shared])
+    encoder(X)
+    with pytest.raises(ValueError, match="stands in several places"):
+        prune_heads(encoder)
 
 
 def test_a_layer_must_be_built() -> None:

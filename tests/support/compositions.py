@@ -80,7 +80,7 @@ _SCORES = {
     "general": Composition(dense("general")),
     "additive": Composition(part("additive", units=5)),
     "cosine": Composition(part("content_addressing", sharpness=3.0)),
-    "key only, HAN": Composition(part("han", units=5)),
+    "HAN": Composition("han"),
     "key only, AFM": Composition(part("afm", units=5)),
     "location": Composition(dense(part("location", length=LENGTH))),
     "DIN": Composition(part("din", units=[5, 3])),

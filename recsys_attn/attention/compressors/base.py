@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import keras
-
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -23,7 +22,7 @@ class CompressedKeys(NamedTuple):
     key_mask: Tensor | None
 
 
-class Compressor(keras.layers.Layer):
+class Compressor(Layer):
     """Few summaries in the place of many keys and values, so that each query meets only those.
 
     Attributes:

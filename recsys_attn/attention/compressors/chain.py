@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -48,8 +49,7 @@ class Chain(Compressor):
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:
         for each in self.compressors:
-            if not each.built:  # it may be shared
-                each.build(key_shape, value_shape)
+            build_part("compressor", each, key_shape, value_shape)
             count = each.count(key_shape[1])
             key_shape = (key_shape[0], count, *key_shape[2:])
             value_shape = (value_shape[0], count, *value_shape[2:])

@@ -8,13 +8,14 @@ from keras import ops
 
 from recsys_attn.attention.layout import head_sizes, swap_heads
 from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 # Far below any exponent, and far enough from overflow for another one to be subtracted.
 _NEVER = float(np.finfo("float32").min / 2)
 
 
-class FeatureMap(keras.layers.Layer):
+class FeatureMap(Layer):
     """Vectors of M features whose inner product is how similar a query is to a key.
 
     `similarity = phi_q(q) . phi_k(k)`, whose sums over the keys can be taken before any query is

@@ -11,13 +11,14 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.checks import require_not_negative, require_number
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _EPSILON = 1e-6  # keeps the noise from the ends of (0, 1), where its logit is infinite
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="gates.HardConcrete")
-class HardConcrete(keras.layers.Layer):
+class HardConcrete(Layer):
     """`output = g * heads` with one gate g in [0, 1] a head, which can be exactly 0 and 1.
 
     In training a gate is random, one draw a head for the whole batch:

@@ -11,11 +11,12 @@ from recsys_attn.attention.gates.hard_concrete import check_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="gates.OutputGate")
-class OutputGate(keras.layers.Layer):
+class OutputGate(Layer):
     """`output = heads * activation(W inputs)`, with one matrix W a head.
 
     What a query is decides how much of what it found goes on, channel by channel. The layer norm

@@ -66,6 +66,7 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
     for name, value in given.items():
         if value is None:
             continue
+        require_tensor(name, value)
         value = value if hasattr(value, "shape") else ops.convert_to_tensor(value)
         letter = "T" if name.startswith("query") else "S"
         if name.endswith("positions"):
@@ -74,6 +75,16 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
             require_pairs(name, value, sizes, is_mask=name.endswith("mask"))
         else:
             require_side(name, value, sizes, letter)
+
+
+def require_tensor(name: str, value: Any) -> None:
+    """Raises for what is made for building a layer and not for calling it, such as a pattern."""
+    if hasattr(value, "shape") or isinstance(value, list | tuple | int | float):
+        return
+    hint = "Give a pattern to the mechanism: Dense(pattern=...). " if callable(value) else ""
+    raise TypeError(
+        f"`{name}` must be a tensor. {hint}Received: {value!r} of type {type(value).__name__}"
+    )
 
 
 def require_side(name: str, mask: Tensor, sizes: dict[str, int | None], letter: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -22,12 +22,13 @@ from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.checks import require_bool, require_share
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
-class Compressed(keras.layers.Layer):
+class Compressed(Layer):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 
     C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
@@ -84,6 +85,12 @@ class Compressed(keras.layers.Layer):
     (2, 3, 4, 8)
     """
 
+    elsewhere: ClassVar = {
+        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
+        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        "pattern": "summaries stand for many keys; Dense takes a pattern, and causal=True is here",
+    }
+
     def __init__(
         self,
         compressor: Any,
@@ -129,11 +136,10 @@ class Compressed(keras.layers.Layer):
                 "With `causal` a sequence attends to itself, so `query` and `key` must have the "
                 f"same length. Received: {queries} queries and {keys} keys"
             )
-        if not self.compressor.built:  # it may be shared
-            self.compressor.build(key_shape, value_shape)
+        build_part("compressor", self.compressor, key_shape, value_shape)
         summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
-        if not self.score.built:
-            self.score.build(query_shape, key_shape)  # it sees summaries at positions of keys
+        # It sees summaries at positions of keys.
+        build_part("score", self.score, query_shape, key_shape)
         build_weighting(self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
     def call(
@@ -165,6 +171,11 @@ class Compressed(keras.layers.Layer):
     def positional(self) -> bool:
         """Whether it looks at where queries and summaries stand."""
         return self.score.positional
+
+    @property
+    def uses_query(self) -> bool:
+        """Whether it looks at what a query holds."""
+        return self.score.uses_query or self.weighting.needs_query
 
     @property
     def shares_query_and_key(self) -> bool:

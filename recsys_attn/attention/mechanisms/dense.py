@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -24,12 +24,13 @@ from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_share
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Dense")
-class Dense(keras.layers.Layer):
+class Dense(Layer):
     """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
 
     Time and memory grow with T times S. A query that may attend nothing gets zeros.
@@ -74,6 +75,12 @@ class Dense(keras.layers.Layer):
 
     returns_weights = True
 
+    elsewhere: ClassVar = {
+        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
+        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        "causal": "give pattern='causal'",
+    }
+
     def __init__(
         self,
         score: Any = "scaled_dot",
@@ -93,8 +100,7 @@ class Dense(keras.layers.Layer):
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         check_heads(self.pattern, key_shape[2])
-        if not self.score.built:  # it may be shared
-            self.score.build(query_shape, key_shape)
+        build_part("score", self.score, query_shape, key_shape)
         build_weighting(self.weighting, logits_shape(query_shape, key_shape), query_shape)
 
     def call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -19,11 +19,12 @@ from recsys_attn.attention.routers.layout import padded
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-class Grouped(keras.layers.Layer):
+class Grouped(Layer):
     """A softmax over the pairs that a router brings together; `Routed` and `Retrieved` call it.
 
     Args:
@@ -45,6 +46,13 @@ class Grouped(keras.layers.Layer):
     >>> Grouped("lsh").shares_query_and_key
     True
     """
+
+    elsewhere: ClassVar = {
+        "weighting": "its weights are a softmax over a group; Dense and Compressed take one",
+        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
+        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        "causal": "a router Blocks with pattern='causal' is causal",
+    }
 
     def __init__(
         self,
@@ -79,13 +87,14 @@ class Grouped(keras.layers.Layer):
                 f"Received: score={type(self.score).__name__}, pattern={self.pattern!r}"
             )
 
+        if self.pattern is not None:
+            self.router.require_covered(self.pattern)
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
         check_heads(self.pattern, heads)
-        if not self.router.built:  # it may be shared
-            self.router.build(query_shape, key_shape, value_shape)
-        if not self.score.built:
-            self.score.build(query_shape, key_shape)
+        build_part("router", self.router, query_shape, key_shape, value_shape)
+        build_part("score", self.score, query_shape, key_shape)
 
     def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
         """The outputs (G, T', N, V), and the logits (G, N, T', S'), very negative where nothing is.
@@ -106,6 +115,11 @@ class Grouped(keras.layers.Layer):
         weights = ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
         output = swap_heads(batched_matmul(self.dropout(weights), swap_heads(groups.value)))
         return output, logits if allowed is None else ops.where(allowed, logits, NEVER)
+
+    @property
+    def uses_query(self) -> bool:
+        """Whether it looks at what a query holds."""
+        return self.router.content_based or self.score.uses_query
 
     @property
     def shares_query_and_key(self) -> bool:

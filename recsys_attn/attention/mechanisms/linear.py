@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 from keras import ops
@@ -17,6 +17,7 @@ from recsys_attn.attention.layout import (
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.prefix import prefix_attention
 from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -34,7 +35,7 @@ class LinearState(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Linear")
-class Linear(keras.layers.Layer):
+class Linear(Layer):
     """Attention whose similarity is a product of features, so that the keys are summed up once.
 
     `output[t] = phi(q[t]) . sum_s phi(k[s]) v[s]^T / (phi(q[t]) . sum_s phi(k[s]))`, for each head
@@ -90,6 +91,14 @@ class Linear(keras.layers.Layer):
 
     shares_query_and_key = False
 
+    elsewhere: ClassVar = {
+        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
+        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        "weighting": "features take the place of scores and a softmax; Dense takes a weighting",
+        "score": "features take the place of scores and a softmax; Dense takes a score",
+        "pattern": "it sums over all keys; Dense takes a pattern, and causal=True is here",
+    }
+
     def __init__(
         self, feature_map: Any = "elu", *, causal: bool = False, chunk: int = 128, **kwargs: Any
     ) -> None:
@@ -103,8 +112,7 @@ class Linear(keras.layers.Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
-        if not self.feature_map.built:  # it may be shared
-            self.feature_map.build(query_shape, key_shape)
+        build_part("feature map", self.feature_map, query_shape, key_shape)
         _, _, heads, size = key_shape
         self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import keras
-
+from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -37,7 +37,7 @@ class Groups(NamedTuple):
     way_back: Any = None
 
 
-class Router(keras.layers.Layer):
+class Router(Layer):
     """Which tokens meet: it takes a sequence apart into groups, and puts the outputs together.
 
     For `Retrieved`, whose queries come from elsewhere, it has `look_up` instead of these two.
@@ -72,6 +72,13 @@ class Router(keras.layers.Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         pass
+
+    def require_covered(self, pattern: Pattern) -> None:
+        """Raises where a pattern allows pairs that the router never brings together.
+
+        Nothing to check where the groups depend on the tokens: there a pattern chooses among those
+        that meet.
+        """
 
     def group(
         self,

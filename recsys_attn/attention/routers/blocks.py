@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.patterns.random_blocks import random_plan
+from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
 from recsys_attn.attention.positions import length_of
 from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.coverage import require_covered
 from recsys_attn.attention.routers.layout import (
     as_groups,
     blocks_of,
@@ -39,6 +42,26 @@ class _Cut(NamedTuple):
     there: Tensor  # (B or 1, 1), blocks up to the last event
 
 
+@dataclass(frozen=True)
+class _Meeting(Pattern):
+    """The pairs that `Blocks` brings together."""
+
+    router: Blocks
+
+    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
+        router, count = self.router, block_count(length, self.router.size)
+        row, column = rows // router.size, columns // router.size
+        ahead = column - row
+        met = ops.logical_and(ahead >= -router.before, ahead <= router.after)
+        for block in (row, column):
+            at_an_end = ops.logical_or(block < router.first, block >= count - router.last)
+            met = ops.logical_or(met, at_an_end)
+        if router.random:
+            drawn = RandomBlocks(router.size, router.random, router.seed)
+            met = ops.logical_or(met, drawn(rows, columns, length))
+        return met
+
+
 @keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Blocks")
 class Blocks(Router):
     """Queries of block i meet the keys of blocks `i - before ... i + after`.
@@ -54,6 +77,9 @@ class Blocks(Router):
     A query from elsewhere finds the blocks of keys that one at its position would meet, even in a
     first or a last block; after the last event these are the latest events and the edges. Keys are
     told by their positions too: those outside of 0 ... S-1 are in no block.
+
+    A pattern that reaches beyond the blocks is refused, except one that only hides the future
+    (`Causal`), which chooses among the keys that meet.
 
     Sources: Beltagy et al., "Longformer: The Long-Document Transformer", 2020, arXiv 2004.05150;
     Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020, arXiv 2007.14062.
@@ -102,6 +128,10 @@ class Blocks(Router):
         self.last = last
         self.random = random
         self.seed = seed
+
+    def require_covered(self, pattern: Pattern) -> None:
+        blocks = self.before + 1 + self.after + self.first + self.last + self.random
+        require_covered(pattern, _Meeting(self), self.size, blocks)
 
     def group(
         self,

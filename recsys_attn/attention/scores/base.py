@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from recsys_attn.attention.layout import logits_shape
+from recsys_attn.layer import Layer
 from recsys_attn.tensors import Shape, Tensor
 
 
-class Score(keras.layers.Layer):
+class Score(Layer):
     """How similar each query is to each key, one number a head.
 
     Scores add up: `Dot() + Alibi()`.

@@ -1,22 +1,42 @@
-"""The bilinear form."""
+"""The bilinear form, and HAN's context vector."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import batched_matmul, head_sizes, per_head
+from recsys_attn.attention.layout import (
+    batched_matmul,
+    dot_products,
+    head_sizes,
+    per_head,
+    swap_heads,
+)
 from recsys_attn.attention.scores.base import Score
+from recsys_attn.blocks import activations
+from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="scores.General")
 class General(Score):
-    """`score = q^T W k`, with one matrix W a head. Queries and keys may differ in size.
+    """`score = q . act(W k + b)`, with one matrix W and bias b a head.
 
-    Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
-    EMNLP 2015, arXiv 1508.04025.
+    Without activation and bias it is Luong's "general" score, the bilinear form `q^T W k`. With
+    `activation="tanh"` and a bias it is HAN's: the query is the context vector, and each learned
+    query (a task's, an interest's) weighs the keys by its own. Queries and keys may differ in
+    size.
+
+    Sources: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
+    EMNLP 2015, arXiv 1508.04025; Yang et al., "Hierarchical Attention Networks for Document
+    Classification", NAACL-HLT 2016, equations 5 and 6.
+
+    Args:
+        activation: Any Keras activation of the projected key; None for none.
+        use_bias: Whether to add b.
 
     Example:
 
@@ -24,9 +44,15 @@ class General(Score):
     >>> from recsys_attn.attention.scores import General
     >>> query = keras.random.normal((2, 3, 1, 8))
     >>> key = keras.random.normal((2, 5, 1, 4))
-    >>> tuple(General()(query, key).shape)
+    >>> tuple(General(activation="tanh", use_bias=True)(query, key).shape)
     (2, 1, 3, 5)
     """
+
+    def __init__(self, activation: Any = None, use_bias: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_bool("use_bias", use_bias)
+        self.activation = activations.function("activation", activation)
+        self.use_bias = use_bias
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, query_size, key_size = head_sizes(query_shape, key_shape)
@@ -35,9 +61,21 @@ class General(Score):
             initializer=blockwise(heads, axis=0),
             name="kernel",
         )
+        if self.use_bias:
+            self.bias = self.add_weight(shape=(heads, query_size), initializer="zeros", name="bias")
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
-        return batched_matmul(per_head(query, self.kernel), ops.transpose(key, (0, 2, 3, 1)))
+        if self.activation is keras.activations.linear and not self.use_bias:
+            # The queries are fewer, as a rule.
+            return batched_matmul(per_head(query, self.kernel), ops.transpose(key, (0, 2, 3, 1)))
+        hidden = per_head(key, ops.swapaxes(self.kernel, 1, 2))  # (B, N, S, H)
+        if self.use_bias:
+            hidden = hidden + self.bias[:, None]
+        return dot_products(query, swap_heads(self.activation(hidden)))
 
     def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
+        return {
+            **super().get_config(),
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+        }

@@ -20,12 +20,12 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class KeyOnly(Score):
     """`score = v^T act(W k + b)`, with v, W and b of each head's own; the query is not looked at.
 
-    How important a key is, whoever asks: AFM's weight of a pair of fields. With `"tanh"` it is
-    HAN's attention over the words of a sentence, where v is the learned context vector.
+    The importance of a key, the same for every query: AFM's weight of a pair of fields. Several
+    learned queries would get one result, so `AttentionPooling` and MMoE's attention gate refuse
+    it for more than one; `General` with tanh is HAN's form, with a context vector for each query.
 
-    Sources: Xiao et al., "Attentional Factorization Machines: Learning the Weight of Feature
-    Interactions via Attention Networks", IJCAI 2017, arXiv 1708.04617; with tanh: Yang et al.,
-    "Hierarchical Attention Networks for Document Classification", NAACL 2016.
+    Source: Xiao et al., "Attentional Factorization Machines: Learning the Weight of Feature
+    Interactions via Attention Networks", IJCAI 2017, arXiv 1708.04617.
 
     Args:
         units: Size of the hidden layer; the size of the key where None.

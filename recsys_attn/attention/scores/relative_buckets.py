@@ -93,6 +93,7 @@ class RelativeBuckets(Score):
 
     def bucket(self, distance: int) -> int:
         """The bucket of a query that stands `distance` positions after the key."""
+        distance = int(distance)  # NumPy's integers overflow in the powers below
         buckets, first = self.num_buckets, 0
         if self.bidirectional:
             buckets //= 2

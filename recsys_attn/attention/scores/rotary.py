@@ -12,6 +12,7 @@ from recsys_attn.attention.layout import head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score, inner_score
 from recsys_attn.attention.scores.lookup import places
 from recsys_attn.checks import require_bool, require_number
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -80,8 +81,7 @@ class Rotary(Score):
                 "Rotary turns pairs of channels: the head size must be even. "
                 f"Received: head size {size}"
             )
-        if not self.score.built:  # it may be shared
-            self.score.build(query_shape, key_shape)
+        build_part("score", self.score, query_shape, key_shape)
 
     def call(
         self,

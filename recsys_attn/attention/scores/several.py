@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsys_attn.attention.scores.base import Score, inner_score, logits_of
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -46,8 +47,7 @@ class Several(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         for score in self.scores:
-            if not score.built:  # it may be shared
-                score.build(query_shape, key_shape)
+            build_part("score", score, query_shape, key_shape)
 
     @property
     def most_keys(self) -> int | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-class Weighting(keras.layers.Layer):
+class Weighting(Layer):
     """How logits become weights.
 
     Attributes:
@@ -50,12 +50,8 @@ class Weighting(keras.layers.Layer):
 
 def build_weighting(weighting: Weighting, logits_shape: Shape, query_shape: Shape | None) -> None:
     """Builds a weighting, which may be shared and built already."""
-    if weighting.built:
-        return
-    if weighting.needs_query:
-        weighting.build(logits_shape, query_shape)
-    else:
-        weighting.build(logits_shape)
+    shapes = (logits_shape, query_shape) if weighting.needs_query else (logits_shape,)
+    build_part("weighting", weighting, *shapes)
 
 
 def weights_of(

@@ -1,4 +1,4 @@
-"""Attention around a predicted position."""
+"""Attention in a window around a predicted position."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Gaussian")
 class Gaussian(Weighting):
-    """Luong's local-p: a weighting times a bell around a position that the query predicts.
+    """Luong's local-p: a weighting in a window around a position that the query predicts.
 
-    `weights[t, s] = weighting(logits)[t, s] * exp(-(s - p_t)^2 / (2 sigma^2))`
+    `weights[t, s] = weighting_{|s - p_t| <= D}(logits)[t, s] * exp(-(s - p_t)^2 / (2 sigma^2))`
 
-    `p_t = S sigmoid(v^T tanh(W q_t))`, `sigma = width / 2`
+    `p_t = S sigmoid(v^T tanh(W q_t))`, `sigma = D / 2`
 
-    with v and W of each head's own. As in the paper the product is not made to sum to one again.
-    S and s count the keys that the query may attend, so that padding moves nothing, wherever it
-    is, and a causal query sees nothing of the future.
+    with v and W of each head's own. The weighting sees the keys of the window alone, and the keys
+    outside get no weight. As in the paper the product is not made to sum to one again. S and s
+    count the keys that the query may attend, so that padding moves nothing, wherever it is, and
+    a causal query sees nothing of the future.
 
     Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025, section 3.2.
 
     Args:
         weighting: The weighting before the bell: an instance, a name or a config.
-        width: How far it reaches to either side, in keys: there it is down to `exp(-2)`.
+        width: D, the reach of the window to either side, in keys; at its ends the bell is down to
+            `exp(-2)`. At least 1, so that there is a key in every window.
         units: Size of the hidden layer; the size of the query where None.
 
     Call arguments:
@@ -73,7 +75,7 @@ class Gaussian(Weighting):
         from recsys_attn.attention.weightings.family import get  # of which this is one itself
 
         self.weighting = get(weighting, dtype=self.dtype_policy)
-        require_number("width", width, above=0)
+        require_number("width", width, least=1)
         self.width = width
         if units is not None:
             require_positive("units", units)
@@ -102,12 +104,14 @@ class Gaussian(Weighting):
     def call(
         self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None
     ) -> Tensor:
-        weights = weights_of(self.weighting, logits, allowed, query)
         # (B, N, T, S): which keys there are for a query, and where among them each stands.
-        present = ops.cast(everywhere(allowed, logits), "float32")
+        allowed = everywhere(allowed, logits)
+        present = ops.cast(allowed, "float32")
         positions = ops.cumsum(present, axis=-1) - 1
         length = ops.sum(present, axis=-1, keepdims=True)
         distance = positions - length * self._fraction(query)
+        window = ops.logical_and(allowed, ops.abs(distance) <= self.width)
+        weights = weights_of(self.weighting, logits, window, query)
         bell = ops.exp(-ops.square(distance) / (2 * (self.width / 2) ** 2))
         return ops.cast(ops.cast(weights, "float32") * bell, self.compute_dtype)
 

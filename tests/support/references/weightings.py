@@ -88,11 +88,13 @@ def gaussian(
     vector: Array,
     width: float,
 ) -> Array:
-    weights = by_row(row, logits, allowed)
+    """Luong's local-p: softmax over the keys of the window, times the bell."""
+    bell = np.zeros(logits.shape)
     for b, n, t in np.ndindex(logits.shape[:-1]):
         keys = [s for s in range(logits.shape[-1]) if allowed[b, n, t, s]]
         hidden = np.tanh(query[b, t, n] @ kernel[n])
         center = len(keys) / (1 + np.exp(-hidden @ vector[n].ravel()))
         for position, s in enumerate(keys):
-            weights[b, n, t, s] *= np.exp(-((position - center) ** 2) / (2 * (width / 2) ** 2))
-    return weights
+            if center - width <= position <= center + width:
+                bell[b, n, t, s] = np.exp(-((position - center) ** 2) / (2 * (width / 2) ** 2))
+    return by_row(row, logits, bell > 0) * bell

@@ -1,0 +1,73 @@
+"""Whether a router brings together all that a pattern allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.tensors import Config
+
+_SAMPLE = 33  # blocks between the ends
+
+
+def require_covered(pattern: Pattern, meeting: Pattern, size: int, blocks: int) -> None:
+    """Raises where a pattern allows pairs that never meet: it would be cut without a word.
+
+    A pattern that only hides the future, such as `Causal`, is a filter of what meets, and fits
+    every router.
+
+    Args:
+        pattern: The pattern of a mechanism, which may have one for each head.
+        meeting: The pairs that the router brings together, as a pattern.
+        size: Positions of a block of the router.
+        blocks: Blocks that one block meets, with itself.
+
+    Raises:
+        ValueError: The pattern reaches beyond the router.
+    """
+    # Long enough for every number in the pattern to show, on both sides of a row.
+    reach = max((abs(number) for number in _numbers(pattern.get_config())), default=0)
+    length = size * (2 * blocks + 3) + 2 * reach + 1
+    # Patterns repeat from block to block, but for those at the ends.
+    count = -(-length // size)
+    sample = np.linspace(0, count - 1, _SAMPLE).astype(int)
+    ends = np.arange(blocks + 1)
+    starts = size * np.unique(np.concatenate([sample, ends, count - 1 - ends]))
+    rows = np.unique(np.concatenate([starts, starts - 1, starts + size // 2, [length - 1]]))
+    rows = rows[(rows >= 0) & (rows < length)]
+    wanted, met = (_matrix(each, rows, length) for each in (pattern, meeting))
+    past = np.arange(length) <= rows[:, None]
+    for head in wanted:
+        cut = head & ~met[0]
+        if cut.any() and not (head | ~past).all():
+            row, column = np.argwhere(cut)[0]
+            raise ValueError(
+                "`pattern` reaches beyond the blocks of the router, which would cut it: of "
+                f"{length} positions it lets {rows[row]} attend {column}, and they do not meet. "
+                "Give the router larger or more blocks (`size`, `before`, `after`, `first`, "
+                "`last`), or use the mechanism Dense. "
+                f"Received: pattern={pattern!r}"
+            )
+
+
+def _matrix(pattern: Pattern, rows: np.ndarray, length: int) -> np.ndarray:
+    """(N or 1, rows, length)."""
+    index = np.arange(length, dtype="int32")[None, None, None]
+    allowed = pattern(rows.astype("int32")[None, None, :, None], index, length)
+    shape = (1, pattern.heads or 1, len(rows), length)
+    return np.broadcast_to(ops.convert_to_numpy(allowed), shape)[0]
+
+
+def _numbers(config: Config | Any) -> Iterator[int]:
+    if isinstance(config, dict):
+        config = [value for key, value in config.items() if key != "seed"]
+    if isinstance(config, list | tuple):
+        for value in config:
+            yield from _numbers(value)
+    elif isinstance(config, Integral) and not isinstance(config, bool):
+        yield int(config)

@@ -1,0 +1,101 @@
+"""The base class of the layers: mistakes in its use become one plain sentence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from numbers import Number
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from recsys_attn.checks import unknown_name
+from recsys_attn.tensors import Shape
+
+# Arguments of Keras' own; those of an input are deprecated, and Keras says so.
+_OF_KERAS = {"activity_regularizer", "autocast", "dtype", "name", "trainable"}
+_OF_KERAS |= {"batch_input_shape", "batch_shape", "input_dim", "input_dtype", "input_shape"}
+
+
+class Layer(keras.layers.Layer):
+    """A Keras layer with plain errors for unknown arguments and for lists of numbers.
+
+    Attributes:
+        elsewhere: By the name of an argument that users expect here, the place where it belongs.
+
+    Example:
+
+    >>> from recsys_attn.layer import Layer
+    >>> class Scale(Layer):
+    ...     def __init__(self, factor=2.0, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.factor = factor
+    ...     def call(self, inputs):
+    ...         return self.factor * inputs
+    >>> Scale(facto=3.0)
+    Traceback (most recent call last):
+    TypeError: Scale has no argument `facto`. Valid names: ['factor']. Received: 'facto'. Did you \
+mean 'factor'?
+    """
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name in kwargs.keys() - _OF_KERAS:
+            hint = self.elsewhere.get(name)
+            known = unknown_name(name, _arguments(type(self)))
+            raise TypeError(
+                f"{type(self).__name__} has no argument `{name}`"
+                f"{': ' + hint if hint else ''}. {known}"
+            )
+        super().__init__(**kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, list | tuple) and _holds_numbers(value):
+                raise TypeError(
+                    f"{type(self).__name__} must be called with tensors, such as NumPy arrays. "
+                    f"Received: a {type(value).__name__} of numbers; make an array of it with "
+                    "np.asarray"
+                )
+        return super().__call__(*args, **kwargs)
+
+
+def build_part(name: str, part: keras.layers.Layer, *shapes: Shape) -> None:
+    """Builds a part of a layer; a part that other layers hold too may be built already.
+
+    Raises:
+        ValueError: It was built for other sizes, and with them its weights would be others.
+    """
+    if type(part).build is keras.layers.Layer.build:
+        return  # without a `build` of its own it is built by its first call
+    if not part.built:
+        part.build(*shapes)
+        return
+    known = (part.get_build_config() or {}).get("shapes_dict", {}).values()
+    before, now = ([tuple(shape) for shape in sides if shape] for sides in (known, shapes))
+    if part.weights and before != now and not _fits(part, shapes):
+        raise ValueError(
+            f"A {name} with weights belongs to one layer; give each layer one of its own, by an "
+            f"instance, a name or a config. Received: {part!r}, made for shapes {before}, in a "
+            f"layer with {now}"
+        )
+
+
+def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:
+    """Whether one like it that is built for these shapes has weights of the same shapes."""
+    other = type(part).from_config(part.get_config())
+    other.build(*shapes)
+    return [w.shape for w in other.weights] == [w.shape for w in part.weights]
+
+
+def _arguments(layer: type) -> Iterable[str]:
+    parameters = inspect.signature(layer).parameters.values()
+    return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+
+def _holds_numbers(value: Any) -> bool:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, Number) and not ops.is_tensor(value)

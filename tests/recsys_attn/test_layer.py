@@ -1,0 +1,136 @@
+"""Mistakes in the use of a layer become one plain sentence that names what the user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import (
+    Attention,
+    AttentionPooling,
+    Dense,
+    Disagreement,
+    Linear,
+    MultiHeadAttention,
+    PrependTokens,
+    presets,
+)
+from recsys_attn.attention.compressors import Convolution
+from recsys_attn.attention.mechanisms import Compressed, Retrieved, Routed
+from recsys_attn.attention.patterns import Causal
+from recsys_attn.attention.scores import Additive, Alibi, Dot
+from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
+from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
+from tests.support.layer_case import randomise
+
+B, S, E = 2, 5, 8
+X = np.random.default_rng(0).normal(size=(B, S, E)).astype("float32")
+PRESENT = np.array([[True] * 5, [True, True, False, True, False]])
+
+UNKNOWN = [
+    (lambda: Routed("lsh", weighting="sigmoid"), "Routed has no argument `weighting`: its weights"),
+    (lambda: presets.reformer(weighting="silu"), "Routed has no argument `weighting`"),
+    (lambda: Retrieved("lsh", weighting="silu"), "Retrieved has no argument `weighting`"),
+    (lambda: Linear(gate="output"), "`gate`: a gate belongs to the layer around"),
+    (lambda: Linear(pattern="causal"), "`pattern`: .* causal=True is here"),
+    (lambda: Dense(causal=True), "`causal`: give pattern='causal'"),
+    (lambda: Compressed("pool", pattern="causal"), "`pattern`: summaries stand for many keys"),
+    (lambda: TargetAttention(disagreement={"outputs": 1}), "`disagreement`: it compares heads"),
+    (lambda: AttentionPooling(gate="output"), "`gate`: it compares heads"),
+    (lambda: MultiHeadAttention(2, 4, head_size=3), r"no argument `head_size`. Valid names: \["),
+    (lambda: Additive(unit=3), "Did you mean 'units'"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), UNKNOWN, ids=[m for _, m in UNKNOWN])
+def test_an_unknown_argument_says_where_it_belongs(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("layer", [MultiHeadAttention(2, 4), TransformerBlock(Attention())])
+def test_a_list_of_numbers_is_no_tensor(layer: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{type(layer).__name__} must be called with tensors"):
+        layer(X.tolist())
+
+
+WRONG_CALLS = [
+    (lambda: MultiHeadAttention(2, 4)(X, attention_mask=Causal()), r"Dense\(pattern=...\)"),
+    (lambda: Attention()(X, X, attention_mask=Causal()), r"Dense\(pattern=...\)"),
+    (lambda: MultiHeadAttention(2, 4)(X, key_mask=np.ones((B, 3), bool)), "shape \\(B, S\\)"),
+    (lambda: MultiHeadAttention(2, 4, "performer")(X, attention_bias=X[:, :, :S]), "cannot honour"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_CALLS, ids=[m for _, m in WRONG_CALLS])
+def test_an_error_names_the_layer_that_was_called(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message) as raised:
+        call()
+    assert "calling Heads" not in str(raised.value)
+    assert "calling Dense" not in str(raised.value)
+
+
+@pytest.mark.parametrize("make", [lambda: Dot(scale=True) + Alibi(), Additive], ids=["sum", "own"])
+def test_a_built_score_does_not_go_to_other_heads(make: Callable[[], Any]) -> None:
+    score = make()
+    MultiHeadAttention(2, 4, Dense(score))(X)
+    with pytest.raises(ValueError, match="A score with weights belongs to one layer"):
+        MultiHeadAttention(4, 4, Dense(score))(X)
+
+
+def test_a_built_weighting_does_not_go_to_other_heads() -> None:
+    weighting = presets.get("talking_heads").weighting
+    MultiHeadAttention(2, 4, Dense(weighting=weighting))(X)
+    with pytest.raises(ValueError, match="A weighting with weights belongs to one layer"):
+        MultiHeadAttention(4, 4, Dense(weighting=weighting))(X)
+
+
+def test_a_built_part_without_weights_goes_anywhere() -> None:
+    score = Dot(scale=True)
+    assert MultiHeadAttention(2, 4, Dense(score))(X).shape == X.shape
+    assert MultiHeadAttention(4, 3, Dense(score))(X).shape == X.shape
+    pool = Convolution(3)
+    assert MultiHeadAttention(2, 4, Compressed(pool))(X).shape == X.shape
+
+
+@pytest.mark.parametrize("layer", [MultiHeadAttention, InteractingLayer], ids=lambda x: x.__name__)
+def test_disagreement_is_a_table_of_weights_too(layer: Any) -> None:
+    config = layer(2, 4, disagreement={"outputs": 0.1}).get_config()["disagreement"]
+    assert config["config"]["outputs"] == 0.1
+    with pytest.raises(ValueError, match="Did you mean 'outputs'"):
+        layer(2, 4, disagreement={"output": 0.1})
+    with pytest.raises(TypeError, match="must be a layer such as"):
+        layer(2, 4, disagreement=0.1)
+    assert layer(2, 4, disagreement=Disagreement(0.2)).heads.disagreement.subspace == 0.2
+
+
+MASKED = {
+    "MultiHeadAttention": (lambda: MultiHeadAttention(2, 4), "query_mask"),
+    "PrependTokens": (lambda: PrependTokens(2, MultiHeadAttention(2, 4)), "present"),
+    "TransformerBlock": (lambda: TransformerBlock(MultiHeadAttention(2, 4)), "present"),
+    "TransformerEncoder": (
+        lambda: TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4))]),
+        "present",
+    ),
+    "LearnedPositions": (lambda: LearnedPositions(7), "present"),
+    "InteractingLayer": (lambda: InteractingLayer(2, 4), "field_mask"),
+    "AutoInt": (lambda: AutoInt(2, 2, 4), "field_mask"),
+}
+
+
+@pytest.mark.parametrize(("make", "name"), MASKED.values(), ids=MASKED)
+def test_the_mask_that_keras_finds_is_honoured(make: Callable[[], Any], name: str) -> None:
+    layer, x = make(), X * PRESENT[..., None]
+    layer(x)
+    randomise(layer)
+    masked = keras.layers.Masking()(x)
+    expected = keras.ops.convert_to_numpy(layer(x, **{name: PRESENT}))
+    np.testing.assert_allclose(layer(masked), expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(keras.ops.convert_to_numpy(layer(x)) - expected).max() > 1e-3
+    inputs = keras.Input((S, E))
+    model = keras.Model(inputs, layer(keras.layers.Masking()(inputs)))
+    np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-6)
