@@ -65,7 +65,7 @@ def require_share(name: str, value: Any) -> None:
 
 def require_sizes(name: str, values: Any) -> tuple[int, ...]:
     """A list of positive integers, perhaps empty, as a tuple."""
-    if isinstance(values, str) or not isinstance(values, Sequence):
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(
             f"`{name}` must be a list of positive integers. Received: {name}={values!r}"
         )

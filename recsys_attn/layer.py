@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Iterable, Mapping
 from numbers import Number
 from typing import Any, ClassVar
@@ -62,25 +63,48 @@ mean 'factor'?
         return super().__call__(*args, **kwargs)
 
 
-def build_part(name: str, part: keras.layers.Layer, *shapes: Shape) -> None:
-    """Builds a part of a layer; a part that other layers hold too may be built already.
+def build_part(
+    owner: keras.layers.Layer, name: str, part: keras.layers.Layer, *shapes: Shape
+) -> None:
+    """Builds a part that a layer holds.
+
+    A part with weights belongs to one layer: Keras saves a part of two layers so that the file
+    cannot be read, and built for other sizes its weights would be others. A part without weights
+    may be shared.
+
+    Args:
+        owner: The layer that holds it.
+        name: Its kind, for the error.
+        part: What is built, unless it is built already.
+        shapes: What its `build` takes.
 
     Raises:
-        ValueError: It was built for other sizes, and with them its weights would be others.
+        ValueError: It has weights and another layer holds it, or was built for other sizes.
     """
     if type(part).build is keras.layers.Layer.build:
         return  # without a `build` of its own it is built by its first call
     if not part.built:
         part.build(*shapes)
-        return
-    known = (part.get_build_config() or {}).get("shapes_dict", {}).values()
-    before, now = ([tuple(shape) for shape in sides if shape] for sides in (known, shapes))
-    if part.weights and before != now and not _fits(part, shapes):
+    elif part.weights and not _belongs(part, owner):
         raise ValueError(
-            f"A {name} with weights belongs to one layer; give each layer one of its own, by an "
-            f"instance, a name or a config. Received: {part!r}, made for shapes {before}, in a "
-            f"layer with {now}"
+            f"The {name} has weights and belongs to one layer; give each layer one of its own, by "
+            f"an instance, a name or a config. Received: {part!r}, which another layer holds"
         )
+    elif part.weights and not _fits(part, shapes):
+        raise ValueError(
+            f"The {name} is built, and its weights fit no other sizes; make a new one. Received: "
+            f"{part!r}, in a layer with {[tuple(shape) for shape in shapes]}"
+        )
+    _OWNERS.setdefault(part, weakref.ref(owner))
+
+
+# A weak reference, since a layer that knew its owner would hold it as a part.
+_OWNERS: weakref.WeakKeyDictionary[keras.layers.Layer, Any] = weakref.WeakKeyDictionary()
+
+
+def _belongs(part: keras.layers.Layer, owner: keras.layers.Layer) -> bool:
+    """Whether no other layer has built or taken a part, not even one that is gone."""
+    return part not in _OWNERS or _OWNERS[part]() is owner
 
 
 def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +143,16 @@ class Family:
         self, name: Any, make: Callable[..., Any], config: Mapping[str, Any], defaults: Any
     ) -> Any:
         _check_arguments(name, make, config)
-        return make(**{**defaults, **config})
+        try:
+            return make(**{**defaults, **config})
+        except TypeError as error:
+            twice = re.search(r"multiple values for (?:keyword )?argument '(\w+)'", str(error))
+            if twice is None:
+                raise
+            raise ValueError(
+                f"{name!r} has a {twice[1]!r} of its own; to choose another use the mechanism that "
+                f"it is made of. Received: {name!r} with {twice[1]}={config.get(twice[1])!r}"
+            ) from None
 
     def _named(self, name: Any) -> Callable[..., Any]:
         if isinstance(name, str) and name in self.members:
@@ -156,7 +166,7 @@ class Family:
 def _check_arguments(name: Any, make: Callable[..., Any], config: Mapping[str, Any]) -> None:
     known = _argument_names(make)
     for argument in config:
-        if argument not in known | {"name", "dtype", "trainable"}:
+        if argument not in known | {"name", "dtype"}:
             raise ValueError(
                 f"{name!r} has no argument {argument!r}. {unknown_name(argument, known)}"
             )

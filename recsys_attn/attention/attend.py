@@ -85,8 +85,45 @@ def require_taken(mechanism: keras.layers.Layer, *names: str) -> None:
 
 
 def crossing(mechanism: keras.layers.Layer) -> keras.layers.Layer:
-    """The mechanism, or its form for queries that come from elsewhere than the keys."""
+    """The mechanism, or its form for queries that come from elsewhere than the keys.
+
+    Raises:
+        ValueError: It is for a sequence that attends to itself: it is causal by the order of its
+            queries, or takes positions from it.
+    """
+    name = type(mechanism).__name__
+    if getattr(mechanism, "causal", False):
+        raise ValueError(
+            f"With causal=True {name} is for a sequence that attends to itself: here queries come "
+            "from elsewhere (candidates, tasks, learned queries) and stand after all keys. Leave "
+            "`causal` False. Received: causal=True"
+        )
+    if getattr(mechanism, "positional", False) and not takes(mechanism, "query_positions"):
+        raise ValueError(
+            f"{name} cannot place queries that come from elsewhere (candidates, tasks, learned "
+            "queries) for a score that looks at positions. Use a score without positions, or the "
+            f"mechanism Dense. Received: score={type(mechanism.score).__name__}"
+        )
     return mechanism.crossing() if hasattr(mechanism, "crossing") else mechanism
+
+
+def require_own_sequence(mechanism: keras.layers.Layer, query: Any, *others: Any) -> None:
+    """Raises where a mechanism that routes a sequence to itself gets keys from elsewhere.
+
+    Called with what the user gave: Keras may have made two tensors of one.
+    """
+    if hasattr(mechanism, "crossing") and any(x is not None and x is not query for x in others):
+        raise ValueError(
+            f"{type(mechanism).__name__} attends a sequence to itself, so `query`, `value` and "
+            "`key` must be one tensor. For queries from elsewhere use the mechanism Retrieved, "
+            "with the same router"
+        )
+
+
+def is_causal(mechanism: Any) -> bool:
+    """Whether no query of a mechanism attends a key after it."""
+    pattern = getattr(mechanism, "pattern", None)
+    return getattr(mechanism, "causal", False) or (pattern is not None and pattern.is_causal)
 
 
 def returns_weights(layer: keras.layers.Layer) -> bool:

@@ -13,6 +13,7 @@ from recsys_attn.attention.attend import (
     checked_shapes,
     joint_mask,
     require_fit,
+    require_own_sequence,
     require_weights,
 )
 from recsys_attn.attention.layout import broadcast_batch
@@ -76,6 +77,10 @@ class Attention(Layer):
         self.supports_masking = True  # masks that Keras finds on the inputs become arguments
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
+    def __call__(self, query: Any, value: Any, key: Any = None, *args: Any, **kwargs: Any) -> Any:
+        require_own_sequence(self.mechanism, query, value, key)
+        return super().__call__(query, value, key, *args, **kwargs)
+
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         shapes = (query_shape, key_shape or value_shape, value_shape)
         for name, shape in zip(("query", "key", "value"), shapes, strict=True):
@@ -84,7 +89,9 @@ class Attention(Layer):
                     f"`{name}` must have 3 axes (batch, positions, width). "
                     f"Received: {name}.shape={tuple(shape)}"
                 )
-        build_part("mechanism", self.mechanism, *[(*shape[:2], 1, shape[2]) for shape in shapes])
+        build_part(
+            self, "mechanism", self.mechanism, *[(*shape[:2], 1, shape[2]) for shape in shapes]
+        )
 
     def call(
         self,

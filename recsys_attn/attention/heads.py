@@ -65,9 +65,9 @@ class Heads(Layer):
     def build(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape, inputs_shape: Shape
     ) -> None:
-        build_part("mechanism", self.mechanism, query_shape, key_shape, value_shape)
+        build_part(self, "mechanism", self.mechanism, query_shape, key_shape, value_shape)
         if self.gate is not None:
-            build_part("gate", self.gate, (*query_shape[:3], value_shape[-1]), inputs_shape)
+            build_part(self, "gate", self.gate, (*query_shape[:3], value_shape[-1]), inputs_shape)
 
     def call(
         self,

@@ -13,6 +13,7 @@ from recsys_attn.attention.attend import (
     checked_shapes,
     joint_mask,
     require_fit,
+    require_own_sequence,
     require_weights,
     shares_query_and_key,
     uses,
@@ -121,6 +122,12 @@ class MultiHeadAttention(Layer):
     @property
     def mechanism(self) -> keras.layers.Layer:
         return self.heads.mechanism
+
+    def __call__(
+        self, query: Any, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        require_own_sequence(self.mechanism, query, value, key)
+        return super().__call__(query, value, key, *args, **kwargs)
 
     def build(
         self,

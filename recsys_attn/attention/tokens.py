@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.attend import is_causal
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import layer_of, serialize
@@ -69,7 +70,7 @@ class PrependTokens(Layer):
             name="tokens",
         )
         shape = (batch, None if length is None else length + self.count, width)
-        build_part("attention", self.attention, shape, shape)
+        build_part(self, "attention", self.attention, shape, shape)
 
     def call(
         self,
@@ -79,6 +80,13 @@ class PrependTokens(Layer):
         mask: Tensor | None = None,
     ) -> Any:
         present = mask if present is None else present
+        if return_tokens and is_causal(self.attention.mechanism):
+            raise ValueError(
+                "`return_tokens` needs tokens that see the events, and under a causal mechanism "
+                "they see none, since they stand in front. Use a pattern such as Prepended, or a "
+                "mechanism that is not causal. "
+                f"Received: return_tokens=True, with {self.attention.mechanism!r}"
+            )
         require_mask_of("present", present, inputs)
         batch = ops.shape(inputs)[0]
         tokens = ops.cast(self.tokens, inputs.dtype)

@@ -101,7 +101,7 @@ class TransformerBlock(Layer):
                 "`inputs` must have shape (B, S, E) with a known width E. "
                 f"Received: inputs.shape={shape}"
             )
-        build_part("attention", self.attention, shape, shape)
+        build_part(self, "attention", self.attention, shape, shape)
         self.feed_forward = FeedForward(
             self.feed_forward_units or 4 * width,
             self.activation,
@@ -204,7 +204,7 @@ class TransformerEncoder(Layer):
 
     def build(self, input_shape: Shape) -> None:
         for block in self.blocks:
-            build_part("block", block, input_shape)
+            build_part(self, "block", block, input_shape)
         if self.final_norm is not None:
             self.final_norm.build(input_shape)
 

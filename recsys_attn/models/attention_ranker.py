@@ -9,7 +9,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.histories import attended, encoded
-from recsys_attn.models.options import Count, Mechanism, Share, Sizes
+from recsys_attn.models.options import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -24,7 +24,7 @@ def attention_ranker(
     width: Count = 16,
     target_attention: Mechanism = "interest",
     encoder: Mechanism | None = None,
-    encoder_layers: Count = 1,
+    encoder_layers: Count | None = None,
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
     num_heads: Count = 2,
@@ -49,7 +49,7 @@ def attention_ranker(
             the intensity of the interest is a field where the mechanism has weights.
         encoder: How events look at each other before, in Transformer blocks with the heads of the
             interacting layers; None for no encoder.
-        encoder_layers: Its blocks.
+        encoder_layers: Its blocks; one where None.
         interaction: How fields attend to each other; AutoInt's way, with `dropout`, where None.
         num_layers: Interacting layers.
         num_heads: Heads of each.
@@ -58,7 +58,8 @@ def attention_ranker(
         expert_units: Hidden units of an expert.
         gate_attention: Mechanism of the gate.
         tower_units: Hidden units of each task's tower.
-        dropout: Dropout of attention weights, experts and towers.
+        dropout: Dropout of experts and towers, and of the weights of the fields' attention where
+            `interaction` is None; elsewhere it is an argument of the mechanism.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -81,7 +82,9 @@ def attention_ranker(
     (1, 3)
     """
     require_one_width(schema, width)
-    require_positive("encoder_layers", encoder_layers)
+    if encoder_layers is not None:
+        require_positive("encoder_layers", encoder_layers)
+    require_with("`encoder`", encoder is not None, encoder_layers=encoder_layers)
     require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
@@ -99,7 +102,7 @@ def attention_ranker(
                 name: encoded(
                     attended(target_attention, width),
                     encoder,
-                    (encoder_layers, num_heads, head_dim),
+                    (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
                 )
                 for name in schema.histories
             },

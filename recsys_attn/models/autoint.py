@@ -72,6 +72,12 @@ def autoint(
     require_one_width(schema, width)
     require_share("dropout", dropout)
     require_sizes("mlp_units", mlp_units)
+    if dropout and not mlp_units:
+        raise ValueError(
+            "`dropout` is that of the MLP, and there is none without `mlp_units`; for the weights "
+            "of the attention it is an argument of `mechanism`. "
+            f"Received: dropout={dropout}, mlp_units=()"
+        )
     attention = AutoInt(
         num_layers=num_layers,
         num_heads=num_heads,

@@ -10,7 +10,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.histories import encoded
-from recsys_attn.models.options import Activation, Count, Mechanism, Share, Sizes
+from recsys_attn.models.options import Activation, Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -23,9 +23,9 @@ def din(
     width: Count = 16,
     target_attention: Mechanism = "din",
     encoder: Mechanism | None = None,
-    encoder_layers: Count = 1,
-    encoder_heads: Count = 2,
-    encoder_head_dim: Count = 16,
+    encoder_layers: Count | None = None,
+    encoder_heads: Count | None = None,
+    encoder_head_dim: Count | None = None,
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
@@ -43,7 +43,8 @@ def din(
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
         encoder: How events look at each other before, in Transformer blocks; None for no encoder.
-        encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder.
+        encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder: 1 block with 2 heads
+            of 16 where None.
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
@@ -73,10 +74,20 @@ def din(
             "din needs a history: `schema` must have at least one Sequence feature. Received: "
             f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
         )
-    sizes = (encoder_layers, encoder_heads, encoder_head_dim)
-    names = ("encoder_layers", "encoder_heads", "encoder_head_dim")
-    for name, size in zip(names, sizes, strict=True):
-        require_positive(name, size)
+    given = {
+        "encoder_layers": encoder_layers,
+        "encoder_heads": encoder_heads,
+        "encoder_head_dim": encoder_head_dim,
+    }
+    for name, size in given.items():
+        if size is not None:
+            require_positive(name, size)
+    require_with("`encoder`", encoder is not None, **given)
+    sizes = (
+        1 if encoder_layers is None else encoder_layers,
+        2 if encoder_heads is None else encoder_heads,
+        16 if encoder_head_dim is None else encoder_head_dim,
+    )
     require_sizes("mlp_units", mlp_units)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),

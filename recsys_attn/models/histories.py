@@ -134,7 +134,9 @@ class InterestHistory(Layer):
 class EncodedHistory(Layer):
     """A history whose events look at each other before the candidates look at them.
 
-    The encoder runs once a request, whatever the number of candidates.
+    The encoder runs once a request, whatever the number of candidates. Events that are missing
+    are moved behind the others before it, so that it makes the same of a history wherever they
+    stand.
 
     Args:
         encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
@@ -185,9 +187,17 @@ class EncodedHistory(Layer):
         query_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
+        events, event_mask, places = _moved_to_front(events, event_mask)
         encoded = self.encoder(events, present=event_mask)
-        wanted = {"return_weights": True} if return_weights else {}
-        return self.history(query, encoded, event_mask, query_mask=query_mask, **wanted)
+        if not return_weights:
+            return self.history(query, encoded, event_mask, query_mask=query_mask)
+        output, weights = self.history(
+            query, encoded, event_mask, query_mask=query_mask, return_weights=True
+        )
+        heads = (1,) * (len(weights.shape) - 2)
+        places = ops.reshape(places, (-1, *heads, ops.shape(places)[-1]))
+        places = ops.broadcast_to(places, ops.shape(weights))
+        return output, ops.take_along_axis(weights, places, axis=-1)
 
     def get_config(self) -> Config:
         return {
@@ -195,6 +205,25 @@ class EncodedHistory(Layer):
             "encoder": serialize(self.encoder),
             "history": serialize(self.history),
         }
+
+
+def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Events and mask with those present first, in their order, and where each event went.
+
+    Args:
+        events: (B, S, K).
+        event_mask: (B, S), False for events that are missing.
+    """
+    present = ops.cast(event_mask, "int32")
+    before = ops.cumsum(present, axis=1) - present
+    behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
+    places = ops.where(ops.cast(event_mask, "bool"), before, behind)
+    order = ops.argsort(places, axis=1)
+    return (
+        ops.take_along_axis(events, order[..., None], axis=1),
+        ops.take_along_axis(event_mask, order, axis=1),
+        places,
+    )
 
 
 def attended(mechanism: Any, width: int) -> keras.layers.Layer:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Count, Mechanism, Share, Sizes
+from recsys_attn.models.options import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
@@ -22,7 +22,7 @@ def mmoe(
     num_experts: Count = 8,
     expert_units: Sizes = (128, 64),
     gate: Literal["attention", "both", "softmax"] = "softmax",
-    gate_attention: Mechanism = "transformer",
+    gate_attention: Mechanism | None = None,
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
@@ -39,7 +39,8 @@ def mmoe(
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
             experts' outputs) or `"both"`.
-        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`.
+        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`;
+            `"transformer"` where None. The gate `"softmax"` has none.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
         embeddings_regularizer: Regularizer of the embedding tables.
@@ -63,6 +64,8 @@ def mmoe(
     (1, 3)
     """
     require_sizes("tower_units", tower_units)
+    has_attention = gate != "softmax"
+    require_with("a gate of attention", has_attention, gate_attention=gate_attention)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
         num_tasks=len(tasks),

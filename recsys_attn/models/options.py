@@ -14,6 +14,22 @@ from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.blocks import activations
 
 
+def require_with(owner: str, given: bool, **options: Any) -> None:
+    """Raises where an option is given without the one that it belongs to.
+
+    Args:
+        owner: Name of the option that the others belong to.
+        given: Whether it is given.
+        options: The others by name; None where not given.
+    """
+    for name, value in options.items():
+        if value is not None and not given:
+            raise ValueError(
+                f"`{name}` has no effect without {owner}; give both or neither. "
+                f"Received: {name}={value!r}"
+            )
+
+
 def count(value: int) -> int:
     """The value, if it is a positive integer; else a ValueError."""
     if value < 1:

@@ -128,7 +128,9 @@ class AttentionGate(Layer):
             name="queries",
         )
         experts = (*experts_shape[:2], 1, size)
-        build_part("mechanism", self.mechanism, (1, self.num_tasks, 1, size), experts, experts)
+        build_part(
+            self, "mechanism", self.mechanism, (1, self.num_tasks, 1, size), experts, experts
+        )
 
     def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         if bias is not None:

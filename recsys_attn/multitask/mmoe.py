@@ -46,8 +46,9 @@ class MMoE(Layer):
         expert_units: Sizes of each expert's layers; the last is U.
         gate: `"softmax"`, `"attention"` or `"both"`.
         mechanism: Of the attention gate: an instance, a name or a config of
-            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`; `"han"` gives
-            each task a context vector. One that tells no tasks apart is refused.
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`, `"transformer"`
+            where None; `"han"` gives each task a context vector. One that tells no tasks apart is
+            refused. The gate `"softmax"` has none.
         activation: Any Keras activation, after every layer of the experts.
         dropout: Share of the experts' activations that is dropped in training.
 
@@ -78,7 +79,7 @@ class MMoE(Layer):
         num_experts: int = 8,
         expert_units: Sequence[int] = (256, 128),
         gate: str = "softmax",
-        mechanism: Any = "transformer",
+        mechanism: Any = None,
         activation: Any = "relu",
         dropout: float = 0.0,
         **kwargs: Any,
@@ -92,9 +93,18 @@ class MMoE(Layer):
         self.num_tasks = num_tasks
         self.gate = gate
         self.experts = Experts(num_experts, expert_units, activation, dropout, dtype=policy)
-        # Made in every case, so that a config says the same whatever the gate.
-        self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
-        self.attention_gate = AttentionGate(num_tasks, mechanism, dtype=policy)
+        self.input_gate: Any = None
+        self.attention_gate: Any = None
+        if gate != "attention":
+            self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
+        if gate != "softmax":
+            mechanism = "transformer" if mechanism is None else mechanism
+            self.attention_gate = AttentionGate(num_tasks, mechanism, dtype=policy)
+        elif mechanism is not None:  # it would have no effect
+            raise ValueError(
+                "`mechanism` is that of a gate of attention; use gate='attention' or 'both', or "
+                f"leave it out. Received: gate='softmax', mechanism={mechanism!r}"
+            )
         if gate == "attention":
             require_apart(self.attention_gate.mechanism, num_tasks, num_experts, "num_tasks")
         if gate == "both":
@@ -109,9 +119,9 @@ class MMoE(Layer):
     def build(self, input_shape: Shape) -> None:
         rows_shape = (None, input_shape[-1])
         self.experts.build(rows_shape)
-        if self.gate != "attention":
+        if self.input_gate is not None:
             self.input_gate.build(rows_shape)
-        if self.gate != "softmax":
+        if self.attention_gate is not None:
             experts, rows, units = self.experts.compute_output_shape(rows_shape)
             self.attention_gate.build((rows, experts, units))
 
@@ -153,7 +163,7 @@ class MMoE(Layer):
             "num_experts": experts["num_experts"],
             "expert_units": experts["units"],
             "gate": self.gate,
-            "mechanism": serialize(self.attention_gate.mechanism),
+            "mechanism": serialize(getattr(self.attention_gate, "mechanism", None)),
             "activation": experts["activation"],
             "dropout": experts["dropout"],
         }

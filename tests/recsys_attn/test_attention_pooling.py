@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import AttentionPooling, Dense, MultiHeadAttention, PrependTokens
+from recsys_attn.attention import AttentionPooling, Dense, Linear, MultiHeadAttention, PrependTokens
 from recsys_attn.attention.patterns import Local, Prepended
 from tests.support import reference
 from tests.support.layer_case import randomise
@@ -220,3 +220,13 @@ def test_prepended_tokens_equal_attention_over_the_longer_sequence() -> None:
 def test_wrong_use_is_one_sentence(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["transformer_xl", Dense(pattern="causal"), Linear(causal=True)], ids=str
+)
+def test_tokens_that_see_no_event_are_not_returned(mechanism: Any) -> None:
+    layer = PrependTokens(2, MultiHeadAttention(2, 4, mechanism))
+    assert layer(WORDS[:, 0]).shape == (B, S, E)  # events may look at learned tokens
+    with pytest.raises(ValueError, match="`return_tokens` needs tokens that see the events"):
+        layer(WORDS[:, 0], return_tokens=True)

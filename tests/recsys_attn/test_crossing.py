@@ -9,8 +9,14 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Attention, AttentionPooling, patterns, presets
-from recsys_attn.attention.mechanisms import Dense, Routed
+from recsys_attn.attention import (
+    Attention,
+    AttentionPooling,
+    MultiHeadAttention,
+    patterns,
+    presets,
+)
+from recsys_attn.attention.mechanisms import Compressed, Dense, Linear, Routed
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.interactions import TargetAttention
 from recsys_attn.multitask import AttentionGate
@@ -103,5 +109,33 @@ def test_tasks_are_told_apart_by_their_queries_alone() -> None:
 
 
 def test_a_sequence_mechanism_names_the_one_for_queries_from_elsewhere() -> None:
-    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Retrieved"):
+    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Retrieved"):
         Attention("local")(CANDIDATES, HISTORY)
+
+
+MISPLACED = {
+    "causal=True Linear": lambda: Linear(causal=True),
+    "causal=True Compressed": lambda: Compressed("pool", causal=True),
+    "Compressed cannot place queries": lambda: Compressed("pool", "alibi"),
+}
+
+
+@pytest.mark.parametrize("make", MISPLACED.values(), ids=MISPLACED)
+def test_what_is_for_its_own_sequence_takes_no_queries_from_elsewhere(make: Any) -> None:
+    """With as many queries as keys it would run, and depend on the order of the queries."""
+    for layer in (AttentionPooling, TargetAttention, lambda m: AttentionGate(S, m)):
+        with pytest.raises(ValueError, match=r"comes? from elsewhere|cannot place queries"):
+            layer(make())
+
+
+@pytest.mark.parametrize("name", ["reformer", "routing_transformer", "sinkhorn", "local"])
+def test_a_router_of_one_sequence_takes_no_other_keys(name: str) -> None:
+    small = {"routing_transformer": {"clusters": 2, "window": 4}}.get(name, {})
+    part = {"class_name": name, "config": small}
+    other = HISTORY[:, ::-1].copy()  # as many, so that only their being others tells
+    for layer in (Attention(part), MultiHeadAttention(2, 4, part)):
+        with pytest.raises(ValueError, match="`query`, `value` and `key` must be one tensor"):
+            layer(HISTORY, other)
+        assert layer(HISTORY, HISTORY).shape == HISTORY.shape
+    mixed = MultiHeadAttention(2, 4, part, dtype="mixed_bfloat16")
+    assert mixed(HISTORY, HISTORY).shape == HISTORY.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -78,14 +79,14 @@ def test_an_error_names_the_layer_that_was_called(call: Callable[[], Any], messa
 def test_a_built_score_does_not_go_to_other_heads(make: Callable[[], Any]) -> None:
     score = make()
     MultiHeadAttention(2, 4, Dense(score))(X)
-    with pytest.raises(ValueError, match="A score with weights belongs to one layer"):
+    with pytest.raises(ValueError, match="The score has weights and belongs to one layer"):
         MultiHeadAttention(4, 4, Dense(score))(X)
 
 
 def test_a_built_weighting_does_not_go_to_other_heads() -> None:
     weighting = presets.get("talking_heads").weighting
     MultiHeadAttention(2, 4, Dense(weighting=weighting))(X)
-    with pytest.raises(ValueError, match="A weighting with weights belongs to one layer"):
+    with pytest.raises(ValueError, match="The weighting has weights and belongs to one layer"):
         MultiHeadAttention(4, 4, Dense(weighting=weighting))(X)
 
 
@@ -134,3 +135,34 @@ def test_the_mask_that_keras_finds_is_honoured(make: Callable[[], Any], name: st
     inputs = keras.Input((S, E))
     model = keras.Model(inputs, layer(keras.layers.Masking()(inputs)))
     np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-6)
+
+
+SHARED = {
+    "mechanism": lambda part: MultiHeadAttention(2, 4, part),
+    "attention": TransformerBlock,
+    "block": lambda part: TransformerEncoder([part]),
+}
+PARTS = {
+    "mechanism": lambda: Dense("additive"),
+    "attention": lambda: MultiHeadAttention(2, 4),
+    "block": lambda: TransformerBlock(MultiHeadAttention(2, 4)),
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_part_with_weights_is_not_shared_by_layers(kind: str) -> None:
+    """Keras would save a model of both, and not read the file."""
+    part = PARTS[kind]()
+    SHARED[kind](part)(X)
+    with pytest.raises(ValueError, match=f"The {kind} has weights and belongs to one layer"):
+        SHARED[kind](part)(X)
+
+
+def test_a_block_twice_in_one_encoder_is_saved(tmp_path: Path) -> None:
+    block = TransformerBlock(MultiHeadAttention(2, 4))
+    inputs = keras.Input((S, E))
+    model = keras.Model(inputs, TransformerEncoder([block, block])(inputs))
+    randomise(model)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(X), model(X), rtol=1e-5, atol=1e-6)

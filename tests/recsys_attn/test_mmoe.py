@@ -228,7 +228,8 @@ def test_dropout_is_active_in_training_only() -> None:
         (lambda: MMoE(2, 0), "`num_experts` must be a positive integer"),
         (lambda: MMoE(2, expert_units=()), "at least one layer of an expert"),
         (lambda: MMoE(2, gate="atention"), "Unknown `gate`.*Did you mean 'attention'"),
-        (lambda: MMoE(2, mechanism="adition"), "Expected a mechanism.*Did you mean 'additive'"),
+        (lambda: MMoE(2, gate="both", mechanism="adition"), "Did you mean 'additive'"),
+        (lambda: MMoE(2, mechanism="additive"), "`mechanism` is that of a gate of attention"),
     ],
 )
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:

@@ -231,36 +231,42 @@ def test_positions_that_are_given_count() -> None:
     assert np.abs(numpy(now) - numpy(natural)).max() > 1e-3
 
 
-def used_already(name: str) -> Any:
-    """A mechanism that a layer of two heads of size 3 has built."""
+WITH_WEIGHTS = ["additive", "alibi", "linformer", "performer", "talking_heads"]
+
+
+@pytest.mark.parametrize("num_heads", [2, 5])
+@pytest.mark.parametrize("name", WITH_WEIGHTS)
+def test_a_mechanism_with_weights_belongs_to_one_layer(name: str, num_heads: int) -> None:
     mechanism = presets.get(name)
-    MultiHeadAttention(2, 3, mechanism)(QUERY)
-    return mechanism
+    layer = MultiHeadAttention(2, 3, mechanism)
+    layer(QUERY)
+    with pytest.raises(ValueError, match="The mechanism has weights and belongs to one layer;"):
+        MultiHeadAttention(num_heads, 3, mechanism)(QUERY)
+    assert layer(QUERY).shape == QUERY.shape
+    other = MultiHeadAttention(num_heads, 3, presets.fresh(mechanism))
+    assert other(QUERY).shape == QUERY.shape
 
 
-@pytest.mark.parametrize("name", ["additive", "alibi", "linformer", "talking_heads"])
-def test_a_mechanism_with_weights_belongs_to_one_layer(name: str) -> None:
-    mechanism = used_already(name)
-    sentence = r"A mechanism with weights belongs to one layer;.*\[\(2, 3\), .*\[\(5, 3\), "
-    with pytest.raises(ValueError, match=sentence):
+def test_a_mechanism_without_weights_may_be_shared() -> None:
+    mechanism = presets.get("transformer")
+    for sizes in ((2, 3), (5, 7)):
+        assert MultiHeadAttention(*sizes, mechanism)(QUERY).shape == QUERY.shape
+
+
+def test_a_mechanism_built_on_its_own_goes_to_a_layer_that_it_fits() -> None:
+    mechanism = presets.get("additive")
+    heads = np.zeros((B, T, 2, 3), "float32")
+    mechanism(heads, heads, heads)
+    with pytest.raises(ValueError, match="its weights fit no other sizes"):
         MultiHeadAttention(5, 3, mechanism)(QUERY)
     assert MultiHeadAttention(2, 3, mechanism)(QUERY).shape == QUERY.shape
-    assert MultiHeadAttention(5, 3, presets.fresh(mechanism))(QUERY).shape == QUERY.shape
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"), [("transformer", (5, 7)), ("alibi", (2, 7)), ("performer", (5, 3))]
-)
-def test_layers_share_a_mechanism_whose_weights_fit(name: str, sizes: tuple[int, int]) -> None:
-    mechanism = used_already(name)
-    assert MultiHeadAttention(*sizes, mechanism)(QUERY).shape == QUERY.shape
 
 
 def test_a_gate_with_weights_belongs_to_one_layer() -> None:
     gate = OutputGate()
     MultiHeadAttention(2, 3, gate=gate)(QUERY)
-    with pytest.raises(ValueError, match="A gate with weights belongs to one layer"):
-        MultiHeadAttention(5, 3, gate=gate)(QUERY)
+    with pytest.raises(ValueError, match="The gate has weights and belongs to one layer"):
+        MultiHeadAttention(2, 3, gate=gate)(QUERY)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense, patterns
+from recsys_attn.attention.mechanisms import Routed
 from recsys_attn.attention.patterns import (
     And,
     Block,
@@ -29,6 +30,7 @@ from recsys_attn.attention.patterns import (
     RandomBlocks,
     Strided,
 )
+from recsys_attn.attention.routers import Blocks
 from tests.support.layer_case import tensorflow
 from tests.support.patterns import ALL, LENGTHS, PER_HEAD
 
@@ -134,3 +136,40 @@ def test_a_short_config_makes_a_pattern(name: str, config: Any, expected: Patter
 def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+UNSTEADY = [
+    RandomBlocks(3, 1) & Causal(),
+    (Block(3) | EdgeBlocks(3)) & Causal(),
+    (Local(3, 0) | Global((-1,))) & Causal(),
+    PerHead((Causal(), RandomBlocks(3, 1) & Local(5, 0))),
+]
+
+
+@pytest.mark.parametrize("pattern", UNSTEADY, ids=lambda x: repr(x)[:40])
+def test_a_causal_pattern_that_changes_with_the_length_is_refused(pattern: Pattern) -> None:
+    first, longer = pattern.matrix(7), pattern.matrix(13)[:, :7, :7]
+    assert (first != longer).any()  # an event would attend another past in a longer history
+    with pytest.raises(ValueError, match="an event would attend another past"):
+        Dense(pattern=pattern)
+
+
+STEADY = [
+    Causal(),
+    Local(3, 0),
+    (Block(3, 1) | Strided(4) | Fixed(5, 1)) & Causal(),
+    (Local(2) | Global((0,))) & Causal(),
+]
+
+
+@pytest.mark.parametrize("pattern", STEADY, ids=lambda x: repr(x)[:40])
+def test_other_causal_patterns_stay_as_events_follow(pattern: Pattern) -> None:
+    assert not pattern.depends_on_length
+    np.testing.assert_array_equal(pattern.matrix(13)[:, :7, :7], pattern.matrix(7))
+    assert Dense(pattern=pattern).pattern == pattern
+
+
+@pytest.mark.parametrize("router", [{"random": 1}, {"last": 1}], ids=str)
+def test_random_or_last_blocks_have_no_causal_form(router: Any) -> None:
+    with pytest.raises(ValueError, match="an event would attend another past"):
+        Routed(Blocks(4, **router), pattern="causal")

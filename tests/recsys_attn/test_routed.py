@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import patterns
+from recsys_attn.attention import MultiHeadAttention, patterns
 from recsys_attn.attention.mechanisms import Dense, Routed
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Sinkhorn
 from tests.support.layer_case import tensorflow
@@ -208,3 +208,13 @@ def test_a_mask_of_another_shape_is_refused() -> None:
 def test_wrong_arguments_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("length", [7, 11])
+def test_a_model_of_any_length_takes_every_length(length: int) -> None:
+    inputs = keras.Input((None, H))
+    layer = MultiHeadAttention(2, 4, Routed(Blocks(2), pattern=patterns.Local(2)))
+    model = keras.Model(inputs, layer(inputs))
+    model.predict(QUERY[:, :13, 0], verbose=0)
+    found = model.predict(QUERY[:, :length, 0], verbose=0)
+    assert_close(found, keras.ops.convert_to_numpy(layer(QUERY[:, :length, 0])))

@@ -190,3 +190,20 @@ def test_none_and_layers_pass_through() -> None:
     assert serialize(None) is None
     assert deserialize(None) is None
     assert deserialize(layer) is layer
+
+
+@pytest.mark.parametrize(
+    ("name", "slot", "value"),
+    [("alibi", "score", "dot"), ("linformer", "compressor", "pool"), ("bigbird", "router", "lsh")],
+)
+def test_a_slot_that_a_preset_fills_is_not_filled_again(name: str, slot: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' has a '{slot}' of its own"):
+        presets.get({"class_name": name, "config": {slot: value}})
+
+
+def test_a_part_is_not_frozen_by_its_table() -> None:
+    """Keras would set the flag, and train the part's weights all the same."""
+    with pytest.raises(ValueError, match="'additive' has no argument 'trainable'"):
+        presets.get({"class_name": "additive", "config": {"trainable": False}})
+    table = {"class_name": "random_synthesizer", "config": {"trainable": False, "length": 5}}
+    assert not scores.get(table).trainable  # its own argument

@@ -49,7 +49,7 @@ class Chain(Compressor):
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:
         for each in self.compressors:
-            build_part("compressor", each, key_shape, value_shape)
+            build_part(self, "compressor", each, key_shape, value_shape)
             count = each.count(key_shape[1])
             key_shape = (key_shape[0], count, *key_shape[2:])
             value_shape = (value_shape[0], count, *value_shape[2:])

@@ -87,8 +87,8 @@ class HardConcrete(Layer):
         self.temperature = temperature
         self.stretch = tuple(stretch)
         self.initial = initial
-        self.seed = seed
-        self.noise = keras.random.SeedGenerator(seed)
+        self.seed = None if seed is None else int(seed)
+        self.noise = keras.random.SeedGenerator(self.seed)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> None:
         check_heads(heads_shape)

@@ -136,11 +136,11 @@ class Compressed(Layer):
                 "With `causal` a sequence attends to itself, so `query` and `key` must have the "
                 f"same length. Received: {queries} queries and {keys} keys"
             )
-        build_part("compressor", self.compressor, key_shape, value_shape)
+        build_part(self, "compressor", self.compressor, key_shape, value_shape)
         summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
         # It sees summaries at positions of keys.
-        build_part("score", self.score, query_shape, key_shape)
-        build_weighting(self.weighting, logits_shape(query_shape, summary_shape), query_shape)
+        build_part(self, "score", self.score, query_shape, key_shape)
+        build_weighting(self, self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
     def call(
         self,

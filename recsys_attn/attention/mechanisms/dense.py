@@ -17,7 +17,7 @@ from recsys_attn.attention.layout import (
 )
 from recsys_attn.attention.masks import allowed_pairs, pairwise
 from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.patterns.base import check_heads
+from recsys_attn.attention.patterns.base import check_heads, require_steady
 from recsys_attn.attention.positions import length_of, pairs, per_head, resolve
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
@@ -93,6 +93,7 @@ class Dense(Layer):
         super().__init__(**kwargs)
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
+        require_steady(self.pattern)
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
         require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -100,8 +101,8 @@ class Dense(Layer):
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         check_heads(self.pattern, key_shape[2])
-        build_part("score", self.score, query_shape, key_shape)
-        build_weighting(self.weighting, logits_shape(query_shape, key_shape), query_shape)
+        build_part(self, "score", self.score, query_shape, key_shape)
+        build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
 
     def call(
         self,

@@ -12,7 +12,7 @@ from recsys_attn.attention import patterns, routers, scores
 from recsys_attn.attention.layout import batched_matmul, broadcast_size, head_sizes, swap_heads
 from recsys_attn.attention.masks import allowed_pairs
 from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.patterns.base import check_heads
+from recsys_attn.attention.patterns.base import check_heads, require_steady
 from recsys_attn.attention.positions import pairs
 from recsys_attn.attention.routers.base import Groups
 from recsys_attn.attention.routers.layout import padded
@@ -87,14 +87,15 @@ class Grouped(Layer):
                 f"Received: score={type(self.score).__name__}, pattern={self.pattern!r}"
             )
 
+        require_steady(self.pattern, self.router.depends_on_length)
         if self.pattern is not None:
             self.router.require_covered(self.pattern)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
         check_heads(self.pattern, heads)
-        build_part("router", self.router, query_shape, key_shape, value_shape)
-        build_part("score", self.score, query_shape, key_shape)
+        build_part(self, "router", self.router, query_shape, key_shape, value_shape)
+        build_part(self, "score", self.score, query_shape, key_shape)
 
     def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
         """The outputs (G, T', N, V), and the logits (G, N, T', S'), very negative where nothing is.
@@ -174,8 +175,8 @@ def tokens_missing(length: Tensor) -> Tensor:
 
 def _of_groups(length: Any, query: Tensor) -> Any:
     """The length of each request, for its groups, which stand together."""
-    if isinstance(length, int):
-        return length
+    if isinstance(length, int) or len(length.shape) == 0:
+        return length  # one for all
     requests = ops.shape(length)[0]  # perhaps none
     some = max(requests, 1) if isinstance(requests, int) else ops.maximum(requests, 1)
     return ops.repeat(length, ops.shape(query)[0] // some, axis=0)

@@ -112,7 +112,7 @@ class Linear(Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
-        build_part("feature map", self.feature_map, query_shape, key_shape)
+        build_part(self, "feature map", self.feature_map, query_shape, key_shape)
         _, _, heads, size = key_shape
         self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
 

@@ -65,6 +65,11 @@ class Pattern:
         return self.is_causal
 
     @property
+    def depends_on_length(self) -> bool:
+        """Whether a pair of positions is allowed at one length and not at another."""
+        return False
+
+    @property
     def heads(self) -> int | None:
         """The number of heads it is made for; None where every head has the same pattern."""
         return None
@@ -134,6 +139,10 @@ class Combination(Pattern):
         return any(pattern.hides_future for pattern in self.patterns)
 
     @property
+    def depends_on_length(self) -> bool:
+        return any(pattern.depends_on_length for pattern in self.patterns)
+
+    @property
     def heads(self) -> int | None:
         return next((p.heads for p in self.patterns if p.heads is not None), None)
 
@@ -191,11 +200,31 @@ class Not(Pattern):
         return self.pattern.hides_future
 
     @property
+    def depends_on_length(self) -> bool:
+        return self.pattern.depends_on_length
+
+    @property
     def heads(self) -> int | None:
         return self.pattern.heads
 
     def take_heads(self, keep: Sequence[int]) -> Pattern:
         return Not(self.pattern.take_heads(keep))
+
+
+def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
+    """Raises where a causal pattern shows a query another past as soon as more events follow.
+
+    Args:
+        pattern: Of a mechanism.
+        changes: Whether the pairs that meet depend on the length, whatever the pattern.
+    """
+    if pattern is not None and pattern.is_causal and (pattern.depends_on_length or changes):
+        raise ValueError(
+            "Random blocks, and blocks or tokens counted from the end, are others as soon as an "
+            "event is added, so with a causal `pattern` an event would attend another past in a "
+            "longer history. Leave them out, or use a pattern that is not causal. "
+            f"Received: pattern={pattern!r}"
+        )
 
 
 def check_heads(pattern: Pattern | None, heads: int | None) -> None:

@@ -69,6 +69,10 @@ class Block(Pattern):
     def is_causal(self) -> bool:
         return self.size == 1 and self.after == 0
 
+    @property
+    def hides_future(self) -> bool:
+        return (self.after or 0) < self.before
+
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.EdgeBlocks")
 @dataclass(frozen=True)
@@ -106,6 +110,10 @@ class EdgeBlocks(Pattern):
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         blocks = block_count(length, self.size)
         return ops.logical_or(self._at_an_end(rows, blocks), self._at_an_end(columns, blocks))
+
+    @property
+    def depends_on_length(self) -> bool:
+        return True
 
     def _at_an_end(self, positions: Tensor, blocks: Any) -> Tensor:
         block = positions // self.size

@@ -69,6 +69,10 @@ class PerHead(Pattern):
         return any(pattern.hides_future for pattern in self.patterns)
 
     @property
+    def depends_on_length(self) -> bool:
+        return any(pattern.depends_on_length for pattern in self.patterns)
+
+    @property
     def heads(self) -> int:
         return len(self.patterns)
 

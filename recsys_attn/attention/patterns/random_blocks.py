@@ -105,3 +105,7 @@ class RandomBlocks(Pattern):
         # Positions before the first are in no block, and the plan says -1 for no block too.
         drawn = ops.any(ops.equal(column[..., None], plan), axis=-1)
         return ops.logical_and(column >= 0, drawn)
+
+    @property
+    def depends_on_length(self) -> bool:
+        return True

@@ -58,6 +58,10 @@ class Global(Pattern):
         chosen = ops.where(positions < 0, positions + length, positions)
         return ops.logical_or(_among(rows, chosen), _among(columns, chosen))
 
+    @property
+    def depends_on_length(self) -> bool:
+        return min(self.positions) < 0
+
 
 def _among(positions: Tensor, chosen: Tensor) -> Tensor:
     return ops.any(ops.expand_dims(positions, -1) == chosen, axis=-1)
@@ -107,6 +111,10 @@ class Prepended(Pattern):
     @property
     def hides_future(self) -> bool:
         return self.pattern.hides_future
+
+    @property
+    def depends_on_length(self) -> bool:
+        return self.pattern.depends_on_length
 
     @property
     def heads(self) -> int | None:

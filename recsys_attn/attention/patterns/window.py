@@ -100,6 +100,10 @@ class Local(Pattern):
     def is_causal(self) -> bool:
         return self.after == 0
 
+    @property
+    def hides_future(self) -> bool:
+        return (self.after or 0) < self.before
+
 
 @keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Dilated")
 @dataclass(frozen=True)

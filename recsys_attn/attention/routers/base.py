@@ -73,6 +73,11 @@ class Router(Layer):
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         pass
 
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether two positions meet at one length and not at another, whatever the tokens."""
+        return False
+
     def require_covered(self, pattern: Pattern) -> None:
         """Raises where a pattern allows pairs that the router never brings together.
 

@@ -129,6 +129,10 @@ class Blocks(Router):
         self.random = random
         self.seed = seed
 
+    @property
+    def depends_on_length(self) -> bool:
+        return bool(self.random or self.last)
+
     def require_covered(self, pattern: Pattern) -> None:
         blocks = self.before + 1 + self.after + self.first + self.last + self.random
         require_covered(pattern, _Meeting(self), self.size, blocks)

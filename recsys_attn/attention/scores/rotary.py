@@ -81,7 +81,7 @@ class Rotary(Score):
                 "Rotary turns pairs of channels: the head size must be even. "
                 f"Received: head size {size}"
             )
-        build_part("score", self.score, query_shape, key_shape)
+        build_part(self, "score", self.score, query_shape, key_shape)
 
     def call(
         self,

@@ -47,7 +47,7 @@ class Several(Score):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         for score in self.scores:
-            build_part("score", score, query_shape, key_shape)
+            build_part(self, "score", score, query_shape, key_shape)
 
     @property
     def most_keys(self) -> int | None:

@@ -48,10 +48,12 @@ class Weighting(Layer):
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
-def build_weighting(weighting: Weighting, logits_shape: Shape, query_shape: Shape | None) -> None:
-    """Builds a weighting, which may be shared and built already."""
+def build_weighting(
+    owner: Layer, weighting: Weighting, logits_shape: Shape, query_shape: Shape | None
+) -> None:
+    """Builds a weighting of a layer."""
     shapes = (logits_shape, query_shape) if weighting.needs_query else (logits_shape,)
-    build_part("weighting", weighting, *shapes)
+    build_part(owner, "weighting", weighting, *shapes)
 
 
 def weights_of(

@@ -99,7 +99,7 @@ class Gaussian(Weighting):
 
         self.kernel = weight("kernel", size, units)
         self.vector = weight("vector", 1, units)
-        build_weighting(self.weighting, logits_shape, query_shape)
+        build_weighting(self, self.weighting, logits_shape, query_shape)
 
     def call(
         self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None

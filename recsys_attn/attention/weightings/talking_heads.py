@@ -66,7 +66,7 @@ class TalkingHeads(Weighting):
 
         self.logits_kernel = weight("logits_kernel")
         self.weights_kernel = weight("weights_kernel")
-        build_weighting(self.weighting, logits_shape, query_shape)
+        build_weighting(self, self.weighting, logits_shape, query_shape)
 
     def call(
         self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None

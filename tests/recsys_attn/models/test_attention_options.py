@@ -12,7 +12,7 @@ import pytest
 from recsys_attn import models
 from recsys_attn.attention import presets
 from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
-from tests.support.layer_case import tensorflow
+from tests.support.layer_case import randomise, tensorflow
 
 SMALL = {
     "performer": {"features": 8},
@@ -44,6 +44,10 @@ def model(place: str, preset: str) -> Any:
 @pytest.mark.parametrize("place", PLACES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
     tensorflow()  # the compositions run on every backend; how models hold them is the same
+    if place == "gate_attention" and preset in ("afm", "memory_compressed"):
+        with pytest.raises(ValueError, match="would get the same result"):
+            model(place, preset)
+        return
     ranker = model(place, preset)
     values = inputs(candidates=4)
     found = scores(ranker, values)
@@ -68,3 +72,49 @@ def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
     expected = scores(ranker, inputs())
     for task, score in scores(loaded, inputs()).items():
         np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
+
+
+NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
+    ("mmoe", {"gate_attention": "han"}, "`gate_attention` has no effect without"),
+    ("din", {"encoder_heads": 3}, "`encoder_heads` has no effect without `encoder`"),
+    ("attention_ranker", {"encoder_layers": 2}, "`encoder_layers` has no effect without"),
+    ("autoint", {"dropout": 0.5}, "none without `mlp_units`"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"), NO_EFFECT, ids=[n for n, _, _ in NO_EFFECT]
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.get(name)(SCHEMA, **options)
+
+
+@pytest.mark.parametrize("encoder", ["rotary", "t5", "longformer", "memory_compressed"])
+def test_missing_events_change_nothing_wherever_they_stand(encoder: str) -> None:
+    part = {"class_name": encoder, "config": SMALL.get(encoder, {})}
+    ranker = models.attention_ranker(
+        SCHEMA, width=4, encoder=part, num_heads=2, head_dim=4, expert_units=(5,)
+    )
+    randomise(ranker)
+    values = inputs()
+    histories = [s.name for sequences in SCHEMA.histories.values() for s in sequences]
+    length = values[histories[0]].shape[1]
+    events = {n: np.where(values[n] == 0, 2, values[n]) for n in histories}
+    places = np.sort(np.random.default_rng(0).permutation(length + 3)[:length])
+    behind, between = dict(values), dict(values)
+    for name in histories:
+        behind[name] = np.pad(events[name], ((0, 0), (0, 3)))
+        between[name] = np.zeros_like(behind[name])
+        between[name][:, places] = events[name]
+    expected, weights = ranker.explain(behind)
+    found, moved = ranker.explain(between)
+    for task, score in expected.items():
+        np.testing.assert_allclose(found[task], score, rtol=1e-4, atol=1e-5)
+    for name, weight in weights.items():
+        if name.startswith("attention/"):
+            weight = keras.ops.convert_to_numpy(weight)[..., :length]
+            moved_weight = keras.ops.convert_to_numpy(moved[name])
+            np.testing.assert_allclose(moved_weight[..., places], weight, rtol=1e-4, atol=1e-5)
