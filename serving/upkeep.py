@@ -227,13 +227,11 @@ class Upkeep:
         now = self._looks[number] = look(path, before)
         if now.gap is None:
             return True
-        words = (
-            f"Version {number} of model {self.versions.name} is incomplete: {now.gap}. It is "
-            f"loaded from {path} once it is whole."
-        )
+        name = self.versions.name
+        words = f"Version {number} of model {name} is incomplete: {now.gap}. Folder: {path}"
         self._incomplete[number] = Unavailable(words)
         if before is None or before.gap is None or before.gap.fault != now.gap.fault:
-            _LOGGER.warning("%s", words)
+            _LOGGER.warning("%s (it is looked at again until it is whole)", words)
         return False
 
     def _tell_what_is_missing(self, chosen: Collection[int]) -> None:

@@ -222,8 +222,8 @@ def test_nothing_to_serve_says_what_was_expected_and_where(
     assert f"Name the folder above it, {twofold.parent}" in words(twofold)
     (tmp_path / "3").mkdir()
     assert words(tmp_path) == (
-        "Version 3 of model tiny is incomplete: saved_model.pb is missing. It is loaded from "
-        f"{tmp_path / '3'} once it is whole."
+        "Version 3 of model tiny is incomplete: saved_model.pb is missing. "
+        f"Folder: {tmp_path / '3'}"
     )
 
 
