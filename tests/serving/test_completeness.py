@@ -224,6 +224,14 @@ def test_files_that_fill_are_hashed_again_when_they_stay_the_same(
     assert len(hashed) == 6
 
 
+def test_a_file_that_cannot_be_read_is_told(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(file: object, kind: str) -> object:
+        raise OSError(5, "Input/output error", file.name)
+
+    monkeypatch.setattr(completeness.hashlib, "file_digest", failing)
+    assert str(look(copied).gap) == "words.txt cannot be read (Input/output error)"
+
+
 def test_both_sides_have_the_same_names(copied: Path) -> None:
     assert saved_model.MANIFEST == artifacts.MANIFEST
     assert saved_model.MANIFEST_MARK == signatures.MANIFEST_MARK
