@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from pipelines.config import ExportOptions
+from pipelines.contents import FILES, list_files
 from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
@@ -53,6 +54,7 @@ def export(
         "schema": schema.to_dict(),
         "signatures": described,
         "parity": parity,
+        FILES: list_files(folder),  # last, when all are written
     }
 
 

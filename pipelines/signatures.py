@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model import fingerprinting_utils
 
+from pipelines.artifacts import MANIFEST
 from recsys_attn.schema import Schema
 
 EXAMPLES_SIGNATURE = "examples"
@@ -24,6 +25,7 @@ FIRST = ("classify", "regress")  # the first task's
 PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD = (
     f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress")
 )
+MANIFEST_MARK = "recsys_attn_manifest"  # a collection of the graph: a manifest belongs to it
 _SAVED_MODEL = "saved_model.pb"
 
 
@@ -78,13 +80,15 @@ def add_views(folder: Path, added: dict[str, View]) -> None:
     """Writes views into a SavedModel: names for tensors that its graph has, and no new graph.
 
     So all of them share one input tensor, which MultiInference of TensorFlow Serving asks for,
-    and what it fetches of several is computed once.
+    and what it fetches of several is computed once. A mark, which TensorFlow ignores, says that a
+    manifest belongs to the file: a copy that has none yet is not taken for a whole SavedModel.
     """
     file = folder / _SAVED_MODEL
     saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     (graph,) = saved.meta_graphs
     for name, view in added.items():
         graph.signature_def[name].CopyFrom(_definition(graph.signature_def[view.of], view))
+    graph.collection_def[MANIFEST_MARK].bytes_list.value[:] = [MANIFEST.encode()]
     file.write_bytes(saved.SerializeToString(deterministic=True))
     fingerprinting_utils.write_fingerprint(str(folder))  # it was that of the file before
 

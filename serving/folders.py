@@ -26,11 +26,8 @@ def find_versions(base_path: Path) -> dict[int, list[Path]]:
     return found
 
 
-def is_complete(path: Path) -> bool:
-    """Whether it can be loaded: a folder that is still being written has no saved_model.pb yet.
-
-    Nor has one that cannot be read.
-    """
+def has_graph(path: Path) -> bool:
+    """Whether there is a saved_model.pb, that can be looked for."""
     try:
         return (path / SAVED_MODEL_FILE).is_file()
     except OSError:
@@ -55,7 +52,7 @@ def why_nothing(base_path: Path) -> str:
     )
     if not base_path.is_dir():
         return f"The model base path {base_path} is not a folder. {expected}"
-    if is_complete(base_path):
+    if has_graph(base_path):
         return (
             f"The model base path {base_path} is itself a version: it holds {SAVED_MODEL_FILE}. "
             f"Name the folder above it, {base_path.resolve().parent}."
@@ -63,8 +60,8 @@ def why_nothing(base_path: Path) -> str:
     numbered = sorted(path.name for _, path in _numbered(base_path))
     if numbered:
         return (
-            f"No version in {base_path} has a {SAVED_MODEL_FILE}. {expected} "
-            f"Looked into: {', '.join(numbered)}."
+            f"The version policy asks for none of the versions in {base_path}. "
+            f"Found: {', '.join(numbered)}."
         )
     try:
         found = sorted(path.name for path in base_path.iterdir())
@@ -83,4 +80,6 @@ def _numbered(base_path: Path) -> Iterator[tuple[int, Path]]:
         return
     for path in children:
         if path.name.isascii() and path.name.isdigit() and int(path.name) <= _MAX_VERSION:
-            yield int(path.name), path
+            with contextlib.suppress(OSError):
+                if path.is_dir():
+                    yield int(path.name), path

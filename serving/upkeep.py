@@ -5,6 +5,8 @@ So a model that serves goes on serving while a new version loads, when that fail
 folders vanish: all of them at once is more often a volume that is not mounted for a while than
 a wish, and looks the same. Who wants a model gone takes it out of the configuration. A backend
 that answers is believed: what it has no longer is not served.
+
+A folder that is not whole is waited for: it is looked at again and again, and counts as no try.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.errors import FailedPrecondition, NotFound, Unavailable
-from serving.folders import find_versions, fingerprint, is_complete, why_nothing
+from serving.completeness import Look, look
+from serving.errors import FailedPrecondition, NotFound, ServingError, Unavailable
+from serving.folders import find_versions, fingerprint, has_graph, why_nothing
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.policies import Specific
@@ -70,6 +73,8 @@ class Upkeep:
         self._is_reached = True  # the backend, where there is one
         self._retries = _retries(options)
         self._folders: dict[int, Path] = {}
+        self._looks: dict[int, Look] = {}  # at folders whose versions do not serve
+        self._incomplete: dict[int, ServingError] = {}
         self._told: set[str] = set()
 
     @property
@@ -104,7 +109,7 @@ class Upkeep:
         self._told.clear()
         if config.base_path != before.base_path:
             self._retries.forget_all()
-            self._folders = {}
+            self._folders, self._looks = {}, {}
         return (config.base_path, config.policy) != (before.base_path, before.policy)
 
     def poll(self) -> None:
@@ -125,6 +130,8 @@ class Upkeep:
     def settle(self) -> None:
         """Loads what is wanted of the folders last seen, then lets go of what is not."""
         policy = self._config.policy
+        self._looks = {n: seen for n, seen in self._looks.items() if n in self._folders}
+        self._incomplete = {}
         chosen: set[int] = set()
         for number in policy.candidates(list(self._folders)):
             if len(chosen) == policy.limit:
@@ -134,12 +141,15 @@ class Upkeep:
         self.is_settled = bool(chosen)
         if chosen or self._options.find is not None:
             self.versions.keep_only(chosen)
+        self.versions.wait_for(self._incomplete)
         self._tell_what_is_missing(chosen)
 
     def failure(self) -> str:
         """Which version failed and why, in TensorFlow Serving's words."""
         name, policy, base_path = self.versions.name, self._config.policy, self._config.base_path
-        for number, error in self._retries.errors.items():
+        errors = {**self._retries.errors, **self._incomplete}
+        if errors:
+            number, error = max(errors.items(), key=lambda item: item[0])
             code = error.code.name
             return f"{{name: {name} version: {number}}} due to error: {code}: {error}"
         if isinstance(policy, Specific) and self._folders:
@@ -156,10 +166,10 @@ class Upkeep:
         return path is not None and path.parent == self._config.base_path
 
     def _on_disk(self) -> dict[int, Path]:
-        """Folders by version, newest first: what can be loaded, and what is."""
+        """Folders by version, newest first; of several the first that has a graph."""
         folders = {}
         for number, paths in find_versions(self._config.base_path).items():
-            complete = [path for path in paths if is_complete(path)]
+            complete = [path for path in paths if has_graph(path)]
             if len(complete) > 1:
                 ignored = ", ".join(path.name for path in complete[1:])
                 self._tell(
@@ -167,8 +177,7 @@ class Upkeep:
                     f"{self.versions.name} will be loaded from {complete[0].name}, {ignored} "
                     "will be ignored."
                 )
-            if complete or self._serves(number):
-                folders[number] = (complete or paths)[0]
+            folders[number] = (complete or paths)[0]
         return folders
 
     def _on_backend(self, find: Find) -> dict[int, Path]:
@@ -185,8 +194,9 @@ class Upkeep:
         return found
 
     def _load(self, number: int, path: Path) -> bool:
-        """Loads and warms a version, unless it failed and its next try is still to come."""
-        if not self._retries.may_try(number, path):
+        """Loads and warms a version, unless it is not whole or its next try is still to come."""
+        is_whole = self._options.find is not None or self._is_whole(number, path)
+        if not is_whole or not self._retries.may_try(number, path):
             return False
         name = self.versions.name
         _LOGGER.info("Loading version %d of model %s from %s", number, name, path)
@@ -198,7 +208,7 @@ class Upkeep:
             told = self._retries.failed(number, folder, error)
             self.versions.fail(version, told)
             _LOGGER.error(
-                "Model %s: version %d is incomplete or damaged: %s; it will be tried again %s",
+                "Model %s: version %d failed to load: %s; it will be tried again %s",
                 name,
                 number,
                 " ".join(str(told).split()),
@@ -206,9 +216,23 @@ class Upkeep:
             )
             return False
         self._retries.forget(number)
+        self._looks.pop(number, None)
         self.versions.serve(version, model)
         _LOGGER.info("Version %d of model %s is available", number, name)
         return True
+
+    def _is_whole(self, number: int, path: Path) -> bool:
+        """Whether a folder is whole; says so where it is not, once for each kind of fault."""
+        before = self._looks.get(number)
+        now = self._looks[number] = look(path, before)
+        if now.gap is None:
+            return True
+        name = self.versions.name
+        words = f"Version {number} of model {name} is incomplete: {now.gap}. Folder: {path}"
+        self._incomplete[number] = Unavailable(words)
+        if before is None or before.gap is None or before.gap.fault != now.gap.fault:
+            _LOGGER.warning("%s (it is looked at again until it is whole)", words)
+        return False
 
     def _tell_what_is_missing(self, chosen: Collection[int]) -> None:
         name, policy = self.versions.name, self._config.policy

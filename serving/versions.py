@@ -1,7 +1,9 @@
 """The versions of one model: where each stands, what its labels mean, and who still uses which.
 
-    LOADING -> AVAILABLE -> UNLOADING -> END
-        \\-> END, with the error
+    START -> LOADING -> AVAILABLE -> UNLOADING -> END
+                 \\-> END, with the error
+
+A version whose folder is not whole is in START, with the error that says what is missing.
 
 A version that is on its way out gives no more leases, and is freed when its last one ends.
 """
@@ -37,8 +39,8 @@ class Version:
 class ModelVersions:
     """The versions of one model.
 
-    What changes them (`configure`, `begin`, `fail`, `serve`, `keep_only`) is for one thread;
-    the rest is for all.
+    What changes them (`configure`, `begin`, `fail`, `serve`, `keep_only`, `wait_for`) is for one
+    thread; the rest is for all.
 
     Args:
         config: What is served, and from where.
@@ -54,6 +56,7 @@ class ModelVersions:
         self._config = config
         self._versions: dict[int, Version] = {}
         self._current: int | None = None  # the newest that is available
+        self._waited_for: Mapping[int, ServingError] = {}  # replaced as a whole
 
     @property
     def config(self) -> ModelConfig:
@@ -101,12 +104,16 @@ class ModelVersions:
                 self._leave(lambda: self._free(version))
 
     def statuses(self) -> list[VersionStatus]:
-        """Every version that was ever seen, newest first."""
+        """Every version that was ever seen or is waited for, newest first."""
         with self._lock:
-            return [
-                VersionStatus(number, version.state, version.error)
-                for number, version in sorted(self._versions.items(), reverse=True)
-            ]
+            found = {
+                number: VersionStatus(number, version.state, version.error)
+                for number, version in self._versions.items()
+            }
+        for number, error in self._waited_for.items():
+            if number not in found or found[number].state == State.END:
+                found[number] = VersionStatus(number, State.START, error)
+        return [found[number] for number in sorted(found, reverse=True)]
 
     def available(self, number: int) -> Path | None:
         """The folder that a version serves from; None where it does not serve."""
@@ -120,11 +127,13 @@ class ModelVersions:
             return
         for status in self.statuses():
             if status.error is not None:
-                raise ServingError(
-                    f"Version {status.version} of model {self.name!r} in {self._config.base_path} "
-                    f"failed to load: {status.error}",
-                    status.error.code,
-                )
+                words = str(status.error)
+                if status.state != State.START:
+                    words = (
+                        f"Version {status.version} of model {self.name!r} in "
+                        f"{self._config.base_path} failed to load: {words}"
+                    )
+                raise ServingError(words, status.error.code)
         raise NotFound(why_nothing(self._config.base_path))
 
     def configure(self, config: ModelConfig) -> None:
@@ -159,7 +168,12 @@ class ModelVersions:
         with self._lock:
             left = [version for number, version in self._versions.items() if number not in numbers]
             self._current = max(numbers, default=None)
+        self._waited_for = {}
         self._let_go(left)
+
+    def wait_for(self, incomplete: Mapping[int, ServingError]) -> None:
+        """Says what the versions lack that load once their folders are whole, and no others."""
+        self._waited_for = dict(incomplete)
 
     def _available(self, number: int | None) -> Version | None:
         version = None if number is None else self._versions.get(number)

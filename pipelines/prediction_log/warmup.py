@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from pipelines.artifacts import atomic_file
+from pipelines.contents import list_again
 from pipelines.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import Shape, Unreadable, batch_shape, parse, specs
@@ -45,7 +46,8 @@ def warm_up_from_log(
 
     Args:
         where: Folder of the log.
-        target: A file, or a SavedModel's folder that gets the file in its place.
+        target: A file, or a SavedModel's folder that gets the file in its place; the manifest of
+            an exported folder is brought up to date.
         requests: How many at most.
         model: Whose requests; the log's only model where None.
         seed: Another seed takes other requests.
@@ -74,6 +76,8 @@ def warm_up_from_log(
     with atomic_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
         for record in records:
             writer.write(record)
+    if path.parts[-len(WARMUP_FILE.parts) :] == WARMUP_FILE.parts:
+        list_again(path.parents[len(WARMUP_FILE.parts) - 1], path)
     return Written(path, len(records), len(samples), len(calls))
 
 

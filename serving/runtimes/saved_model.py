@@ -12,8 +12,9 @@ from serving.errors import DataLoss, FailedPrecondition, NotFound
 
 SAVED_MODEL_FILE = "saved_model.pb"
 VARIABLES = Path("variables") / "variables"
-_ASSETS = "assets"
-_MANIFEST = "manifest.json"
+ASSETS = "assets"
+MANIFEST = "manifest.json"
+MANIFEST_MARK = "recsys_attn_manifest"  # a collection of the graph: a manifest belongs to it
 _SERVE_TAG = "serve"
 _WILDCARDS = "*?[]"
 INIT_SIGNATURE = "__saved_model_init_op"
@@ -28,7 +29,7 @@ def read_graph(path: Path) -> meta_graph_pb2.MetaGraphDef:
         FailedPrecondition: TensorFlow would take the path for a pattern.
         DataLoss: The file is no SavedModel for serving.
     """
-    wild = sorted(set(str(path)) & set(_WILDCARDS))
+    wild = wildcards(path)
     if wild:
         raise FailedPrecondition(
             f"The path {path} holds {' '.join(wild)}, which TensorFlow takes for a pattern of "
@@ -40,16 +41,29 @@ def read_graph(path: Path) -> meta_graph_pb2.MetaGraphDef:
             f"The version folder {path} has no {SAVED_MODEL_FILE}. Expected an exported SavedModel."
         )
     saved = parse(saved_model_pb2.SavedModel, file.read_bytes(), str(file))
+    graph = serving_graph(saved)
+    if graph is None:
+        raise DataLoss(f"{file} holds no graph that is tagged {_SERVE_TAG!r}.")
+    return graph
+
+
+def serving_graph(saved: saved_model_pb2.SavedModel) -> meta_graph_pb2.MetaGraphDef | None:
+    """The graph that is tagged for serving; None where none is."""
     for graph in saved.meta_graphs:
         if _SERVE_TAG in graph.meta_info_def.tags:
             return graph
-    raise DataLoss(f"{file} holds no graph that is tagged {_SERVE_TAG!r}.")
+    return None
+
+
+def wildcards(path: Path) -> list[str]:
+    """The characters for which TensorFlow would take a path for a pattern of file names."""
+    return sorted(set(str(path)) & set(_WILDCARDS))
 
 
 def is_ours(path: Path) -> bool:
     """Whether a folder is an export of this project: missing values that are added, as rows,
     candidates or at the end of lists, change no score."""
-    return (path / _MANIFEST).is_file()
+    return (path / MANIFEST).is_file()
 
 
 def definitions_of(
@@ -76,4 +90,4 @@ def init_operation(graph: meta_graph_pb2.MetaGraphDef) -> str | None:
 def assets(graph: meta_graph_pb2.MetaGraphDef, path: Path) -> Iterator[tuple[str, str]]:
     """The tensors that name files of the folder, and the files."""
     for asset in graph.asset_file_def:
-        yield asset.tensor_info.name, str(path / _ASSETS / asset.filename)
+        yield asset.tensor_info.name, str(path / ASSETS / asset.filename)

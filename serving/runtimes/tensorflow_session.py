@@ -30,6 +30,7 @@ from serving.runtimes import saved_model
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.graph_import import import_graph
 from serving.runtimes.start_values import take_start_values
+from serving.runtimes.value_check import ValueCheck
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
 _BESIDE = threading.local()
@@ -76,6 +77,7 @@ class TensorFlowSession:
         values = take_start_values(meta)
         try:
             import_graph(meta)
+            require_values = ValueCheck(meta)
             if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
                 saver = tf.compat.v1.train.Saver(saver_def=meta.saver_def)
                 saver.restore(self._session, str(path / saved_model.VARIABLES))
@@ -84,6 +86,7 @@ class TensorFlowSession:
         operation = saved_model.init_operation(meta)
         if operation is not None:
             self._session.run(operation, {**values, **dict(saved_model.assets(meta, path))})
+        require_values(self._session)
 
     def run(
         self,

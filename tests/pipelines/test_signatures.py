@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from pipelines.signatures import View, add_views, views
+from pipelines.signatures import MANIFEST_MARK, View, add_views, views
 from recsys_attn.schema import Numeric, Schema, Task
 
 ITEM, AGE = Numeric("price"), Numeric("age", "context")
@@ -88,6 +88,17 @@ def test_a_session_runs_views_as_tensorflow_serving_does(saved):
         definition = loaded.signature_def["regress"]
         fed = {definition.inputs["inputs"].name: [b"ab", b""]}
         assert session.run(definition.outputs["outputs"].name, fed).tolist() == [2, 0]
+
+
+def test_a_mark_that_tensorflow_ignores_says_that_a_manifest_belongs_to_it(saved):
+    before = read(saved).collection_def
+    add_views(saved, {})
+    add_views(saved, {})
+    after = read(saved).collection_def
+    assert after.keys() - before.keys() == {MANIFEST_MARK}
+    assert list(after[MANIFEST_MARK].bytes_list.value) == [b"manifest.json"]
+    found = tf.saved_model.load(str(saved)).signatures["examples"](tf.constant(["ab"]))
+    assert found["t"].numpy().tolist() == [2]
 
 
 def test_the_fingerprint_is_that_of_the_file(saved, tmp_path):

@@ -15,6 +15,7 @@ from rich.console import Console
 from pipelines.errors import PipelineError
 from pipelines.settings import config_hash, settings_by_step
 from pipelines.steps import Steps
+from serving.completeness import look
 from tests.integration.commands import finish
 from tests.support.experiments import load
 from tests.support.once import once
@@ -55,6 +56,10 @@ def test_a_run_leaves_every_folder_with_its_manifest(finished: Path) -> None:
     assert manifests["model"]["weights"] > 100
     assert [epoch["epoch"] for epoch in manifests["model"]["training"]] == [1, 2]
     assert manifests["evaluation"]["rows"] == manifests["data"]["rows"]["test"]
+    exported = {p for p in (finished / "export/tiny/1").rglob("*") if p.is_file()}
+    listed = {finished / "export/tiny/1" / name for name in manifests["export/tiny/1"]["files"]}
+    assert exported - listed == {finished / "export/tiny/1/manifest.json"}
+    assert look(finished / "export/tiny/1").gap is None
     assert manifests["export/tiny/1"]["parity"]["max_abs_difference"] < 1e-5
     assert {path.name for path in version.iterdir()} > EXPORTED
     assert (finished / "report.html").stat().st_size > 10_000

@@ -18,6 +18,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+from pipelines.artifacts import MANIFEST, write_json
+from pipelines.contents import FILES, list_files
+from pipelines.signatures import add_views
+
 MISSING_INT = -(2**63)
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
@@ -132,6 +136,17 @@ def _name_methods(path: Path) -> None:
         definition = saved.meta_graphs[0].signature_def[key]
         definition.method_name = f"tensorflow/serving/{key}"
     file.write_bytes(saved.SerializeToString())
+
+
+def with_manifest(exported: Path, target: Path) -> Path:
+    """Copies an export as the exporter leaves it: with the mark, more files, and the manifest."""
+    shutil.copytree(exported, target)
+    add_views(target, {})
+    for name in ("assets/words.txt", "assets.extra/notes"):
+        (target / name).parent.mkdir(exist_ok=True)
+        (target / name).write_text("some words\nand more")
+    write_json(target / MANIFEST, {"name": "tiny", FILES: list_files(target)})
+    return target
 
 
 def write_warmup(

@@ -1,7 +1,12 @@
-"""Models without TensorFlow: a version is a file whose content says whether it loads."""
+"""Models without TensorFlow: a version is a file whose content says whether it loads.
+
+It is whole by its manifest, which lists that file.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import threading
 from collections.abc import Mapping
@@ -66,6 +71,9 @@ def add(base_path: Path, *versions: int | str, content: str = "whole") -> None:
         folder = base_path / str(version)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "saved_model.pb").write_text(content)
+        entry = {"bytes": len(content), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        manifest = {"files": {"saved_model.pb": entry}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def remove(base_path: Path, version: int) -> None:

@@ -167,8 +167,10 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None
     (tmp_path / "1").mkdir()
     result = CliRunner().invoke(serve, ["--model-base-path", str(tmp_path), "--port", "0"])
     assert result.exit_code == 2
-    assert result.output.startswith(f"Error: No version in {tmp_path} has a saved_model.pb.")
-    assert f"such as {tmp_path}/1/saved_model.pb" in result.output
+    assert result.output == (
+        f"Error: Version 1 of model {tmp_path.name} is incomplete: saved_model.pb is missing. "
+        f"Folder: {tmp_path / '1'}\n"
+    )
     itself = CliRunner().invoke(serve, ["--model-base-path", str(twofold), "--port", "0"])
     assert itself.exit_code == 2
     assert itself.output.startswith(f"Error: The model base path {twofold} is itself a version")

@@ -115,43 +115,61 @@ def test_a_half_written_version_waits_until_it_is_complete(manage: Manage, base_
     shutil.copytree(base_path / "5", base_path / "6")
     (base_path / "6" / "saved_model.pb").rename(base_path / "pb")
     manager.poll()
-    assert states(manager) == {5: State.AVAILABLE}
+    assert states(manager) == {6: State.START, 5: State.AVAILABLE}
     (base_path / "pb").rename(base_path / "6" / "saved_model.pb")
     manager.poll()
     assert served(manager) == 6
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        ("saved_model.pb", "is not a SavedModel"),
-        ("variables/variables.index", ""),
-    ],
+    "cut",
+    ["saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"],
 )
-def test_a_broken_version_is_reported_and_the_old_one_stays(
+def test_a_version_that_is_cut_off_is_reported_and_the_old_one_stays(
     manage: Manage,
     base_path: Path,
     twofold: Path,
-    file: str,
-    words: str,
+    cut: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    (base_path / "6" / cut).parent.mkdir(parents=True)
+    file = shutil.copytree(twofold, base_path / "6", dirs_exist_ok=True) / cut
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
     manager = manage(base_path)
-    broken = install(twofold, base_path, 6)
-    whole = (broken / file).read_bytes()
-    (broken / file).write_bytes(whole[: len(whole) // 2])
+    manager.poll()
+    words = f"Version 6 of model tiny is incomplete: {cut.partition('-')[0]} is cut off or damaged"
+    assert caplog.text.count(words) == 1, "it is said once"
+    waiting = manager.statuses("tiny")[0]
+    assert (waiting.version, waiting.state) == (6, State.START)
+    assert str(waiting.error).startswith(words)
+    assert served(manager) == 5
+    file.write_bytes(whole)
+    manager.poll()
+    assert served(manager) == 6
+    assert manager.statuses("tiny")[0].error is None
+
+
+def test_a_damaged_version_is_reported_and_the_old_one_stays(
+    manage: Manage, base_path: Path, twofold: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the checkpoint's own checksums: of a SavedModel from elsewhere nothing else is known."""
+    manager = manage(base_path)
+    shard = install(twofold, base_path, 6) / "variables/variables.data-00000-of-00001"
+    whole = shard.read_bytes()
+    shard.write_bytes(b"\xff" + whole[1:])  # of the weight
     manager.poll()
     manager.poll()
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "version 6 is incomplete or damaged: " in errors[0].getMessage()
+    assert "version 6 failed to load: " in errors[0].getMessage()
     assert "\n" not in errors[0].getMessage()
     assert len(errors) == 1, "a folder that has not changed is not tried again"
     failed = manager.statuses("tiny")[0]
     assert (failed.version, failed.state) == (6, State.END)
     assert failed.error is not None
-    assert words in str(failed.error)
+    assert failed.error.code.name == "DATA_LOSS"
     assert served(manager) == 5
-    (broken / file).write_bytes(whole)
+    shard.write_bytes(whole)
     manager.poll()
     assert served(manager) == 6, "a repaired folder is tried again"
     assert manager.statuses("tiny")[0].error is None
@@ -192,16 +210,21 @@ def test_nothing_to_serve_says_what_was_expected_and_where(
     manage: Manage, tmp_path: Path, twofold: Path
 ) -> None:
     def words(path: Path) -> str:
-        with pytest.raises(NotFound) as raised:
+        with pytest.raises(ServingError) as raised:
             manage(path).models["tiny"].require_available()
         return str(raised.value)
 
+    with pytest.raises(NotFound):
+        manage(tmp_path / "none").models["tiny"].require_available()
     assert f"{tmp_path}/none is not a folder" in words(tmp_path / "none")
     assert f"{tmp_path} holds no version" in words(tmp_path)
     assert f"such as {tmp_path}/1/saved_model.pb" in words(tmp_path)
     assert f"Name the folder above it, {twofold.parent}" in words(twofold)
     (tmp_path / "3").mkdir()
-    assert f"No version in {tmp_path} has a saved_model.pb" in words(tmp_path)
+    assert words(tmp_path) == (
+        "Version 3 of model tiny is incomplete: saved_model.pb is missing. "
+        f"Folder: {tmp_path / '3'}"
+    )
 
 
 def test_versions_change_under_load_without_a_failed_request(
@@ -234,16 +257,17 @@ def test_versions_change_under_load_without_a_failed_request(
 
 
 def test_the_server_reports_a_broken_version_beside_the_serving_one(
-    base_path: Path, start_server: StartServer
+    base_path: Path, twofold: Path, start_server: StartServer
 ) -> None:
     _, address = start_server(base_path)
-    (base_path / "6").mkdir()
-    (base_path / "6" / "saved_model.pb").write_bytes(b"\xff\xff")
+    draft = Path(shutil.copytree(twofold, base_path / "draft"))
+    shard = draft / "variables/variables.data-00000-of-00001"
+    shard.write_bytes(b"\xff" + shard.read_bytes()[1:])  # of the weight
+    install(draft, base_path, 6)
     with Client(address, model="tiny") as client:
         wait_until(lambda: len(client.status()) == 2 and client.status()[0].state == State.END)
         failed, serving = client.status()
         assert failed.error is not None
-        assert "is not a SavedModel" in str(failed.error)
         assert failed.error.code.name == "DATA_LOSS"
         assert (serving.version, serving.state, serving.error) == (5, State.AVAILABLE, None)
         client.predict_rows([ROW])

@@ -11,11 +11,14 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
+from pipelines.artifacts import MANIFEST, read_json, write_json
 from pipelines.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
 from pipelines.steps import Steps
+from pipelines.warmup import WARMUP_FILE
+from serving.completeness import look
 from serving.inference import replay
 from serving.model import load_model
 from serving.warmup import warm_up
@@ -67,6 +70,34 @@ def test_a_server_replays_them(steps: Steps, log: Path, tmp_path: Path) -> None:
     assert written.path == version / "assets.extra" / "tf_serving_warmup_requests"
     model = load_model("tiny", 7, version)
     assert warm_up(model, functools.partial(replay, model)) == 20
+
+
+@pytest.mark.parametrize("target", ["", WARMUP_FILE])
+def test_an_exported_folder_stays_whole(
+    steps: Steps, log: Path, tmp_path: Path, target: str | Path
+) -> None:
+    version = Path(shutil.copytree(steps.export_folder / "1", tmp_path / "1"))
+    before = read_json(version / MANIFEST)
+    warm_up_from_log(log, version / target, 7, "tiny", seed=0)
+    after = read_json(version / MANIFEST)
+    name = WARMUP_FILE.as_posix()
+    assert after["files"].pop(name) != before["files"].pop(name)
+    assert after == before
+    assert look(version).gap is None
+
+
+@pytest.mark.parametrize("manifest", [None, {"name": "tiny"}], ids=str)
+def test_a_folder_without_a_list_gets_none(
+    steps: Steps, log: Path, tmp_path: Path, manifest: dict[str, str] | None
+) -> None:
+    version = Path(shutil.copytree(steps.export_folder / "1", tmp_path / "1"))
+    (version / MANIFEST).unlink()
+    if manifest is not None:
+        write_json(version / MANIFEST, manifest)
+    warm_up_from_log(log, version, 7, "tiny", seed=0)
+    assert (version / MANIFEST).exists() == (manifest is not None)
+    if manifest is not None:
+        assert read_json(version / MANIFEST) == manifest
 
 
 def test_a_seed_decides_which(log: Path, tmp_path: Path) -> None:
