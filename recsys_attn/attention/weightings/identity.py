@@ -16,6 +16,9 @@ class Identity(Weighting):
     The weights of a query need not sum to one, so that their sum can tell how strong an interest
     is: a history with twice the events of a kind weighs twice as much.
 
+    Logits that are not normalised grow with the square of the inputs: vectors with numbers of about
+    60 leave the range of float16, which ends at 65,504. Use float32 or bfloat16.
+
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978.
 

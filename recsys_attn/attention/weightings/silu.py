@@ -19,6 +19,9 @@ class Silu(Weighting):
     The weights of a query need not sum to one, so that their sum tells how strong an interest
     is, relative to the length.
 
+    Logits that are not normalised grow with the square of the inputs: vectors with numbers of about
+    60 leave the range of float16, which ends at 65,504. Use float32 or bfloat16.
+
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
 
