@@ -30,7 +30,7 @@ from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.readable import Readable
 from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
-from serving.security import Authentication, credentials
+from serving.security import Access, Authentication, credentials
 from serving.servicers import ModelService, PredictionService
 from serving.workers import THREADS
 
@@ -53,7 +53,7 @@ def make_grpc_server(
     inference: Inference,
     health_service: Health,
     refusal: Refusal,
-    tokens: frozenset[bytes],
+    access: Access,
     metrics: Metrics | None,
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
@@ -62,7 +62,7 @@ def make_grpc_server(
         futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
-            *([Authentication(tokens, inference.refuse)] if tokens else []),
+            *([] if access.is_free else [Authentication(access, inference.refuse)]),
             readable,
         ],
         options=_options(config),
