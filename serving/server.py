@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 
 from serving.batching.parameters import BatchingParameters
+from serving.certificates import tell_of_certificates
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
     Certificates,
@@ -142,6 +143,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     server.listen = bind if config.shares_ports else None
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
+    tell_of_certificates(config, certificates, metrics)
     # By this thread: one that warms a version up has a low priority, which they would take over.
     start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
