@@ -128,10 +128,15 @@ class Inference:
         response.metadata[_SIGNATURE_DEF].Pack(signatures)
         return response
 
-    def definitions(self, spec: model_pb2.ModelSpec) -> Mapping[str, meta_graph_pb2.SignatureDef]:
-        """The signatures of the version that a request would be answered by."""
+    def described(
+        self, spec: model_pb2.ModelSpec
+    ) -> tuple[Mapping[str, meta_graph_pb2.SignatureDef], bool]:
+        """The signatures of the version that a request would be answered by.
+
+        And whether it has missing values (`Model.takes_missing`).
+        """
         with self._lease(spec) as model:
-            return model.definitions
+            return model.definitions, model.takes_missing
 
     def status(
         self, request: get_model_status_pb2.GetModelStatusRequest
