@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.runtimes import compiled
 from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
 
@@ -72,8 +71,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runtime(export: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompiledRuntime]:
-    monkeypatch.setattr(compiled, "_GAIN", np.inf)  # so small a model may be no faster
+def runtime(export: Path) -> Iterator[CompiledRuntime]:
     runtime = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     yield runtime
     runtime.close()
