@@ -101,7 +101,7 @@ def _tensor(feature: Feature, value: Any) -> np.ndarray:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Server]:
     folder = tmp_path_factory.mktemp("missing") / "shop"
     fitted = shop.fitted()
-    write_export(folder / "3", shop.model(fitted), fitted, parity_rows=2, warmup_requests=0)
+    write_export(folder / "3", shop.linear_model(fitted), fitted, parity_rows=2, warmup_requests=0)
     (folder / "3" / "manifest.json").write_text("{}")
     port = free_port()
     found, grpc_port = create_server(ServerConfig(str(folder), port=0, rest_api_port=port))
