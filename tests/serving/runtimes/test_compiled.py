@@ -84,6 +84,18 @@ def test_other_scores_are_not_used(
     assert runtime.compiled("rank") == 0
 
 
+def test_what_takes_no_lists_stays_in_tensorflow(export: Path) -> None:
+    path = export.parent / "4"
+    runtime = CompiledRuntime(path, TensorFlowSession(path), AT_ONCE)
+    runtime.prepare(None)
+    price = np.float32([1.5, 2.5])
+    for _ in range(2):
+        found = runtime.run("serving_default", {"price": price}, ["click"], 60.0)
+        np.testing.assert_array_equal(found["click"], 2 * price)
+    assert not any(operation.name.startswith("part_of_") for operation in _operations(runtime))
+    runtime.close()
+
+
 def test_a_slow_moment_decides_nothing(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +276,10 @@ def test_other_models_stay_in_tensorflow(export: Path, tmp_path: Path) -> None:
     assert type(runtime) is TensorFlowSession
     runtime.close()
     (export / "manifest.json").write_text("{}")
+
+
+def _operations(runtime: CompiledRuntime) -> list[Any]:
+    return list(runtime._tensorflow.graph.get_operations())
 
 
 def _said(runtime: CompiledRuntime, caplog: pytest.LogCaptureFixture, words: str) -> None:
