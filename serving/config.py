@@ -67,8 +67,8 @@ class ServerConfig:
     runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
     compile_after_seconds: float = _option(
         2.0,
-        "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it; "
-        "0: never.",
+        "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it, "
+        "of signatures that take lists; 0: never.",
         0,
     )
     runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
