@@ -67,8 +67,8 @@ class ServerConfig:
     runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
     compile_after_seconds: float = _option(
         2.0,
-        "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it; "
-        "0: never.",
+        "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it, "
+        "of signatures that take lists; 0: never.",
         0,
     )
     runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
@@ -113,6 +113,21 @@ class ServerConfig:
     )
     ssl_config_file: str = _option("", "Text proto SSLConfig: TLS, and TLS of the clients.")
     auth_token_file: str = _option("", "File with the tokens, one a line, one of which is needed.")
+    reload_token_file: str = _option(
+        "",
+        "File with the tokens, one a line, one of which a reload by RPC needs; they do for every "
+        "other call too. A token of auth_token_file does not do for a reload then.",
+    )
+    allow_reload: bool = _option(
+        False,
+        "Whether whoever may ask for scores may also reload by RPC, where there is no "
+        "reload_token_file. On a loopback host this is so anyway.",
+    )
+    reload_root: str = _option(
+        "",
+        "DIR[,DIR]: folders below which a reload by RPC may name base paths, beside the "
+        "configured base paths and what is below those.",
+    )
     allow_insecure: bool = _option(False, "Whether to listen beyond this machine without TLS.")
     monitoring_config_file: str = _option("", "Text proto MonitoringConfig: Prometheus metrics.")
     prediction_log_dir: str = _option("", "Folder for a sampled log of requests and scores.")
@@ -182,7 +197,7 @@ class ServerConfig:
             raise ValueError("`monitoring_config_file` needs `rest_api_port`: metrics are there.")
 
     def _check_security(self) -> None:
-        if self.ssl_config_file or self.allow_insecure or _is_loopback(self.host):
+        if self.ssl_config_file or self.allow_insecure or self.is_local:
             return
         raise ValueError(
             f"`host` {self.host} can be reached from other machines, and nothing protects what is "
@@ -198,6 +213,16 @@ class ServerConfig:
         """`host:port`, as gRPC takes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return _is_loopback(self.host)
+
+    @property
+    def reload_roots(self) -> tuple[Path, ...]:
+        """The folders of `reload_root`."""
+        return tuple(Path(root) for root in self.reload_root.split(",") if root)
 
     @property
     def backend_uses_tls(self) -> bool:

@@ -11,6 +11,7 @@ ServingError                 carries its gRPC status code
 ├── Unavailable              nothing answers, or not yet
 ├── ResourceExhausted
 ├── Unauthenticated          no token, or not the right one
+├── PermissionDenied         a reload by somebody who may not, or of a folder that is not allowed
 ├── Unimplemented
 ├── DataLoss                 a file cannot be read
 └── Internal                 a fault of the server
@@ -77,6 +78,10 @@ class ResourceExhausted(ServingError):
 
 class Unauthenticated(ServingError):
     code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDenied(ServingError):
+    code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class Unimplemented(ServingError):

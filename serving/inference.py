@@ -30,7 +30,7 @@ from serving.classify import classify, multi_inference, regress
 from serving.config import CPUS
 from serving.manager import ModelManager
 from serving.model import Model
-from serving.model_config import model_configs
+from serving.model_config import ModelConfig, model_configs
 from serving.predict import predict
 from serving.protos import scoring_pb2
 from serving.rank import rank
@@ -67,6 +67,7 @@ class Inference:
         observers: Told of every call at its end. They run in the thread that answers, before the
             answer leaves; what they raise is logged.
         turns: How many are answered at once.
+        check_reload: Raises where a reload by RPC may not have these models.
     """
 
     def __init__(
@@ -74,10 +75,12 @@ class Inference:
         manager: ModelManager,
         observers: Sequence[Observer] = (),
         turns: Turns | None = None,
+        check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
     ) -> None:
         self.turns = Turns(CPUS) if turns is None else turns
         self._manager = manager
         self._observers = tuple(observers)
+        self._check_reload = check_reload
 
     def answer(self, request: Any, call: Call) -> Any:
         """The answer to a request of one of the kinds of `APIS`.
@@ -125,10 +128,15 @@ class Inference:
         response.metadata[_SIGNATURE_DEF].Pack(signatures)
         return response
 
-    def definitions(self, spec: model_pb2.ModelSpec) -> Mapping[str, meta_graph_pb2.SignatureDef]:
-        """The signatures of the version that a request would be answered by."""
+    def described(
+        self, spec: model_pb2.ModelSpec
+    ) -> tuple[Mapping[str, meta_graph_pb2.SignatureDef], bool]:
+        """The signatures of the version that a request would be answered by.
+
+        And whether it has missing values (`Model.takes_missing`).
+        """
         with self._lease(spec) as model:
-            return model.definitions
+            return model.definitions, model.takes_missing
 
     def status(
         self, request: get_model_status_pb2.GetModelStatusRequest
@@ -152,7 +160,10 @@ class Inference:
         self, request: model_management_pb2.ReloadConfigRequest
     ) -> model_management_pb2.ReloadConfigResponse:
         """Makes the models of a configuration the ones that are served; waits until they are."""
-        self._manager.reload(model_configs(request.config))
+        models = model_configs(request.config)
+        if self._check_reload is not None:
+            self._check_reload(models)
+        self._manager.reload(models)
         return model_management_pb2.ReloadConfigResponse()
 
     def _answer(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:

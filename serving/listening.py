@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from tensorflow_serving.apis import (
     model_service_pb2,
     model_service_pb2_grpc,
@@ -30,7 +29,7 @@ from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.readable import Readable
 from serving.reflection import add_reflection
 from serving.scoring_service import ScoringService
-from serving.security import Authentication, credentials
+from serving.security import Access, Authentication, credentials
 from serving.servicers import ModelService, PredictionService
 from serving.workers import THREADS
 
@@ -44,7 +43,6 @@ _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
     scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
-    reflection.SERVICE_NAME,
 )
 
 
@@ -53,7 +51,7 @@ def make_grpc_server(
     inference: Inference,
     health_service: Health,
     refusal: Refusal,
-    tokens: frozenset[bytes],
+    access: Access,
     metrics: Metrics | None,
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
@@ -62,7 +60,7 @@ def make_grpc_server(
         futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
-            *([Authentication(tokens, inference.refuse)] if tokens else []),
+            *([] if access.is_free else [Authentication(access, inference.refuse)]),
             readable,
         ],
         options=_options(config),

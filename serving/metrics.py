@@ -10,6 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from prometheus_client import (
@@ -152,12 +153,20 @@ class Metrics:
         """Counts a comparison with the version in the shadow."""
         self._shadow.labels(model, str(version), task).observe(difference)
 
-    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Shows a number that is asked for with every call and every page; of processes, the sum.
+    def gauge(
+        self,
+        name: str,
+        text: str,
+        value: Callable[[], float],
+        of_processes: Literal["sum", "min"] = "sum",
+    ) -> None:
+        """Shows a number that is asked for with every call and every page.
 
-        The client's own `set_function` shows nothing where processes add up their numbers.
+        The client's own `set_function` shows nothing where there are several processes.
         """
-        gauge = Gauge(f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode="sum")
+        gauge = Gauge(
+            f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode=of_processes
+        )
         self._asked.append((gauge, value))
 
     def counted(self, name: str) -> int:

@@ -14,6 +14,7 @@ from serving.errors import signature_not_found
 from serving.runtimes.base import Runtime
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.compiled import CompiledRuntime
+from serving.runtimes.saved_model import is_ours
 from serving.signature import (
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,
@@ -34,6 +35,7 @@ class Model:
 
     Attributes:
         run: Runs the coroutine that answers a request.
+        takes_missing: Whether it has missing values, as exports of this project have.
     """
 
     def __init__(self, name: str, version: int, path: Path, runtime: Runtime) -> None:
@@ -42,6 +44,7 @@ class Model:
         self.path = path
         self.definitions = runtime.definitions
         self.run: Run = finished
+        self.takes_missing = is_ours(path)
         self._runtime = runtime
         self._signatures = {
             key: Signature(key, definition, _compute(runtime, key))

@@ -31,6 +31,8 @@ from serving.text_protos import parse_text
 _LOGGER = logging.getLogger(__name__)
 _PLATFORM = "tensorflow"
 _LABEL = re.compile(r"[a-zA-Z0-9_]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # a line of a log may not begin anew
+_NAME_LENGTH = 128
 _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
@@ -53,9 +55,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", Path(self.base_path))
         object.__setattr__(self, "version_labels", MappingProxyType(dict(self.version_labels)))
-        if not self.name:
+        _require_name(self.name)
+        if _CONTROL.search(str(self.base_path)):
             raise InvalidArgument(
-                f"A model has no name. Expected one for the base path {self.base_path}."
+                f"Model {self.name}: a base_path has no control characters. "
+                f"Received: {str(self.base_path)!r}"
             )
         for label in self.version_labels:
             if _LABEL.fullmatch(label) is None:
@@ -63,6 +67,15 @@ class ModelConfig:
                     f"Model {self.name}: a version label holds letters, digits and _ alone. "
                     f"Received: {label!r}"
                 )
+
+
+def _require_name(name: str) -> None:
+    if name and len(name) <= _NAME_LENGTH and not (_CONTROL.search(name) or set("/:") & set(name)):
+        return
+    raise InvalidArgument(
+        f"A model's name must have 1 to {_NAME_LENGTH} characters, none of them /, : or a control "
+        f"character. Received: {name[: _NAME_LENGTH + 1]!r}"
+    )
 
 
 def require_unique(models: Iterable[ModelConfig]) -> None:
@@ -109,6 +122,7 @@ def model_configs(
 
 
 def _model(config: model_server_config_pb2.ModelConfig) -> ModelConfig:
+    _require_name(config.name)
     _require_tensorflow(config)
     _require_folder(config)
     try:
@@ -145,10 +159,6 @@ def _require_tensorflow(config: model_server_config_pb2.ModelConfig) -> None:
 def _require_folder(config: model_server_config_pb2.ModelConfig) -> None:
     if not config.base_path:
         raise InvalidArgument(f"Model {config.name} has no base_path.")
-    if "\0" in config.base_path:
-        raise InvalidArgument(
-            f"Model {config.name}: a base_path has no zero byte. Received: {config.base_path!r}"
-        )
     if _URI.match(config.base_path):
         raise InvalidArgument(
             f"Model {config.name} needs a base_path that is a folder of this machine: mount it. "

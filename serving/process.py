@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from serving.config import ServerConfig
 from serving.garbage import hide_imports
+from serving.logs import set_up
 from serving.signals import Signals
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     import_tensorflow_quietly()
     from serving.server import create_server
 
-    logging.basicConfig(format=log_format)
-    logging.getLogger("serving").setLevel(logging.INFO)
+    set_up(log_format)
     hide_imports()
     server, port = create_server(config)
     if config.file_system_poll_wait_seconds >= 0 and not config.backend:

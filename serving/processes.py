@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection, wait
 from serving import process
 from serving.config import ServerConfig
 from serving.errors import ServingError
+from serving.logs import set_up
 from serving.ports import held, listening
 from serving.signals import Signals
 
@@ -188,8 +189,7 @@ def supervise(config: ServerConfig, started: Callable[[str], object]) -> None:
         StartFailed: One of the processes cannot serve.
         ServingError: A port is taken.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("serving").setLevel(logging.INFO)
+    set_up("%(asctime)s %(levelname)s %(message)s")
     with ExitStack() as stack:
         config = stack.enter_context(held(config))
         if config.monitoring_config_file:

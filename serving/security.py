@@ -15,39 +15,81 @@ from grpc_health.v1 import health
 
 from serving.client.security import Tls
 from serving.config_files import Certificates
-from serving.errors import InvalidArgument, ServingError, Unauthenticated
+from serving.errors import InvalidArgument, PermissionDenied, ServingError, Unauthenticated
 from serving.interceptors import Refuse, refused
 
 _SCHEME = "bearer "
+_RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 _OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
 
 
-def require_token(tokens: Collection[bytes], header: str | None) -> None:
-    """Raises unless an `authorization` header has one of the tokens; any will do where none is set.
+@dataclass(frozen=True)
+class Access:
+    """Who may do what, by the `authorization` header of a call.
 
-    Raises:
-        Unauthenticated: It has none, or another one.
+    Args:
+        tokens: Every call needs one of them, or of `reload_tokens`; none where there are none.
+        reload_tokens: A reload needs one of them.
+        allows_reload: Whether every caller may reload where there are no `reload_tokens`.
     """
-    if not tokens:
-        return
+
+    tokens: frozenset[bytes] = frozenset()
+    reload_tokens: frozenset[bytes] = frozenset()
+    allows_reload: bool = True
+
+    @property
+    def is_free(self) -> bool:
+        """Whether everybody may do everything."""
+        return not (self.tokens or self.reload_tokens) and self.allows_reload
+
+    def require(self, header: str | None) -> None:
+        """Raises where a caller may not ask for anything.
+
+        Raises:
+            Unauthenticated: A token is needed, and the header has none or another one.
+        """
+        if self.tokens and not _is_one_of(self.tokens | self.reload_tokens, _token(header)):
+            raise Unauthenticated("The token is not one of those that may ask.")
+
+    def require_reload(self, header: str | None) -> None:
+        """Raises where a caller may not reload.
+
+        Raises:
+            Unauthenticated: A token is needed, and the header has none or an unknown one.
+            PermissionDenied: The token is for scores alone, or nobody may reload.
+        """
+        self.require(header)
+        if self.reload_tokens:
+            if not _is_one_of(self.reload_tokens, _token(header)):
+                raise PermissionDenied("A reload needs a token of `reload_token_file`.")
+        elif not self.allows_reload:
+            raise PermissionDenied(
+                "This server can be reached from other machines and answers no reload. Start it "
+                "with `reload_token_file` or `allow_reload`, or change its `model_config_file`."
+            )
+
+
+def _token(header: str | None) -> bytes:
     if header is None or not header.lower().startswith(_SCHEME):
         raise Unauthenticated("A token is needed: send the header `authorization: Bearer TOKEN`.")
-    received = header[len(_SCHEME) :].strip().encode()
+    return header[len(_SCHEME) :].strip().encode()
+
+
+def _is_one_of(tokens: Collection[bytes], received: bytes) -> bool:
     # Compares all of them, each in a time that tells nothing of where they differ.
-    if not sum(hmac.compare_digest(received, token) for token in tokens):
-        raise Unauthenticated("The token is not one of those that may ask.")
+    return sum(hmac.compare_digest(received, token) for token in tokens) > 0
 
 
 class Authentication(grpc.ServerInterceptor):
-    """Refuses calls without a token; health may be asked by all.
+    """Refuses calls of those who may not make them; health may be asked by all.
 
     Args:
-        tokens: Those that may ask.
+        access: Who may do what.
         refuse: Told of each call that is refused.
     """
 
-    def __init__(self, tokens: Collection[bytes], refuse: Refuse) -> None:
-        self._tokens = tokens
+    def __init__(self, access: Access, refuse: Refuse) -> None:
+        self._access = access
         self._refuse = refuse
 
     def intercept_service(
@@ -57,9 +99,11 @@ class Authentication(grpc.ServerInterceptor):
     ) -> Any:
         if handler_call_details.method.startswith(_OPEN):
             return continuation(handler_call_details)
-        metadata = dict(handler_call_details.invocation_metadata)
+        header = dict(handler_call_details.invocation_metadata).get("authorization")
+        is_reload = handler_call_details.method == _RELOAD
+        require = self._access.require_reload if is_reload else self._access.require
         try:
-            require_token(self._tokens, metadata.get("authorization"))
+            require(header)
         except ServingError as error:
             return refused(error, handler_call_details, self._refuse)
         return continuation(handler_call_details)

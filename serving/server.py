@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from pathlib import Path
 
 import grpc
 
 from serving.batching.parameters import BatchingParameters
+from serving.certificates import tell_of_certificates
 from serving.config import CPUS, ServerConfig
 from serving.config_files import (
     Certificates,
@@ -33,12 +34,13 @@ from serving.model_config import ModelConfig
 from serving.model_config_file import ConfigFile
 from serving.observers import Observers
 from serving.ports import bound
+from serving.reload_roots import Roots
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, backend_addresses
 from serving.runtimes.tensorflow_session import start_threads
-from serving.security import TlsWithToken, require_token
+from serving.security import Access, TlsWithToken
 from serving.upkeep import ManagerOptions
 from serving.workers import THREADS, Turns
 
@@ -59,12 +61,16 @@ class Server:
         health: Health,
         observers: Observers,
         config_file: ConfigFile | None,
+        roots: Roots,
     ) -> None:
         self.config = config
         self.manager = manager
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.inference = Inference(manager, observers.all, turns)
+        # A backend's models have base paths that are no folders.
+        self.inference = Inference(
+            manager, observers.all, turns, None if config.backend else roots.require
+        )
         self.refusal = Refusal(self.inference.refuse)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
@@ -125,23 +131,32 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
             on.
     """
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
-    tokens = read_tokens(config.auth_token_file) if config.auth_token_file else frozenset()
+    access = _access(config)
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
     metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.inference, server.health, server.refusal, tokens, metrics
+        config, server.inference, server.health, server.refusal, access, metrics
     )
     bind = functools.partial(listen, server.grpc, config, config.port, certificates)
     port = config.port if config.shares_ports else bind()
     server.listen = bind if config.shares_ports else None
     if config.rest_api_port:
-        server.rest = _make_rest(config, server, tokens, certificates, metrics, path or "")
+        server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
+    tell_of_certificates(config, certificates, metrics)
     # By this thread: one that warms a version up has a low priority, which they would take over.
     start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
         _look(server.manager, config)
     return server, port
+
+
+def _access(config: ServerConfig) -> Access:
+    scoring, reload = (
+        read_tokens(path) if path else frozenset[bytes]()
+        for path in (config.auth_token_file, config.reload_token_file)
+    )
+    return Access(scoring, reload, config.allow_reload or config.is_local)
 
 
 def _look(manager: ModelManager, config: ServerConfig) -> None:
@@ -181,14 +196,18 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     )
     config_file: ConfigFile | None = None
     models: tuple[ModelConfig, ...] = ()
+    roots = Roots(config.reload_roots)
     if config.model_config_file:
-        config_file = ConfigFile(config.model_config_file, lambda found: manager.reload(found))
+        config_file = ConfigFile(
+            config.model_config_file, lambda found: _follow(found, roots, manager)
+        )
         models = config_file.read()
         if config.model_base_path:
             _LOGGER.warning("`model_config_file` names the models: `model_base_path` is not read.")
     else:
         base_path = config.model_base_path or config.backend.partition("://")[2]
         models = (ModelConfig(config.model_name, Path(base_path)),)
+    roots.follow(models)
     health = Health()
     manager = ModelManager(
         models,
@@ -205,7 +224,12 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, manager, health, observers, config_file)
+    return Server(config, manager, health, observers, config_file, roots)
+
+
+def _follow(models: Sequence[ModelConfig], roots: Roots, manager: ModelManager) -> None:
+    roots.follow(models)
+    manager.reload(models)
 
 
 def _fleet(config: ServerConfig) -> Fleet | None:
@@ -231,7 +255,7 @@ def _fleet(config: ServerConfig) -> Fleet | None:
 def _make_rest(
     config: ServerConfig,
     server: Server,
-    tokens: frozenset[bytes],
+    access: Access,
     certificates: Certificates | None,
     metrics: Metrics | None,
     metrics_path: str,
@@ -243,7 +267,7 @@ def _make_rest(
         config.max_message_bytes,
         lambda: server.health.is_serving,
         server.refusal,
-        functools.partial(require_token, tokens),
+        access.require,
         None if metrics is None else metrics.page,
         metrics_path,
     )

@@ -145,21 +145,30 @@ class Upkeep:
         self._tell_what_is_missing(chosen)
 
     def failure(self) -> str:
-        """Which version failed and why, in TensorFlow Serving's words."""
-        name, policy, base_path = self.versions.name, self._config.policy, self._config.base_path
+        """Which version failed and why, in TensorFlow Serving's words.
+
+        The caller of a reload gets it, so the listing of the folder is in the log alone.
+        """
+        name = self.versions.name
         errors = {**self._retries.errors, **self._incomplete}
         if errors:
             number, error = max(errors.items(), key=lambda item: item[0])
             code = error.code.name
             return f"{{name: {name} version: {number}}} due to error: {code}: {error}"
+        _LOGGER.error("Model %s: %s", name, self._why_missing())
+        return (
+            f"{{name: {name}}} due to error: NOT_FOUND: No version that is wanted is in "
+            f"{self._config.base_path}; the server's log says more"
+        )
+
+    def _why_missing(self) -> str:
+        policy, base_path = self._config.policy, self._config.base_path
         if isinstance(policy, Specific) and self._folders:
-            reason = (
+            return (
                 f"Expected a version of {sorted(policy.versions)} in {base_path}. "
                 f"Found: {sorted(self._folders)}"
             )
-        else:
-            reason = why_nothing(base_path)
-        return f"{{name: {name}}} due to error: NOT_FOUND: {reason}"
+        return why_nothing(base_path)
 
     def _serves(self, number: int) -> bool:
         path = self.versions.available(number)

@@ -216,13 +216,13 @@ class Rest:
 
     def _predict(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
         request = predict_pb2.PredictRequest(model_spec=spec)
-        definitions = self.inference.definitions(spec)
+        definitions, takes_missing = self.inference.described(spec)
         key = spec.signature_name or DEFAULT_SIGNATURE
         if key not in definitions:
             raise errors.InvalidArgument(
                 f'Serving signature name: "{key}" not found in signature def'
             )
-        in_rows = fill_inputs(document, definitions[key].inputs, request)
+        in_rows = fill_inputs(document, definitions[key].inputs, request, takes_missing)
         return answer(self.inference.answer(request, call), in_rows)
 
     def _classify(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:

@@ -14,6 +14,8 @@ from tensorflow_serving.apis import predict_pb2
 
 from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype, plain_dtype
 from serving.errors import InvalidArgument, Unimplemented
+from serving.raw_values import missing_value, takes_raw_values
+from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
 _SHOWN = 200  # characters of a value in an error
@@ -30,7 +32,10 @@ def shown(value: Any) -> str:
 
 
 def fill_inputs(
-    document: Mapping[str, Any], declared: Inputs, request: predict_pb2.PredictRequest
+    document: Mapping[str, Any],
+    declared: Inputs,
+    request: predict_pb2.PredictRequest,
+    takes_missing: bool = False,
 ) -> bool:
     """Fills a request with a document's tensors; returns whether they were in rows.
 
@@ -38,6 +43,7 @@ def fill_inputs(
         document: `{"instances": [...]}` or `{"inputs": ...}`.
         declared: The signature's inputs.
         request: Receives the tensors.
+        takes_missing: Whether the model has missing values, which null stands for.
 
     Raises:
         InvalidArgument: Neither form, or values that are not of the input's dtype or shape.
@@ -54,7 +60,8 @@ def fill_inputs(
     else:
         raise InvalidArgument("Missing 'inputs' or 'instances' key")
     for name, value in columns.items():
-        request.inputs[name].CopyFrom(encode(_array(value, declared[name].dtype), content=True))
+        array = _array(name, value, declared[name], takes_missing)
+        request.inputs[name].CopyFrom(encode(array, content=True))
     return "instances" in document
 
 
@@ -140,7 +147,18 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and set(value) != {"b64"}
 
 
-def _array(value: Any, enum: int) -> np.ndarray:
+def _array(
+    name: str, value: Any, info: meta_graph_pb2.TensorInfo, takes_missing: bool
+) -> np.ndarray:
+    enum = info.dtype
+    if has_null(value):
+        if not (takes_missing and takes_raw_values(numpy_dtype(enum))):
+            raise InvalidArgument(
+                f"JSON Value: null Type: Null is not of expected type: {dtype_name(enum)}. Null "
+                "is a missing value, and this model has none: only exports of this project do. "
+                f"Received in {name!r}"
+            )
+        value = filled_up(name, value, info)
     shape: list[int] = []
     inner = value
     while isinstance(inner, list):
@@ -154,7 +172,9 @@ def _array(value: Any, enum: int) -> np.ndarray:
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
         raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {dtype_name(enum)}")
     array = np.empty(len(leaves), dtype)
-    array[:] = [_converted(leaf, dtype, enum) for leaf in leaves]
+    array[:] = [
+        missing_value(dtype) if leaf is None else _converted(leaf, dtype, enum) for leaf in leaves
+    ]
     return array.reshape(shape)
 
 

@@ -23,7 +23,8 @@ class RuntimeChoice:
     Args:
         runtime: `tensorflow`, `onnx`, or `auto`: the faster of the two.
         compile_after: Seconds that a shape of an export of this project has taken to compute in
-            TensorFlow, after which XLA compiles it; 0: never. It takes about one.
+            TensorFlow, after which XLA compiles it where it has lists; 0: never. It takes about
+            one.
         intra_op_threads: Threads that one operation is spread over; 0 for all cores. One makes a
             call cheapest, all make a large one fastest where few come at once.
         inter_op_threads: Operations that run at once in TensorFlow; 0 for as many as cores.

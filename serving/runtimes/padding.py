@@ -22,6 +22,9 @@ class Padding:
             those of candidates with that of their candidates after it.
         candidates: The inputs of candidates; none where its rows are scored. They tell whether
             the outputs are of candidates.
+
+    Attributes:
+        takes_lists: Whether one of the inputs takes lists.
     """
 
     def __init__(
@@ -31,6 +34,10 @@ class Padding:
     ) -> None:
         self._candidates = candidates
         self._leading = min(candidates or definition.inputs)
+        self.takes_lists = any(
+            len(info.tensor_shape.dim) > self._axes(name)
+            for name, info in definition.inputs.items()
+        )
 
     def sizes(self, inputs: Arrays) -> Sizes:
         """How many rows a request has, and how many candidates each."""

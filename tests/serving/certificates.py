@@ -32,11 +32,12 @@ def make_authority(folder: Path) -> Certificate:
 
 
 def make_certificate(
-    folder: Path, authority: Certificate, name: str, client: bool = False
+    folder: Path, authority: Certificate, name: str, client: bool = False, days: int = 2
 ) -> Certificate:
     """A certificate of a server (or client) of that name, signed by the authority.
 
-    That of `localhost` holds its address too.
+    That of `localhost` holds its address too. It expires after so many days, from the start where
+    they are below 0.
     """
     made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
     request, extensions = folder / f"{name}.csr", folder / f"{name}.ext"
@@ -46,7 +47,7 @@ def make_certificate(
     _openssl("req", *_new_key(made), "-subj", f"/CN={name}", "-out", request)
     _openssl(
         "x509", "-req", "-in", request, "-CA", authority.certificate, "-CAkey", authority.key,
-        "-CAcreateserial", "-days", "2", "-extfile", extensions,
+        "-CAcreateserial", "-days", days, "-extfile", extensions,
         "-out", made.certificate,
     )  # fmt: skip
     return made

@@ -70,6 +70,12 @@ def test_on_loopback_nothing_must(host: str) -> None:
     ServerConfig("models", host=host)
 
 
+def test_folders_of_a_reload_are_a_list() -> None:
+    assert ServerConfig("models").reload_roots == ()
+    config = ServerConfig("models", reload_root="/data/a,/data/b/,")
+    assert [str(root) for root in config.reload_roots] == ["/data/a", "/data/b"]
+
+
 def test_the_model_is_named_after_its_folder() -> None:
     assert ServerConfig("models/ctr/").model_name == "ctr"
     assert ServerConfig("models/ctr", model_name="click").model_name == "click"

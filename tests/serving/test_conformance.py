@@ -272,7 +272,7 @@ def batched_channel(
     server, port = create_server(
         ServerConfig(
             str(folder / "tiny"), port=0, enable_batching=True,
-            batching_parameters_file=str(parameters),
+            batching_parameters_file=str(parameters), reload_root=str(folder.parent),
         )
     )  # fmt: skip
     server.start()

@@ -128,8 +128,8 @@ def test_a_new_model_that_does_not_load_fails_the_reload_and_is_tried_again(fold
     with pytest.raises(ServingError) as raised:
         manager.reload([_config(folder), late])
     assert str(raised.value).startswith(
-        "1 model(s) did not become available: {{{name: late} due to error: NOT_FOUND: The model "
-        f"base path {folder / 'late'} is not a folder."
+        "1 model(s) did not become available: {{{name: late} due to error: NOT_FOUND: No "
+        f"version that is wanted is in {folder / 'late'};"
     )
     assert served(manager) == 7
     add(folder / "late", 1)
@@ -138,10 +138,13 @@ def test_a_new_model_that_does_not_load_fails_the_reload_and_is_tried_again(fold
     manager.stop()
 
 
-def test_versions_that_are_not_there_fail_the_reload_and_the_others_serve(folder: Path) -> None:
+def test_versions_that_are_not_there_fail_the_reload_and_the_others_serve(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     manager = manager_of(_config(folder))
-    with pytest.raises(ServingError, match=r"Expected a version of \[11\] .* Found: \[3, 5, 7\]"):
+    with pytest.raises(ServingError, match=r"NOT_FOUND: No version that is wanted is in .*tiny;"):
         manager.reload([_config(folder, policy=Specific([11]))])
+    assert f"Expected a version of [11] in {folder / 'tiny'}. Found: [3, 5, 7]" in caplog.text
     assert available(manager) == {7}
     manager.stop()
 

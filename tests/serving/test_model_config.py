@@ -66,9 +66,10 @@ def test_no_models_are_a_configuration_too() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("base_path: '/m'", "A model has no name"),
+        ("base_path: '/m'", "A model's name must have 1 to 128 characters"),
         ("name: 'a'", "Model a has no base_path"),
-        ("name: 'a' base_path: '/m\\0'", "Model a: a base_path has no zero byte"),
+        ("name: 'a' base_path: '/m\\0'", "Model a: a base_path has no control characters"),
+        ("name: 'a' base_path: '/m\\nERROR'", "Received: '/m\\nERROR'"),
         ("name: 'a' base_path: 'm/a'", "Expected model a to have an absolute path or URI; "
          "got base_path()=m/a"),
         ("name: 'a' base_path: 'gs://m/a'", "folder of this machine: mount it. Received: "

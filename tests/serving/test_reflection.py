@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import grpc
+import pytest
+from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.serving.conftest import StartServer
 
-METHOD = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+SERVICES = ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"]
 
 
-def test_the_services_are_listed(shared_channel: grpc.Channel) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(shared_channel)
-    asked = reflection_pb2.ServerReflectionRequest(list_services="")
-    (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=10.0)
-    names = {service.name for service in answer.list_services_response.service}
-    assert "tensorflow.serving.PredictionService" in names
-    assert "recsys_attn.serving.ScoringService" in names
+def _ask(channel: grpc.Channel, service: str, **asked: str) -> Any:
+    """The answer of a service to the bytes of a request, which both versions write alike."""
+    request = reflection_pb2.ServerReflectionRequest(**asked).SerializeToString()
+    stream = channel.stream_stream(f"/{service}/ServerReflectionInfo")
+    (answer,) = stream(iter([request]), timeout=10.0)
+    return reflection_pb2.ServerReflectionResponse.FromString(answer)
 
 
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_services_are_listed_and_described(shared_channel: grpc.Channel, service: str) -> None:
+    answer = _ask(shared_channel, service, list_services="")
+    names = {one.name for one in answer.list_services_response.service}
+    expected = {"tensorflow.serving.PredictionService", "recsys_attn.serving.ScoringService"}
+    assert names >= expected | set(SERVICES)
+    for name in names:
+        found = _ask(shared_channel, service, file_containing_symbol=name)
+        files = [
+            descriptor_pb2.FileDescriptorProto.FromString(one)
+            for one in found.file_descriptor_response.file_descriptor_proto
+        ]
+        described = [f"{file.package}.{one.name}" for file in files for one in file.service]
+        assert name in described
+
+
+@pytest.mark.parametrize("service", SERVICES)
 def test_garbage_is_answered_and_does_not_hold_up_the_end(
-    base_path: Path, start_server: StartServer
+    base_path: Path, start_server: StartServer, service: str
 ) -> None:
     server, address = start_server(base_path, grace_seconds=20.0)
     with grpc.insecure_channel(address) as channel:
-        ask = channel.stream_stream(METHOD)
+        ask = channel.stream_stream(f"/{service}/ServerReflectionInfo")
         for content in (b"\xff", b"\x0b" * 200, b"\x0a\x02\xff\xff"):
             (answer,) = ask(iter([content]), timeout=10.0)
             error = reflection_pb2.ServerReflectionResponse.FromString(answer).error_response

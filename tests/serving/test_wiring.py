@@ -303,7 +303,7 @@ def test_services_can_be_listed(start: StartServer, base_path: Path) -> None:
     assert names == {
         "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService",
         "recsys_attn.serving.ScoringService", "grpc.health.v1.Health",
-        "grpc.reflection.v1alpha.ServerReflection",
+        "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
     }  # fmt: skip
 
 

@@ -58,6 +58,8 @@ def _wrong_call(outcome: Outcome) -> bool:
             return details != _UNREADABLE or parses(case.method, case.payload)
         case "UNKNOWN":
             return not (case.method == RELOAD and _NOT_AVAILABLE in details)
+        case "PERMISSION_DENIED":
+            return case.method != RELOAD
         case "DEADLINE_EXCEEDED":
             return case.timeout >= 1
     return outcome.code not in _CODES

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.errors import Unimplemented
+from serving.columns import MAX_PADDED_ELEMENTS
+from serving.errors import InvalidArgument, Unimplemented
 from serving.rest.tensors import fill_inputs, numbers
 from tests.serving.stubs import predict
 
@@ -25,3 +28,62 @@ def test_what_json_cannot_say_is_refused(name: str) -> None:
     info = meta_graph_pb2.TensorInfo(dtype=tf.as_dtype(name).as_datatype_enum)
     with pytest.raises(Unimplemented, match=f"Conversion of JSON Value: .1. to type: {name}$"):
         fill_inputs({"inputs": {"x": [1]}}, {"x": info}, predict(inputs={}))
+
+
+def _filled(value: object, dtype: tf.DType, *axes: int | None, takes_missing: bool = True) -> Any:
+    shape = tf.TensorShape(axes).as_proto()
+    info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum, tensor_shape=shape)
+    request = predict(inputs={})
+    fill_inputs({"inputs": {"x": value}}, {"x": info}, request, takes_missing)
+    return tf.make_ndarray(request.inputs["x"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "axes", "expected"),
+    [
+        (["a", None], tf.string, (None,), [b"a", b""]),
+        ([None, 7], tf.int64, (None,), [-(2**63), 7]),
+        ([["a", None]], tf.string, (None, None), [[b"a", b""]]),
+        ([None, ["a", "b"]], tf.string, (None, None), [[b"", b""], [b"a", b"b"]]),
+        ([["a", "b"], None], tf.string, (None, None), [[b"a", b"b"], [b"", b""]]),
+        ([None, None], tf.int64, (None, None), [[-(2**63)], [-(2**63)]]),
+        ([None, []], tf.string, (None, None), [[], []]),
+        ([None], tf.int64, (None, 3), [[-(2**63)] * 3]),
+        ([[["a", "b"], None]], tf.string, (1, None, None), [[[b"a", b"b"], [b"", b""]]]),
+        ([[["a"], ["b"]], None], tf.string, (None,) * 3, [[[b"a"], [b"b"]], [[b""], [b""]]]),
+    ],
+)
+def test_null_is_missing(
+    value: object, dtype: tf.DType, axes: tuple[int | None, ...], expected: object
+) -> None:
+    assert _filled(value, dtype, *axes) == expected
+
+
+def test_a_null_float_is_no_number() -> None:
+    np.testing.assert_array_equal(_filled([None, 1.5], tf.float32, None), [np.nan, 1.5])
+
+
+@pytest.mark.parametrize("value", [None, [None], [[None]], [None, ["a"]], [["a"], None]])
+def test_a_model_without_missing_values_refuses_null(value: object) -> None:
+    with pytest.raises(InvalidArgument, match="Null is a missing value, and this model has none"):
+        _filled(value, tf.string, None, None, takes_missing=False)
+
+
+def test_a_type_without_a_missing_value_refuses_null() -> None:
+    with pytest.raises(InvalidArgument, match="null Type: Null is not of expected type: bool"):
+        _filled([None, True], tf.bool, None)
+
+
+def test_a_null_column_has_no_rows() -> None:
+    with pytest.raises(InvalidArgument, match=r"All of 'x' is null\. Expected a list with"):
+        _filled(None, tf.string, None)
+
+
+def test_few_bytes_of_null_become_no_large_tensor() -> None:
+    length = 3000
+    nulls = [None] * (MAX_PADDED_ELEMENTS // length + 1)
+    with pytest.raises(InvalidArgument, match="in place of lists of 3000 values are too many"):
+        _filled([["a"] * length, *nulls], tf.string, None, None)
+    for deep in ([None, "a"], ["a", [None]]):  # of other depths: an error, as without null
+        with pytest.raises(InvalidArgument):
+            _filled([["a"], deep], tf.string, None, None)

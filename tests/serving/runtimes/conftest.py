@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.runtimes import compiled
 from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.tensorflow_session import TensorFlowSession
 
@@ -66,14 +65,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for version, function in (("2", known), ("3", listed)):
         depends = {"serving_default": signature(function, None)}
         tf.saved_model.save(module, str(path / version), signatures=depends)
-    for version in ("1", "2", "3"):
+    alone = tf.function(lambda price: {"click": 2 * price})
+    price = tf.TensorSpec((None,), tf.float32, "price")
+    no_lists = {"serving_default": alone.get_concrete_function(price)}
+    tf.saved_model.save(module, str(path / "4"), signatures=no_lists)
+    for version in ("1", "2", "3", "4"):
         (path / version / "manifest.json").write_text("{}")
     return path / "1"
 
 
 @pytest.fixture
-def runtime(export: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CompiledRuntime]:
-    monkeypatch.setattr(compiled, "_GAIN", np.inf)  # so small a model may be no faster
+def runtime(export: Path) -> Iterator[CompiledRuntime]:
     runtime = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     yield runtime
     runtime.close()

@@ -1,9 +1,10 @@
-"""What XLA compiles gives TensorFlow's scores; what it cannot, or not better, stays as it is."""
+"""What XLA compiles gives TensorFlow's scores; what it cannot stays as it is."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,32 @@ def test_other_scores_are_not_used(
     assert runtime.compiled("rank") == 0
 
 
-def test_what_is_no_faster_is_not_used(
-    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_what_takes_no_lists_stays_in_tensorflow(export: Path) -> None:
+    path = export.parent / "4"
+    runtime = CompiledRuntime(path, TensorFlowSession(path), AT_ONCE)
+    runtime.prepare(None)
+    price = np.float32([1.5, 2.5])
+    for _ in range(2):
+        found = runtime.run("serving_default", {"price": price}, ["click"], 60.0)
+        np.testing.assert_array_equal(found["click"], 2 * price)
+    assert not any(operation.name.startswith("part_of_") for operation in _operations(runtime))
+    runtime.close()
+
+
+def test_a_slow_moment_decides_nothing(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "_GAIN", 0.0)
-    _said(runtime, caplog, "it stays as it is")
-    assert runtime.compiled("rank") == 0
+    """Of a fleet, all servers compile the same."""
+    run = XlaTower.run
+
+    def slow(*arguments: Any) -> dict[str, np.ndarray]:
+        time.sleep(0.05)
+        return run(*arguments)
+
+    monkeypatch.setattr(XlaTower, "run", slow)
+    for inputs in (inputs_of(1, 2, 3), inputs_of(3, 2)):
+        ask(runtime, inputs)
+    wait_until(lambda: runtime.compiled("rank") == runtime.compiled("serving_default") == 1)
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -158,7 +179,7 @@ def test_lists_of_all_lengths_have_one_shape(runtime: CompiledRuntime, export: P
 def test_so_many_shapes_are_compiled_and_no_more(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are no faster count too: XLA keeps what it has made of them."""
+    """Those that fail count too: XLA keeps what it has made of them."""
     monkeypatch.setattr(compiled, "_MOST", 3)
     tried: list[object] = []
     monkeypatch.setattr(runtime, "_compile", lambda key, shape, inputs: tried.append(shape))
@@ -255,6 +276,10 @@ def test_other_models_stay_in_tensorflow(export: Path, tmp_path: Path) -> None:
     assert type(runtime) is TensorFlowSession
     runtime.close()
     (export / "manifest.json").write_text("{}")
+
+
+def _operations(runtime: CompiledRuntime) -> list[Any]:
+    return list(runtime._tensorflow.graph.get_operations())
 
 
 def _said(runtime: CompiledRuntime, caplog: pytest.LogCaptureFixture, words: str) -> None:

@@ -29,6 +29,16 @@ def test_sizes_are_few_and_not_much_larger() -> None:
     assert len(set(sizes)) <= 32 + 16 * 6
 
 
+def test_lists_have_an_axis_more_than_their_rows_or_candidates() -> None:
+    values = {"user": (None,), "price": (None,)}
+    rank = _definition(user=(None,), price=(None, None))
+    assert not Padding(_definition(**values)).takes_lists
+    assert not Padding(rank, frozenset({"price"})).takes_lists
+    assert Padding(_definition(**values, seen=(None, None))).takes_lists
+    rank.MergeFrom(_definition(tags=(None, None, None)))
+    assert Padding(rank, frozenset({"price", "tags"})).takes_lists
+
+
 @pytest.mark.parametrize(
     ("rows", "candidates", "events"), [*itertools.product([0, 1, 33], repeat=3)]
 )

@@ -41,13 +41,13 @@ def test_a_version_compiles_what_the_one_before_has_compiled(
         ask(runtime, request)
     wait_until(lambda: runtime.compiled("rank") == 2)
     tried: list[tuple[int, ...]] = []
-    compare = CompiledRuntime._compare
+    compile_one = CompiledRuntime._try
 
-    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> Any:
+    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> None:
         tried.append(shape.sizes)
-        return compare(after, key, tower, shape, inputs)
+        compile_one(after, key, tower, shape, inputs)
 
-    monkeypatch.setattr(CompiledRuntime, "_compare", seen)
+    monkeypatch.setattr(CompiledRuntime, "_try", seen)
     after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     after.prepare(runtime)
     assert tried == [(2, 40), (1, 3)], "the one with more requests first"
@@ -112,14 +112,14 @@ def test_a_version_serves_in_time_and_compiles_the_shape_that_took_long_beside_r
     after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
     after.prepare(None)
     serves, tried = threading.Event(), []
-    compare = CompiledRuntime._compare
+    compile_one = CompiledRuntime._try
 
-    def slow(*arguments: Any) -> tuple[float, float]:
+    def slow(*arguments: Any) -> None:
         tried.append(arguments)
         serves.wait(10.0)
-        return compare(*arguments)
+        compile_one(*arguments)
 
-    monkeypatch.setattr(CompiledRuntime, "_compare", slow)
+    monkeypatch.setattr(CompiledRuntime, "_try", slow)
     monkeypatch.setattr(compiled, "_PREPARE_SECONDS", 0.5)
     after.prepare(runtime)
     assert after.compiled("rank") == 0

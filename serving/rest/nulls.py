@@ -1,0 +1,60 @@
+"""Null in JSON: a missing value, and in place of a list one that holds nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.codec import MAX_RANK
+from serving.columns import MAX_PADDED_ELEMENTS
+from serving.errors import InvalidArgument
+
+
+def has_null(value: Any, axes: int = MAX_RANK) -> bool:
+    """Whether there is a null in nested lists of so many axes; objects are not looked into."""
+    if not isinstance(value, list) or not axes:
+        return value is None
+    if None in value:
+        return True
+    is_nested = bool(value) and isinstance(value[0], list)
+    return is_nested and any(has_null(one, axes - 1) for one in value)
+
+
+def filled_up(name: str, value: Any, info: meta_graph_pb2.TensorInfo) -> Any:
+    """The same with a list of nulls, as long as the other lists are, for each null in their place.
+
+    Args:
+        name: Of the input, for errors.
+        value: Nested lists.
+        info: The input, whose rank is known.
+
+    Raises:
+        InvalidArgument: All of it is null, or so many nulls would become too long lists.
+    """
+    if value is None and info.tensor_shape.dim:
+        raise InvalidArgument(
+            f"All of {name!r} is null. Expected a list with null for each row that has no value."
+        )
+    lists, lengths, nulls = [value], [], 0
+    for dim in info.tensor_shape.dim[1:]:
+        inside = [one for part in lists for one in part]
+        lists = [one for one in inside if isinstance(one, list)]
+        nulls = max(nulls, inside.count(None))
+        lengths.append(dim.size if dim.size >= 0 else max(map(len, lists), default=1))
+    if nulls * math.prod(lengths) > MAX_PADDED_ELEMENTS:
+        raise InvalidArgument(
+            f"{nulls} nulls in {name!r} in place of lists of {lengths[-1]} values are too many to "
+            f"be filled up ({MAX_PADDED_ELEMENTS} in all). Send fewer rows at once."
+        )
+    return _filled(value, lengths)
+
+
+def _filled(value: Any, lengths: list[int]) -> Any:
+    if not lengths or not isinstance(value, list):
+        return value
+    nulls: Any = None
+    for length in reversed(lengths):
+        nulls = [nulls] * length
+    return [nulls if one is None else _filled(one, lengths[1:]) for one in value]
