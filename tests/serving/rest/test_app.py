@@ -7,9 +7,8 @@ import contextlib
 import http.client
 import math
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,9 +16,7 @@ import pytest
 
 from serving.call import Call
 from serving.errors import Unauthenticated
-from serving.rest.bodies import LARGE
 from serving.rest.server import RestServer
-from serving.workers import Turns
 from tests.serving.rest.conftest import Ask, ask_port
 
 MODEL = "/v1/models/tiny"
@@ -368,45 +365,6 @@ def test_a_request_that_is_none_is_seen_too(rest: Callable[..., RestServer]) -> 
     codes = [None if call.error is None else call.error.code.name for call in seen]
     assert codes == ["INVALID_ARGUMENT", "NOT_FOUND", None]
     assert [call.api for call in seen] == ["Predict"] * 3
-
-
-class WatchedTurns(Turns):
-    """Says that somebody has come for a turn."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.somebody_came = threading.Event()
-
-    @contextlib.contextmanager
-    def taken(self, call: Call) -> Iterator[None]:
-        self.somebody_came.set()
-        with super().taken(call):
-            yield
-
-
-@pytest.mark.parametrize(
-    ("rows", "padding"),
-    [(1, LARGE), (5000, 0)],
-    ids=["body", "answer"],
-)
-def test_what_is_large_waits_for_its_turn_and_what_is_small_does_not(
-    rest: Callable[..., RestServer], rows: int, padding: int
-) -> None:
-    turns = WatchedTurns()
-    port = rest(large=turns, max_bytes=200_000, timeout_seconds=60.0).port
-    body = {"signature_name": "pair", "instances": [[1, 2]] * rows, "other": " " * padding}
-    small = {"signature_name": "double", "instances": [1.5]}
-    with ThreadPoolExecutor(1) as pool:
-        with turns.taken(Call("Predict")):
-            turns.somebody_came.clear()
-            asked = pool.submit(ask_port, port, "POST", f"{MODEL}:predict", body)
-            assert turns.somebody_came.wait(10.0)
-            for _ in range(3):
-                expected = (200, {"predictions": [3.0]})
-                assert ask_port(port, "POST", f"{MODEL}:predict", small) == expected
-            assert not asked.done()
-        status, document = asked.result()
-    assert (status, len(document["predictions"])) == (200, rows)
 
 
 def test_a_request_that_outlives_the_grace_is_told_so(

@@ -1,17 +1,24 @@
-"""Bodies that unpack to much more do not keep others from their answers."""
+"""Large bodies do not keep others from their answers."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import numpy as np
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from serving.call import Call
+from serving.rest.bodies import LARGE
+from serving.rest.server import RestServer
+from serving.workers import Turns
 from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer
 from tests.serving.rest.conftest import ask_port
@@ -21,6 +28,45 @@ PREDICT = "/v1/models/tiny:predict"
 BOMB = b'{"signature_name": "double", "instances": [' + b"1," * 20_000_000 + b"1]}"
 CALLERS, ROUNDS = 8, 5
 SECONDS = 4.0  # health used to wait for three times as long
+
+
+class WatchedTurns(Turns):
+    """Says that somebody has come for a turn."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.somebody_came = threading.Event()
+
+    @contextlib.contextmanager
+    def taken(self, call: Call) -> Iterator[None]:
+        self.somebody_came.set()
+        with super().taken(call):
+            yield
+
+
+@pytest.mark.parametrize(
+    ("rows", "padding"),
+    [(1, LARGE), (5000, 0)],
+    ids=["body", "answer"],
+)
+def test_what_is_large_waits_for_its_turn_and_what_is_small_does_not(
+    rest: Callable[..., RestServer], rows: int, padding: int
+) -> None:
+    turns = WatchedTurns()
+    port = rest(large=turns, max_bytes=200_000, timeout_seconds=60.0).port
+    body = {"signature_name": "pair", "instances": [[1, 2]] * rows, "other": " " * padding}
+    small = {"signature_name": "double", "instances": [1.5]}
+    with ThreadPoolExecutor(1) as pool:
+        with turns.taken(Call("Predict")):
+            turns.somebody_came.clear()
+            asked = pool.submit(ask_port, port, "POST", PREDICT, body)
+            assert turns.somebody_came.wait(10.0)
+            for _ in range(3):
+                expected = (200, {"predictions": [3.0]})
+                assert ask_port(port, "POST", PREDICT, small) == expected
+            assert not asked.done()
+        status, document = asked.result()
+    assert (status, len(document["predictions"])) == (200, rows)
 
 
 def test_health_and_rows_are_answered_beside_bombs(
