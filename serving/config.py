@@ -15,6 +15,8 @@ MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
 RUNTIMES = ("tensorflow", "onnx", "auto")
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+# Health waits up to 0.1 s for what Python does at one go with a JSON body of that size.
+_REST_BYTES = 4 * 2**20
 _BATCHING_THREADS = 128  # they wait for their batch; few of them compute
 
 
@@ -100,6 +102,9 @@ class ServerConfig:
     rest_api_port: int = _option(
         0, "Port for REST and metrics, 8501 in TensorFlow Serving's images; 0: none.", 0, MAX_PORT
     )
+    rest_api_max_body_bytes: int = _option(
+        _REST_BYTES, "Largest body of a REST request, as sent and as unpacked.", 1, INT32_MAX
+    )
     rest_api_timeout_in_ms: int = _option(30_000, "Time that a REST request may take.", 1)
     enable_batching: bool = _option(False, "Whether requests are computed together.")
     batching_parameters_file: str = _option("", "Text proto BatchingParameters.")
@@ -137,7 +142,7 @@ class ServerConfig:
     grace_seconds: float = _option(
         30.0, "Time that running requests have to finish after SIGTERM.", 0
     )
-    max_message_bytes: int = _option(INT32_MAX, "Largest request and answer.", 1, INT32_MAX)
+    max_message_bytes: int = _option(INT32_MAX, "Largest request and answer of gRPC.", 1, INT32_MAX)
     max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
     max_concurrent_requests: int = _option(
         0,

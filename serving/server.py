@@ -264,7 +264,7 @@ def _make_rest(
         server.inference,
         futures.ThreadPoolExecutor(THREADS, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
-        config.max_message_bytes,
+        config.rest_api_max_body_bytes,
         lambda: server.health.is_serving,
         server.refusal,
         access.require,

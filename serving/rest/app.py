@@ -9,13 +9,14 @@ GET  /monitoring/prometheus/metrics
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 import time
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf import json_format
@@ -37,10 +38,12 @@ from serving.call import Call, request_id_of
 from serving.inference import Inference
 from serving.interceptors import Refusal
 from serving.protos import scoring_pb2
-from serving.rest.bodies import too_large, unpacked
+from serving.rest.bodies import LARGE, too_large, unpacked
+from serving.rest.documents import parsed, written
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
 from serving.signature import DEFAULT_SIGNATURE
+from serving.workers import Turns
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -51,9 +54,9 @@ _PATH = re.compile(
     re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
 )
 _GET, _POST = ("GET", "HEAD"), ("POST",)
+Write = Callable[[Any], Any]  # a message's document
 _METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
 _MAX_DIGITS = 19  # of an int64
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # may be half a pair, which is no character
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
 HTTP_STATUS = {
     "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
@@ -72,12 +75,14 @@ class Rest:
         inference: Answers.
         executor: The threads that do it.
         timeout_seconds: Time that a request may take.
-        max_bytes: Largest body.
+        max_bytes: Largest body, as it is sent and as it was before it was packed.
         is_ready: Whether every model is served.
         refusal: Whether what is new is refused.
         admit: Raises where the headers of a request are not those of somebody who may ask.
         metrics: The metrics page; None where there is none.
         metrics_path: Where it is.
+        large: Of those who have a large body or answer, one at a time works on it in Python, whose
+            lock it shares with all other requests.
     """
 
     inference: Inference
@@ -89,6 +94,7 @@ class Rest:
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
+    large: Turns = field(default_factory=lambda: Turns(1))
 
     def app(self) -> Starlette:
         """The application, to be run by an ASGI server."""
@@ -126,12 +132,14 @@ class Rest:
             body = await self._body(request)
             watch = asyncio.ensure_future(_gone(request, call))
             try:
-                document = await asyncio.get_running_loop().run_in_executor(
-                    self.executor, self._document, request, found, body, call
+                status, text = (
+                    200,
+                    await asyncio.get_running_loop().run_in_executor(
+                        self.executor, self._text, request, found, body, call
+                    ),
                 )
             finally:
                 watch.cancel()
-            status, text = 200, json.dumps(document)
         except errors.ServingError as error:
             error.with_traceback(None)  # which has the call, which has the error
             if call.api and call.error is None:
@@ -162,6 +170,9 @@ class Rest:
             raise
 
     async def _body(self, request: Request) -> bytes:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self.max_bytes:
+            raise too_large(self.max_bytes)
         body = bytearray()
         try:
             async with asyncio.timeout(self.timeout_seconds):
@@ -175,33 +186,26 @@ class Rest:
             ) from error
         return bytes(body)
 
-    def _document(
-        self, request: Request, found: re.Match[str] | None, body: bytes, call: Call
-    ) -> Any:
+    def _text(self, request: Request, found: re.Match[str] | None, body: bytes, call: Call) -> str:
+        """The answer."""
         method, path = request.method, request.scope["path"]
         if found is None or method not in (_POST if found["method"] else _GET):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
-        spec = model_pb2.ModelSpec(name=found["model"])
-        if found["version"]:
-            if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
-                raise errors.InvalidArgument(
-                    f"Failed to convert version: {found['version']} to numeric."
-                )
-            spec.version.value = int(found["version"])
-        if found["label"]:
-            spec.version_label = found["label"]
+        spec = _spec(found)
         if not found["method"]:
-            return self._about(spec, bool(found["metadata"]))
+            return json.dumps(self._about(spec, bool(found["metadata"])))
         encoding = request.headers.get("content-encoding", "")
-        document = _parse(unpacked(body, encoding, self.max_bytes))
-        if "signature_name" in document:
-            if not isinstance(document["signature_name"], str):
-                raise errors.InvalidArgument(
-                    f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
-                    "must be a string value."
-                )
-            spec.signature_name = document["signature_name"]
-        return getattr(self, f"_{found['method'].lower()}")(spec, document, call)
+        unpacked_body = unpacked(body, encoding, self.max_bytes)
+        with self._turn(len(unpacked_body), call):
+            message, write = self._read(found["method"].lower(), spec, unpacked_body)
+        response = self.inference.answer(message, call)
+        size = response.ByteSize()
+        with self._turn(size, call):
+            return written(write(response), is_large=size > LARGE)
+
+    def _turn(self, size: int, call: Call) -> contextlib.AbstractContextManager[None]:
+        """For work on so many bytes."""
+        return self.large.taken(call) if size > LARGE else contextlib.nullcontext()
 
     def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
         if not metadata:
@@ -214,7 +218,31 @@ class Rest:
         del document["metadata"]["signature_def"]["@type"]  # TensorFlow Serving has none
         return document
 
-    def _predict(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
+    def _read(
+        self, method: str, spec: model_pb2.ModelSpec, body: bytes | bytearray
+    ) -> tuple[Any, Write]:
+        """The request that a body is, and what makes a document of its answer."""
+        document = parsed(body)
+        if "signature_name" in document:
+            if not isinstance(document["signature_name"], str):
+                raise errors.InvalidArgument(
+                    f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
+                    "must be a string value."
+                )
+            spec.signature_name = document["signature_name"]
+        if method == "predict":
+            return self._predict(spec, document)
+        if method == "classify":
+            classification = classification_pb2.ClassificationRequest(model_spec=spec)
+            fill_examples(document, classification.input)
+            return classification, lambda response: classes(response.result)
+        if method == "regress":
+            regression = regression_pb2.RegressionRequest(model_spec=spec)
+            fill_examples(document, regression.input)
+            return regression, lambda response: values(response.result)
+        return _rank(spec, document), _to_json
+
+    def _predict(self, spec: model_pb2.ModelSpec, document: Any) -> tuple[Any, Write]:
         request = predict_pb2.PredictRequest(model_spec=spec)
         definitions, takes_missing = self.inference.described(spec)
         key = spec.signature_name or DEFAULT_SIGNATURE
@@ -223,33 +251,38 @@ class Rest:
                 f'Serving signature name: "{key}" not found in signature def'
             )
         in_rows = fill_inputs(document, definitions[key].inputs, request, takes_missing)
-        return answer(self.inference.answer(request, call), in_rows)
+        return request, lambda response: answer(response, in_rows)
 
-    def _classify(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        request = classification_pb2.ClassificationRequest(model_spec=spec)
-        fill_examples(document, request.input)
-        return classes(self.inference.answer(request, call).result)
 
-    def _regress(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        request = regression_pb2.RegressionRequest(model_spec=spec)
-        fill_examples(document, request.input)
-        return values(self.inference.answer(request, call).result)
+def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
+    """The model and version that a path names."""
+    spec = model_pb2.ModelSpec(name=found["model"])
+    if found["version"]:
+        if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
+            raise errors.InvalidArgument(
+                f"Failed to convert version: {found['version']} to numeric."
+            )
+        spec.version.value = int(found["version"])
+    if found["label"]:
+        spec.version_label = found["label"]
+    return spec
 
-    def _rank(self, spec: model_pb2.ModelSpec, document: Any, call: Call) -> Any:
-        request = scoring_pb2.RankRequest()
-        for side in ("context", "candidates"):  # null is what was not sent, of a column too
-            if isinstance(document.get(side), dict):
-                sent = document[side].items()
-                document = {
-                    **document,
-                    side: {n: column for n, column in sent if column is not None},
-                }
-        try:
-            json_format.ParseDict(document, request)
-        except (json_format.ParseError, OverflowError) as error:
-            raise errors.InvalidArgument(f"Not a RankRequest in JSON: {error}") from error
-        request.model_spec.MergeFrom(spec)
-        return _to_json(self.inference.answer(request, call))
+
+def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.RankRequest:
+    request = scoring_pb2.RankRequest()
+    for side in ("context", "candidates"):  # null is what was not sent, of a column too
+        if isinstance(document.get(side), dict):
+            sent = document[side].items()
+            document = {
+                **document,
+                side: {n: column for n, column in sent if column is not None},
+            }
+    try:
+        json_format.ParseDict(document, request)
+    except (json_format.ParseError, OverflowError) as error:
+        raise errors.InvalidArgument(f"Not a RankRequest in JSON: {error}") from error
+    request.model_spec.MergeFrom(spec)
+    return request
 
 
 async def _gone(request: Request, call: Call) -> None:
@@ -257,23 +290,6 @@ async def _gone(request: Request, call: Call) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     call.is_active = lambda: False
-
-
-def _parse(body: bytes | bytearray) -> dict[str, Any]:
-    if not body:
-        raise errors.InvalidArgument("JSON Parse error: The document is empty")
-    try:
-        text = body.decode()
-        document = json.loads(text)
-        if _HALF_PAIR.search(text):
-            json.dumps(document, ensure_ascii=False).encode()
-    except UnicodeError as error:
-        raise errors.InvalidArgument("JSON Parse error: not valid UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise errors.InvalidArgument(f"JSON Parse error: {error}") from error
-    if not isinstance(document, dict):
-        raise errors.InvalidArgument(f"JSON Value: {shown(document)} Is not object")
-    return document
 
 
 def _to_json(message: Any) -> Any:

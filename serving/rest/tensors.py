@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,21 @@ from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
 _SHOWN = 200  # characters of a value in an error
+_PART = 2**12  # values
 _INT32 = np.iinfo(np.int32)
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, for an error."""
+    """The start of a value as JSON, for an error."""
+    text = ""
     try:
-        text = json.dumps(value)
+        for piece in json.JSONEncoder().iterencode(value):
+            text += piece
+            if len(text) > _SHOWN:
+                return text[:_SHOWN] + "..."
     except RecursionError:
         return "nested too deeply"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text
 
 
 def fill_inputs(
@@ -83,7 +88,11 @@ def answer(response: predict_pb2.PredictResponse, in_rows: bool) -> dict[str, An
 def numbers(array: np.ndarray) -> Any:
     """Floats with the digits of their own precision: 0.2 and not 0.20000000298."""
     if array.dtype in (np.float32, np.float16):
-        return array.astype(np.str_).astype(np.float64).tolist()
+        flat = array.ravel()
+        wide = np.empty(flat.shape, np.float64)
+        for part in _parts(flat.size):
+            wide[part] = flat[part].astype(np.str_)
+        return wide.reshape(array.shape).tolist()
     plain = array.view(plain_dtype(array.dtype))
     return (plain if plain.dtype.isbuiltin == 1 else plain.astype(np.float64)).tolist()
 
@@ -172,10 +181,17 @@ def _array(
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
         raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {dtype_name(enum)}")
     array = np.empty(len(leaves), dtype)
-    array[:] = [
-        missing_value(dtype) if leaf is None else _converted(leaf, dtype, enum) for leaf in leaves
-    ]
+    for part in _parts(len(leaves)):
+        array[part] = [
+            missing_value(dtype) if leaf is None else _converted(leaf, dtype, enum)
+            for leaf in leaves[part]
+        ]
     return array.reshape(shape)
+
+
+def _parts(size: int) -> Iterator[slice]:
+    """The parts of many values: while numpy converts one, no other thread of the process runs."""
+    return (slice(start, start + _PART) for start in range(0, size, _PART))
 
 
 def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:

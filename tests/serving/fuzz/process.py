@@ -120,6 +120,7 @@ def _arguments(base_path: Path, folder: Path, rest_port: int, token: str) -> lis
         "prediction_log_sampling_rate": 1.0,
         "prediction_log_max_bytes": _LOG_BYTES,
         "max_message_bytes": MAX_MESSAGE_BYTES,
+        "rest_api_max_body_bytes": MAX_MESSAGE_BYTES,
         "max_candidates": MAX_CANDIDATES,
         "grace_seconds": 5,
         **({"auth_token_file": tokens} if token else {}),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import http.client
 import json
+import socket
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from serving.errors import InvalidArgument, ResourceExhausted
 from serving.rest.bodies import unpacked
+from serving.rest.server import RestServer
 from tests.serving.rest.conftest import Ask
 
 
@@ -73,7 +78,12 @@ def test_a_body_may_be_gzip(ask: Ask, encoding: str, body: bytes) -> None:
     [
         ("gzip", PACKED[:-1], 400, "gzip, says: its end is missing"),
         ("gzip", BODY, 400, "it is damaged, or was not packed"),
-        ("gzip", packed(b" " * 1_000_000), 429, "body is larger than 10000 bytes."),
+        (
+            "gzip",
+            packed(b" " * 1_000_000),
+            429,
+            "body is larger than 10000 bytes, the most that `rest_api_max_body_bytes` allows",
+        ),
         ("gzip", b"", 400, "JSON Parse error: The document is empty"),
     ],
     ids=["cut", "plain", "bomb", "empty"],
@@ -85,3 +95,37 @@ def test_a_packed_body_that_cannot_be_read_says_why(
     found, document = ask("POST", PREDICT, body, headers=headers)
     assert (found, set(document)) == (status, {"error"})
     assert words in document["error"]
+
+
+@pytest.mark.parametrize("opening", [b"[", b"{"])
+def test_a_body_may_not_be_all_lists(opening: bytes) -> None:
+    body = b" " * 84_000 + opening * 16_000  # one for each 16 of 256,000 bytes
+    assert unpacked(body, "", 256_000) == body
+    for encoding, sent in (("", body + opening), ("gzip", packed(body + opening))):
+        with pytest.raises(ResourceExhausted, match="more than 16000 lists and objects"):
+            unpacked(sent, encoding, 256_000)
+
+
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(
+    rest: Callable[..., RestServer],
+) -> None:
+    with socket.create_connection(("127.0.0.1", rest().port), timeout=5.0) as connection:
+        connection.sendall(
+            b"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 10001\r\n\r\n"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 429 ")
+
+
+@pytest.mark.parametrize(("size", "status"), [(10_000, 200), (10_001, 429)])
+@pytest.mark.parametrize("has_length", [True, False], ids=["length", "chunked"])
+def test_a_body_has_the_limit_in_whatever_form_it_comes(
+    rest: Callable[..., RestServer], has_length: bool, size: int, status: int
+) -> None:
+    body = BODY + b" " * (size - len(BODY))
+    chunks = body if has_length else iter([body[:5000], body[5000:]])
+    connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
+    connection.request("POST", PREDICT, chunks)
+    with contextlib.closing(connection), connection.getresponse() as response:
+        assert response.status == status
+        text = response.read().decode()
+    assert status == 200 or "use gRPC, which takes larger requests" in text

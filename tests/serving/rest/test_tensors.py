@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.columns import MAX_PADDED_ELEMENTS
 from serving.errors import InvalidArgument, Unimplemented
-from serving.rest.tensors import fill_inputs, numbers
+from serving.rest.tensors import fill_inputs, numbers, shown
 from tests.serving.stubs import predict
 
 FOREIGN = ["bfloat16", "qint8", "quint16", "int4", "float8_e5m2", "float8_e4m3fn"]
@@ -87,3 +88,25 @@ def test_few_bytes_of_null_become_no_large_tensor() -> None:
     for deep in ([None, "a"], ["a", [None]]):  # of other depths: an error, as without null
         with pytest.raises(InvalidArgument):
             _filled([["a"], deep], tf.string, None, None)
+
+
+def test_many_values_are_what_few_are() -> None:
+    values = np.arange(10_001, dtype=np.float32) / 7
+    few = [number for value in values for number in numbers(value[None])]
+    assert numbers(values) == few
+    assert numbers(values.reshape(73, 137)) == np.reshape(few, (73, 137)).tolist()
+    info = meta_graph_pb2.TensorInfo(dtype=tf.float32.as_datatype_enum)
+    request = predict(inputs={})
+    fill_inputs({"inputs": {"x": values.tolist()}}, {"x": info}, request)
+    np.testing.assert_array_equal(tf.make_ndarray(request.inputs["x"]), values)
+
+
+def test_of_a_large_value_the_start_is_shown_and_no_more_is_written() -> None:
+    assert shown({"a": [1, "b"]}) == '{"a": [1, "b"]}'
+    value = {"a": [1] * 1_000_000}
+    tracemalloc.start()
+    text = shown(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert text == '{"a": [' + "1, " * 64 + "1..."
+    assert peak < 100_000
