@@ -176,7 +176,7 @@ _RETRIEVED = {
         part(
             "retrieved",
             router=part("blocks", size=2, first=1, random=1),
-            pattern=serialize(Local(3) | Global((0,))),
+            pattern=serialize(Local(2) | Global((0,))),
         )
     ),
     "retrieved, Sinkhorn": Composition(
