@@ -8,6 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 # JAX compiles every shape: the models, and what lengths change, are left to `make jax`.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not the training benchmark, which takes hours: CONTRIBUTING.md has its command.
+# `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
 BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
@@ -49,7 +50,7 @@ check: lint ## Lint and check the types
 
 bench: $(VENV)/.dev ## Run every benchmark; the tables go to the screen
 	@$(if $(BENCHMARKS),,echo "There are no benchmarks yet (benchmarks/*.py).")
-	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; PYTHONPATH=. $(BIN)/python "$$file"; done
+	@set -e; for file in $(BENCHMARKS); do echo "== $$file"; PYTHONPATH=. $(BIN)/python -P "$$file"; done
 
 clean: ## Remove the environment and every cache; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

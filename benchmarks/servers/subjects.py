@@ -70,6 +70,8 @@ def model_of(name: str, schema: Schema) -> RankingModel:
         return models.autoint(schema, width=16, num_layers=2, num_heads=2, head_dim=32)
     if name == "din":
         return models.din(schema, width=32)
+    if name == "logistic_regression":
+        return models.logistic_regression(schema)
     return models.din(schema, width=32, encoder="transformer", target_attention="transformer")
 
 

@@ -197,7 +197,12 @@ class Rest:
         encoding = request.headers.get("content-encoding", "")
         unpacked_body = unpacked(body, encoding, self.max_bytes)
         with self._turn(len(unpacked_body), call):
-            message, write = self._read(found["method"].lower(), spec, unpacked_body)
+            try:
+                message, write = self._read(found["method"].lower(), spec, unpacked_body)
+            except errors.ServingError as error:
+                # Tracebacks keep all values of the body, beside those of the next one.
+                error.__context__ = None
+                raise error.with_traceback(None) from None
         response = self.inference.answer(message, call)
         size = response.ByteSize()
         with self._turn(size, call):

@@ -8,7 +8,7 @@ import zlib
 from serving import errors
 
 LARGE = 2**16  # bytes, of a body or an answer: what C does with them at one go takes up to 10 ms
-_LIST_BYTES = 16
+LIST_BYTES = 16
 _GZIP = 31  # zlib's number for it, with the largest window
 _STEP = 2**16  # bytes; a thousand times as many may come out of them
 
@@ -23,7 +23,7 @@ def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes | bytearray:
     """
     is_packed = body and "gzip" in encoding.lower()
     found = _gunzipped(body, max_bytes) if is_packed else body
-    _require_few_lists(found, max_bytes // _LIST_BYTES)
+    _require_few_lists(found, max_bytes // LIST_BYTES)
     return found
 
 
@@ -43,7 +43,7 @@ def _require_few_lists(body: bytes | bytearray, most: int) -> None:
     if len(body) > LARGE and body.count(b"[") + body.count(b"{") > most:
         raise errors.ResourceExhausted(
             f"The request's body has more than {most} lists and objects, one for each "
-            f"{_LIST_BYTES} bytes that `rest_api_max_body_bytes` allows. Send fewer rows at once, "
+            f"{LIST_BYTES} bytes that `rest_api_max_body_bytes` allows. Send fewer rows at once, "
             "or use gRPC, which takes larger requests."
         )
 

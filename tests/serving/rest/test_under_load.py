@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import gzip
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from tests.serving.stubs import predict
 PREDICT = "/v1/models/tiny:predict"
 BOMB = b'{"signature_name": "double", "instances": [' + b"1," * 20_000_000 + b"1]}"
 CALLERS, ROUNDS = 8, 5
+ITEMS = 30_011  # of a list that nothing else in the process is as long as
 SECONDS = 4.0  # health used to wait for three times as long
 
 
@@ -42,6 +44,40 @@ class WatchedTurns(Turns):
         self.somebody_came.set()
         with super().taken(call):
             yield
+
+
+class CountedTurns(Turns):
+    """Counts the lists of `ITEMS` values that are still there at the end of each turn."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.left: list[int] = []
+
+    @contextlib.contextmanager
+    def taken(self, call: Call) -> Iterator[None]:
+        with super().taken(call):
+            try:
+                yield
+            finally:
+                found = [one for one in gc.get_objects() if type(one) is list and len(one) == ITEMS]
+                self.left.append(len(found))
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [("[1]", "Expecting ',' delimiter"), ("1]}", "at incorrect level")],
+    ids=["unreadable", "unfit"],
+)
+def test_a_refused_body_leaves_nothing_behind_its_turn(
+    rest: Callable[..., RestServer], end: str, message: str
+) -> None:
+    turns = CountedTurns()
+    port = rest(large=turns, max_bytes=16 * (ITEMS + 10)).port
+    text = '{"signature_name": "double", "instances": [' + "[1]," * (ITEMS - 1) + end
+    status, document = ask_port(port, "POST", PREDICT, text.encode())
+    assert status == 400
+    assert message in document["error"]
+    assert turns.left == [0]
 
 
 @pytest.mark.parametrize(
