@@ -12,11 +12,11 @@ SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_composi
 BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ray jax oracles protos lint check bench clean
+.PHONY: help demo test portable ray jax oracles protos lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
-	  | awk -F'|' '{ printf "  make %-7s %s\n", $$1, $$2 }'
+	  | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score it: runs/demo
 	@$(BIN)/recsys-attn demo
@@ -26,6 +26,17 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
+
+portable: $(VENV)/.dev ## Run the tests as processors without AVX-512 or AVX2 would, and on one core (an hour)
+	@failed=; \
+	for isa in AVX2 AVX; do \
+	  echo "== $$isa"; \
+	  TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=$$isa XLA_FLAGS=--xla_cpu_max_isa=$$isa \
+	    $(MAKE) test || failed="$$failed $$isa"; \
+	done; \
+	echo "== one core"; \
+	taskset -c 0 $(MAKE) test || failed="$$failed one-core"; \
+	test -z "$$failed" || { echo "Failed:$$failed"; exit 1; }
 
 ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (330 MB)
 

@@ -15,6 +15,8 @@ steps together.
   models (`benchmarks/peers/torch_loop.py` says what differs), as they are: float32, dense Adam.
 - The peak is that of the fastest product of two square matrices that TensorFlow, JAX or PyTorch
   make here, and a row's work its matrix products (`flops` of `benchmarks/peers/settings.py`).
+- Where a framework's products in bfloat16 would take seconds each, as PyTorch's on a processor
+  without such instructions, its peak and its contenders in bfloat16 are skipped; the table says so.
 - The AUC is that of the held-out rows after `--auc-steps` steps.
 - Where there is no TensorFlow, ours are on JAX. A GPU is used where the frameworks find one.
 
@@ -94,6 +96,7 @@ class Benchmark:
         self._console = Console(width=180)
         self._python = python_of(found.peers)
         self._peak = {"float32": 0.0, "bfloat16": 0.0}
+        self._slow: set[str] = set()  # frameworks that bfloat16 is skipped with
         self._runs: list[dict[str, Any]] = []
         self._requests: list[dict[str, Any]] = []
 
@@ -132,7 +135,8 @@ class Benchmark:
         for settings in sizes:
             of_size = [r for r in records if r["vocabulary"] == settings.vocabulary]
             table = tables.speeds(model, settings.vocabulary, of_size, self._peak)
-            table.caption = f"AUC of the model that made the labels: {best_auc(settings):.4f}"
+            best = f"AUC of the model that made the labels: {best_auc(settings):.4f}"
+            table.caption = f"{best}. {tables.peaks(self._peak)}{self._skipped()}"
             self._console.print(table, "")
         if len(sizes) > 1:
             self._console.print(tables.vocabularies(model, records), "")
@@ -158,7 +162,7 @@ class Benchmark:
         )
         for round_, entry, settings in product(range(chosen.rounds), entries, sizes):
             steps = chosen.auc_steps if round_ == 0 else 0
-            found = entry.run(replace(settings, auc_steps=steps))
+            found = self._run(entry, replace(settings, auc_steps=steps))
             self._runs.append(
                 {
                     "model": settings.model,
@@ -179,9 +183,19 @@ class Benchmark:
         for entry in contenders.ours(ways, chosen.precision, [False], [None]) * chosen.rounds:
             for model in ("din", "din_encoded"):
                 changed = replace(settings, model=model, batch=4 if chosen.quick else REQUESTS)
-                found = replace(entry, module="ours_in_requests").run(changed)
+                found = self._run(replace(entry, module="ours_in_requests"), changed)
                 self._requests.append({"model": model, "precision": entry.precision, **found})
                 _log(changed, entry, found)
+
+    def _run(self, entry: contenders.Entry, settings: Settings) -> dict[str, Any]:
+        """What the contender printed, unless its framework has no quick products for it."""
+        if entry.precision == contenders.LOW and entry.framework in self._slow:
+            return {"skipped": f"{entry.framework}'s products in bfloat16 take seconds here"}
+        return entry.run(settings)
+
+    def _skipped(self) -> str:
+        names = " and ".join(sorted(self._slow))
+        return f". Skipped in bfloat16, too slow on this processor: {names}" if names else ""
 
     def _find_peak(self) -> None:
         """Operations a second of the fastest framework so far, by precision."""
@@ -191,8 +205,10 @@ class Benchmark:
             pythons["torch"] = str(self._python)
         found = {name: contenders.run("peak", name, python) for name, python in pythons.items()}
         LOG.print("Operations a second:", json.dumps(found))
-        done = [self._peak, *(peaks for peaks in found.values() if "error" not in peaks)]
-        self._peak = {kind: max(peaks[kind] for peaks in done) for kind in self._peak}
+        measured = {name: peaks for name, peaks in found.items() if "error" not in peaks}
+        self._slow = {name for name, peaks in measured.items() if peaks["bfloat16"] is None}
+        done = [self._peak, *measured.values()]
+        self._peak = {kind: max(peaks[kind] or 0.0 for peaks in done) for kind in self._peak}
 
     def _write(self) -> None:
         """All numbers so far."""
@@ -211,7 +227,11 @@ class Benchmark:
 
 
 def _log(settings: Settings, entry: contenders.Entry, found: dict[str, Any]) -> None:
-    what = found.get("error") or {k: round(v, 4) for k, v in found.items() if v is not None}
+    what = (
+        found.get("error")
+        or found.get("skipped")
+        or {k: round(v, 4) for k, v in found.items() if v is not None}
+    )
     name = f"{settings.model} {settings.vocabulary:,}: {entry.name} {entry.precision}"
     LOG.print(name, what, markup=False)
 

@@ -17,7 +17,8 @@ from typing import Any
 from pipelines.errors import PipelineError
 
 MANIFEST = "manifest.json"
-FEATURES = "features"  # folders of a run
+EXPERIMENT = "experiment.json"  # of a run, and so are these folders:
+FEATURES = "features"
 MODEL = "model"
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.json"  # of an evaluation, with

@@ -268,7 +268,8 @@ def opened(
         one_thread_each()
         values = dict(_override(text) for text in overrides)
         checked = load_experiment(experiment, values)
-        folder = run_dir or Path("runs") / checked.name
+        own = experiment if experiment.is_dir() else Path("runs") / checked.name
+        folder = run_dir or own
         if set("[]*?") & set(str(folder.resolve())):
             raise PipelineError(
                 "--run-dir: TensorFlow takes [ ] * ? in a path for a pattern and cannot save "

@@ -13,21 +13,23 @@ force_option = click.option("--force", is_flag=True, help="Run although nothing 
 
 
 def experiment_options(command: Command) -> Command:
-    """What is run: a file, a folder and changes of the file."""
+    """What is run: a file, or the folder of a run that keeps its experiment; and changes of it."""
     for option in reversed(
         (
             click.argument("experiment", type=click.Path(path_type=Path)),
             click.option(
                 "--run-dir",
                 type=click.Path(path_type=Path),
-                help="Folder of the run.  [default: runs/<name of the experiment>]",
+                help="Folder of the run.  [default: EXPERIMENT where it is one, else "
+                "runs/<name of the experiment>]",
             ),
             click.option(
                 "--set",
                 "overrides",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Another value for a key of the file, such as training.epochs=3. Repeatable.",
+                help="Another value for a key of the experiment, such as training.epochs=3. "
+                "Repeatable.",
             ),
         )
     ):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
+from pipelines.artifacts import EXPERIMENT, read_json
 from pipelines.config_errors import explain
 from pipelines.errors import PipelineError, did_you_mean
 from pipelines.feed.order import SHUFFLE_ROWS
@@ -231,15 +232,13 @@ class Experiment(Options):
 
 
 def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Experiment:
-    """Reads and checks a TOML file; `overrides` maps dotted keys to values."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PipelineError(f"The experiment file {path} does not exist.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"The experiment file {path} cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path} is not valid TOML: {error}.") from None
+    """Reads and checks a TOML file, or the experiment that a run folder keeps.
+
+    Args:
+        path: The file or the folder.
+        overrides: Other values by their dotted keys.
+    """
+    values = _read_kept(path) if path.is_dir() else _read_toml(path)
     for key, value in (overrides or {}).items():
         _set(values, key, value)
     inherited = _expand_shorthands(values)
@@ -250,6 +249,26 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         return Experiment.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise PipelineError(explain(error, Experiment, str(path), inherited)) from None
+
+
+def _read_kept(folder: Path) -> dict[str, Any]:
+    if not (folder / EXPERIMENT).is_file():
+        raise PipelineError(
+            f"The folder {folder} keeps no experiment: expected an experiment's TOML file, or a "
+            f"run folder with the {EXPERIMENT} that its first step writes."
+        )
+    return read_json(folder / EXPERIMENT, "Give the experiment's TOML file and --run-dir.")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PipelineError(f"The experiment file {path} does not exist.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"The experiment file {path} cannot be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path} is not valid TOML: {error}.") from None
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from pipelines.artifacts import (
     versions,
     write_json,
 )
+from pipelines.differences import differences
 from pipelines.errors import PipelineError
 
 Build = Callable[[Path], Mapping[str, Any]]
@@ -56,14 +57,14 @@ class Run:
 
     Args:
         folder: Where the steps write.
-        settings: By step, the part of the configuration that decides its result.
+        settings: By step, the part of the configuration that decides its result, by keys.
         seed: Seed of the experiment.
         console: Where progress is printed.
         force: Run a step although nothing has changed.
     """
 
     folder: Path
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Mapping[str, Any]]
     seed: int
     console: Console
     force: bool = False
@@ -83,9 +84,17 @@ class Run:
             )
         manifest = read_json(folder / MANIFEST)
         if manifest.get("config_hash") != self.config_hash(step):
+            changes = [
+                clause
+                for name in (*_before(step), step)
+                for clause in self._changes(name, _manifest(self.path(name)))
+            ]
+            told = "; ".join(dict.fromkeys(changes)) or "an older recsys-attn noted no settings"
             raise PipelineError(
-                f"{folder} was made with another configuration: run `recsys-attn {step}` again, "
-                "or `recsys-attn run` for all steps."
+                f"{folder} was made with another configuration: {told}. To go on as it was "
+                f"made, give {self.folder} in place of the experiment's file, without --set; for "
+                f"the new values, run `recsys-attn {step}` again, or `recsys-attn run` for all "
+                "steps."
             )
         if manifest.get("inputs") != self._inputs(step, manifest.get("sources")):
             raise PipelineError(
@@ -96,7 +105,7 @@ class Run:
 
     def config_hash(self, step: str) -> str:
         """Hash of what decides a step's own result."""
-        return fingerprint([self.settings[step], self.seed])
+        return fingerprint(self._settings(step))
 
     def resume_key(self, step: str, settings: Any, sources: Mapping[str, str]) -> str:
         """Hash of what must be equal for a step that was cut off to go on."""
@@ -108,6 +117,7 @@ class Run:
         build: Build,
         sources: Mapping[str, str] | None = None,
         target: Path | None = None,
+        before: Path | None = None,
     ) -> dict[str, Any]:
         """Runs a step, unless the folder it would write is already there.
 
@@ -117,6 +127,7 @@ class Run:
                 manifest shall hold.
             sources: Hashes of inputs that are no step's.
             target: The folder to write where it is not the step's own.
+            before: The folder that it follows where it does not take `target`'s place.
 
         Returns:
             The manifest.
@@ -126,6 +137,9 @@ class Run:
             self._say(step, "unchanged, skipped", target)
             return read_json(target / MANIFEST)
         inputs = self._inputs(step, sources)
+        changes = self._changes(step, _manifest(before or target))
+        if changes:
+            self._say(step, f"with other settings: {'; '.join(changes)}", None)
         self._say(step, "...", None)
         begin = time.perf_counter()
         with atomic_directory(target) as folder:
@@ -136,6 +150,7 @@ class Run:
                 "inputs": inputs,
                 "sources": dict(sources or {}),
                 "seed": self.seed,
+                "settings": self._settings(step),
                 "versions": versions(),
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 **build(folder),
@@ -151,10 +166,15 @@ class Run:
         if self.force or not (target / MANIFEST).exists():
             return False
         wanted = self._fingerprint(step, self._inputs(step, sources))
-        try:
-            return read_json(target / MANIFEST).get("fingerprint") == wanted
-        except PipelineError:
-            return False  # a damaged folder is written again
+        return _manifest(target).get("fingerprint") == wanted
+
+    def _settings(self, step: str) -> dict[str, Any]:
+        return {"seed": self.seed, **self.settings[step]}
+
+    def _changes(self, step: str, manifest: Mapping[str, Any]) -> list[str]:
+        """The settings that are others than those in a manifest, where it has any."""
+        made = manifest.get("settings")
+        return [] if made is None else differences(made, self._settings(step))
 
     def _inputs(self, step: str, sources: Mapping[str, str] | None) -> dict[str, str]:
         found = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}
@@ -165,4 +185,18 @@ class Run:
 
     def _say(self, step: str, what: str, folder: Path | None) -> None:
         place = "" if folder is None else f"  [dim]{escape(str(folder))}[/dim]"
-        self.console.print(f"[bold]{step}[/bold]: {what}{place}", soft_wrap=True)
+        self.console.print(f"[bold]{step}[/bold]: {escape(what)}{place}", soft_wrap=True)
+
+
+def _before(step: str) -> Iterator[str]:
+    """The steps that a step depends on, in their order."""
+    for read in STEPS[step].reads:
+        yield from (*_before(read), read)
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    """That of a folder, which may be damaged or not be there."""
+    try:
+        return read_json(folder / MANIFEST)
+    except PipelineError:
+        return {}

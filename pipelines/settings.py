@@ -6,29 +6,44 @@ from typing import Any
 
 from pipelines.artifacts import fingerprint
 from pipelines.config import Experiment
+from pipelines.storage import without_credentials
 
 
-def settings_by_step(experiment: Experiment) -> dict[str, Any]:
-    """What of the configuration decides each step's result."""
+def resolved(experiment: Experiment) -> dict[str, Any]:
+    """The whole experiment, as a run folder keeps it: every key, and no password of a URI."""
     values = experiment.model_dump(mode="json")
+    path = values["data"]["path"]
+    if isinstance(path, str):
+        values["data"]["path"] = without_credentials(path)
+    elif path is not None:
+        values["data"]["path"] = [without_credentials(place) for place in path]
+    return values
+
+
+def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """What of the configuration decides each step's result, by the keys of the file."""
+    values = resolved(experiment)
     columns = ("kind", "name", "dtype", "multivalued", "label", "mask")
-    read = [
-        {key: part[key] for key in columns if key in part}
-        for part in [*values["features"], *values["tasks"]]
-    ]
+    read = {
+        table: [{key: part[key] for key in columns if key in part} for part in values[table]]
+        for table in ("features", "tasks")
+    }
     return {
-        "ingest": [values["data"], read],
-        "fit": values["features"],
-        "train": [values["model"], values["training"], values["tasks"]],
-        "evaluate": [values["name"], values["evaluation"]],
-        "export": values["export"],
-        "statistics": None,  # of what `ingest` and `fit` made
+        "ingest": {"data": values["data"], **read},
+        "fit": {"features": values["features"]},
+        "train": {table: values[table] for table in ("model", "training", "tasks")},
+        "evaluate": {table: values[table] for table in ("name", "evaluation")},
+        "export": {
+            "export": {**values["export"], "name": experiment.export.name or experiment.name}
+        },
+        "statistics": {},  # of what `ingest` and `fit` made
     }
 
 
 def config_hash(experiment: Experiment) -> str:
     """Hash of all of the configuration that decides an evaluation: all but the export."""
-    return fingerprint(experiment.model_dump(mode="json", exclude={"export"}))
+    values = resolved(experiment)
+    return fingerprint({key: values[key] for key in values if key != "export"})
 
 
 def resumable_settings(experiment: Experiment) -> Any:
@@ -38,5 +53,6 @@ def resumable_settings(experiment: Experiment) -> Any:
     follow from the workers, is checked apart.
     """
     free = {"lanes", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
-    model, training, tasks = settings_by_step(experiment)["train"]
-    return [model, {key: training[key] for key in training if key not in free}, tasks]
+    settings = settings_by_step(experiment)["train"]
+    training = {key: value for key, value in settings["training"].items() if key not in free}
+    return {**settings, "training": training}

@@ -14,9 +14,20 @@ from rich.markup import escape
 
 from pipelines import evaluate as evaluation
 from pipelines import training
-from pipelines.artifacts import CHECKPOINTS, MANIFEST, METRICS, MODEL, hash_files, read_json
-from pipelines.config import Experiment
+from pipelines.artifacts import (
+    CHECKPOINTS,
+    EXPERIMENT,
+    MANIFEST,
+    METRICS,
+    MODEL,
+    atomic_file,
+    hash_files,
+    read_json,
+    write_json,
+)
+from pipelines.config import Experiment, load_experiment
 from pipelines.data import DataSplit
+from pipelines.differences import differences
 from pipelines.engines import LOCAL, Engine
 from pipelines.errors import PipelineError
 from pipelines.export import export
@@ -32,9 +43,9 @@ from pipelines.prediction_log.statistics import load as load_statistics
 from pipelines.prediction_log.statistics import save as save_statistics
 from pipelines.progress import Progress
 from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
-from pipelines.run import Run
+from pipelines.run import Build, Run
 from pipelines.score import score
-from pipelines.settings import config_hash, resumable_settings, settings_by_step
+from pipelines.settings import config_hash, resolved, resumable_settings, settings_by_step
 from pipelines.storage import Storage, Where, is_uri
 from pipelines.trained import load_trained
 from recsys_attn.models import RankingModel
@@ -92,7 +103,7 @@ class Steps:
             progress.finish(f"rows: {rows}")
             return {**summary, "data_hash": hash_files(files)}
 
-        manifest = self.run.execute("ingest", build, sources=_source_stamps(self.experiment))
+        manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
         for name in self.experiment.evaluation.columns:  # before hours of training
             where = str(self.run.path("ingest"))
             require_column(manifest["columns"], name, "named by `evaluation`", where)
@@ -117,7 +128,7 @@ class Steps:
             sizes = {f.name: f.size for f in fitted.schema.features if not isinstance(f, Numeric)}
             return {"rows": train.rows, "table_rows": sizes}
 
-        self.run.execute("fit", build)
+        self._execute("fit", build)
 
     def train(self) -> None:
         """The model with its best weights."""
@@ -143,7 +154,7 @@ class Steps:
                 "versions": trained.versions,  # older than today's where they were done before
             }
 
-        self.run.execute("train", build, sources=older)
+        self._execute("train", build, sources=older)
 
     def _older_run(self) -> dict[str, str]:
         """What the training begins from, so that another one makes it run again."""
@@ -197,7 +208,7 @@ class Steps:
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
 
-        self.run.execute("evaluate", build)
+        self._execute("evaluate", build)
         self.report()
 
     def report(self) -> None:
@@ -242,7 +253,9 @@ class Steps:
             )
             return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
 
-        self.run.execute("export", build, target=base / str(version))
+        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # under other names too
+        before = max(made, key=lambda path: path.stat().st_mtime, default=base).parent
+        self._execute("export", build, target=base / str(version), before=before)
 
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Batch scores of any Parquet file with the schema's columns."""
@@ -293,7 +306,25 @@ class Steps:
             save_statistics(counted, folder)
             return {"rows": train.rows}
 
-        self.run.execute("statistics", build)
+        self._execute("statistics", build)
+
+    def _execute(self, step: str, build: Build, **options: Any) -> dict[str, Any]:
+        """Runs a step; then the folder keeps the experiment, where it is another for the step."""
+        manifest = self.run.execute(step, build, **options)
+        try:
+            kept = load_experiment(self.run.folder)
+        except PipelineError:  # there is none, or an older version wrote it
+            kept = None
+        if kept is None or _decides(kept, step) != _decides(self.experiment, step):
+            if kept is not None:
+                changes = "; ".join(differences(resolved(kept), resolved(self.experiment)))
+                self.console.print(
+                    f"[bold]experiment[/bold]: changed in the folder: {escape(changes)}",
+                    soft_wrap=True,
+                )
+            with atomic_file(self.run.folder / EXPERIMENT) as file:
+                write_json(file, resolved(self.experiment))
+        return manifest
 
     @property
     def _evaluation(self) -> Path | None:
@@ -312,6 +343,11 @@ class Steps:
     @property
     def _request(self) -> str | None:
         return self.run.manifest("ingest").get("request")
+
+
+def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
+    """What of an experiment decides a step's result."""
+    return experiment.seed, settings_by_step(experiment)[step]
 
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:

@@ -21,9 +21,14 @@ def is_uri(where: Where) -> bool:
     return isinstance(where, str) and _URI.match(where) is not None
 
 
+def without_credentials(where: Where) -> str:
+    """The place without the user and password that a URI may hold."""
+    return re.sub(r"//[^/@]*@", "//", str(where)) if is_uri(where) else str(where)
+
+
 def shown(where: Where) -> str:
     """The place for people: a local path, or a URI without credentials and options."""
-    return re.sub(r"//[^/@]*@", "//", str(where)).partition("?")[0] if is_uri(where) else str(where)
+    return without_credentials(where).partition("?")[0] if is_uri(where) else str(where)
 
 
 @dataclass(frozen=True)

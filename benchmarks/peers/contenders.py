@@ -43,6 +43,11 @@ class Entry:
     def precision(self) -> str:
         return self.options.get("precision", "float32")
 
+    @property
+    def framework(self) -> str:
+        """What computes it, by the name that `peak` has for it."""
+        return "torch" if self.module in PEERS.values() else self.backend
+
     def run(self, settings: Settings) -> dict[str, Any]:
         """What it printed, or the last lines of its `error`."""
         return run(

@@ -16,13 +16,22 @@ Key = tuple[str, str]  # contender and precision
 
 
 def by_contender(records: Sequence[Record]) -> dict[Key, list[Record]]:
-    """The runs of each that did not fail, in the order of the first round."""
+    """The runs of each that neither failed nor were skipped, in the order of the first round."""
     found: dict[Key, list[Record]] = {}
     for record in records:
         runs = found.setdefault((record["contender"], record["precision"]), [])
-        if "error" not in record:
+        if not {"error", "skipped"} & record.keys():
             runs.append(record)
     return found
+
+
+def peaks(peak: Mapping[str, float]) -> str:
+    """The peak by precision, for people."""
+    parts = (
+        f"{precision} {value / 1e9:,.0f} GFLOP/s" if value else f"{precision} not known"
+        for precision, value in peak.items()
+    )
+    return f"Peak: {', '.join(parts)}"
 
 
 def speed(runs: Sequence[Record]) -> float:
@@ -46,17 +55,18 @@ def speeds(
         table.add_column(column, justify="right")
     for (name, precision), runs in found.items():
         if not runs:
-            table.add_row(name, _short(precision), "failed")
+            table.add_row(name, _short(precision), _missing(records, name, precision))
             continue
         all_speeds = [run["rows_per_second"] for run in runs]
-        share = speed(runs) * flops(model) / (peak[_short(precision)] or float("nan"))
+        best = peak[_short(precision)]
+        share = f"{speed(runs) * flops(model) / best:.1%}" if best else ""
         table.add_row(
             name,
             _short(precision),
             f"{speed(runs):,.0f}",
             f"{min(all_speeds):,.0f}, {max(all_speeds):,.0f}",
             *(f"{speed(runs) / speed(found[peer, 'float32']):.2f}" for peer in peers),
-            f"{share:.1%}",
+            share,
             _largest(runs, "auc", "{:.4f}"),
             *(_largest(runs, part, "{:,.0f}") for part in ("peak", "device", "weights", "slots")),
             _largest(runs, "input_wait", "{:.1%}"),
@@ -88,9 +98,9 @@ def requests(records: Sequence[Record]) -> Table:
     for record in records:
         groups.setdefault((record["model"], record["precision"]), []).append(record)
     for (model, precision), runs in groups.items():
-        done = [run for run in runs if "error" not in run]
+        done = [run for run in runs if not {"error", "skipped"} & run.keys()]
         if not done:
-            table.add_row(model, _short(precision), "failed")
+            table.add_row(model, _short(precision), "skipped" if "skipped" in runs[0] else "failed")
             continue
         one, many = (median(run[way] for run in done) for way in ("one by one", "requests"))
         ratio = median(run["requests"] / run["one by one"] for run in done)
@@ -100,6 +110,12 @@ def requests(records: Sequence[Record]) -> Table:
 
 def _table(title: str) -> Table:
     return Table(title=title, box=None, title_justify="left", caption_justify="left")
+
+
+def _missing(records: Sequence[Record], name: str, precision: str) -> str:
+    key = (name, precision)
+    skipped = any("skipped" in r for r in records if (r["contender"], r["precision"]) == key)
+    return "skipped" if skipped else "failed"
 
 
 def _short(precision: str) -> str:

@@ -73,7 +73,18 @@ def test_of_a_peak_that_is_not_known_there_is_no_share() -> None:
     """As where the process that looks for it failed: the speeds are shown all the same."""
     peak = {"float32": 0.0, "bfloat16": 0.0}
     (row,) = cells(tables.speeds("mmoe", 11, [record("ours", 11, 500)], peak))
-    assert (row["rows/s"], row["of the peak"]) == ("500", "nan%")
+    assert (row["rows/s"], row["of the peak"]) == ("500", "")
+    assert tables.peaks(peak) == "Peak: float32 not known, bfloat16 not known"
+    assert tables.peaks({"float32": 4.2e11}) == "Peak: float32 420 GFLOP/s"
+
+
+def test_what_a_processor_cannot_do_is_skipped_and_has_not_failed() -> None:
+    one = {"contender": "FuxiCTR", "precision": "mixed_bfloat16", "vocabulary": 11}
+    missing = [{**one, "skipped": "slow"}, {**one, "contender": "ours", "error": "no"}]
+    rows = cells(tables.speeds("mmoe", 11, missing, {"float32": 0.0, "bfloat16": 0.0}))
+    assert [row["rows/s"] for row in rows] == ["skipped", "failed"]
+    requests = [{"model": "din", "precision": "mixed_bfloat16", "skipped": "slow"}]
+    assert [row["rows/s one by one"] for row in cells(tables.requests(requests))] == ["skipped"]
 
 
 def test_speeds_by_vocabulary() -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.artifacts import EXPERIMENT, write_json
 from pipelines.config import load_experiment
 from pipelines.errors import PipelineError
 from pipelines.ingest.options import SplitOptions
+from pipelines.settings import resolved
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Hash, Numeric, Quantile, Schema, Sequence, Vocabulary
 from tests.support.experiments import load
@@ -121,11 +123,6 @@ def test_a_file_that_is_no_experiment_is_named(
         load_experiment(path)
 
 
-def test_a_folder_is_no_experiment(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"cannot be read: .*directory"):
-        load_experiment(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -153,3 +150,29 @@ def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"`embeddings_learning_rate` is of a row-wise"):
         load(tmp_path, training__embeddings_learning_rate=0.1, training__optimizer="sgd")
     load(tmp_path, training__embeddings_learning_rate=0.1)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_what_a_run_folder_keeps_is_the_same_experiment(path: Path, tmp_path: Path) -> None:
+    experiment = load_experiment(path, {"training.epochs": 3, "training.warm_start": "runs/x"})
+    write_json(tmp_path / EXPERIMENT, resolved(experiment))
+    assert resolved(load_experiment(tmp_path)) == resolved(experiment)
+    assert load_experiment(tmp_path, {"training.epochs": 4}).training.epochs == 4
+
+
+def test_a_folder_without_an_experiment_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"keeps no experiment: expected .* experiment\.json"):
+        load_experiment(tmp_path)
+    (tmp_path / EXPERIMENT).write_text("{")
+    with pytest.raises(PipelineError, match=r"is damaged: .* Give the experiment's TOML file"):
+        load_experiment(tmp_path)
+
+
+def test_a_password_in_a_uri_is_not_kept(tmp_path: Path) -> None:
+    text = "simulate = { rows = 3000, users = 50, items = 96 }\n"
+    places = ["s3://key:secret@bucket/clicks?region=eu", "/local"]
+    values = {"data__source": "parquet", "data__path": places}
+    found = resolved(load(tmp_path, (text, ""), **values))
+    assert found["data"]["path"] == ["s3://bucket/clicks?region=eu", "/local"]
+    values["data__path"] = "s3://key:secret@bucket/clicks"
+    assert resolved(load(tmp_path, (text, ""), **values))["data"]["path"] == "s3://bucket/clicks"

@@ -75,6 +75,7 @@ def test_a_manifest_holds_what_made_the_folder(recorder: Recorder) -> None:
     assert ingest["step"] == "ingest"
     assert ingest["inputs"] == ingest["sources"] == SOURCES
     assert ingest["seed"] == 7
+    assert ingest["settings"] == {"seed": 7, "of": "ingest"}
     assert ingest["rows"] == len("ingest")
     assert set(train["inputs"]) == {"ingest", "fit"}
     assert train["inputs"]["ingest"] == ingest["fingerprint"]
@@ -132,13 +133,46 @@ def test_a_step_alone_needs_those_before_it(tmp_path: Path) -> None:
 def test_a_step_alone_refuses_inputs_of_another_configuration(recorder: Recorder) -> None:
     recorder.settings = {**SETTINGS, "fit": {"of": "something else"}}
     message = (
-        r"features was made with another configuration: run `recsys-attn fit` again, or "
-        r"`recsys-attn run` for all steps"
+        r"features was made with another configuration: `of` was \"fit\" and is \"something "
+        r"else\" now\. To go on as it was made, give .*run in place of the experiment's file, "
+        r"without --set; for the new values, run `recsys-attn fit` again, or `recsys-attn run` for "
     )
     with pytest.raises(PipelineError, match=message):
         recorder.execute("train")
     with pytest.raises(PipelineError, match=message):
         recorder.run.manifest("train")
+
+
+def test_an_error_names_the_changes_of_all_steps_before(recorder: Recorder) -> None:
+    recorder.settings = {**SETTINGS, **{step: {"of": step.upper()} for step in ORDER}}
+    with pytest.raises(PipelineError) as caught:
+        recorder.run.manifest("evaluate")
+    for step in ("ingest", "fit", "train", "evaluate"):
+        assert str(caught.value).count(f'`of` was "{step}" and is "{step.upper()}" now') == 1
+
+
+def test_a_step_that_runs_again_names_what_has_changed(recorder: Recorder) -> None:
+    recorder.settings = {**SETTINGS, "train": {"of": "[bold]"}}
+    recorder.seed = 8
+    recorder.output.truncate(0)
+    recorder.execute("ingest", "fit", "train")
+    lines = recorder.output.getvalue().strip("\0").splitlines()
+    told = [line.partition(": with other settings: ") for line in lines if "settings" in line]
+    assert [(step, text) for step, _, text in told] == [
+        ("ingest", "`seed` was 7 and is 8 now"),
+        ("fit", "`seed` was 7 and is 8 now"),
+        ("train", '`seed` was 7 and is 8 now; `of` was "train" and is "[bold]" now'),
+    ]
+
+
+def test_a_folder_of_an_older_version_is_refused_and_made_again(recorder: Recorder) -> None:
+    path = _path(recorder, "fit") / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["settings"]
+    path.write_text(json.dumps({**manifest, "config_hash": "older", "fingerprint": "older"}))
+    with pytest.raises(PipelineError, match="an older recsys-attn noted no settings"):
+        recorder.run.manifest("fit")
+    assert recorder.execute("fit") == ["fit"]
 
 
 def test_a_step_alone_refuses_inputs_that_are_older_than_theirs(recorder: Recorder) -> None:

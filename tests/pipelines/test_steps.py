@@ -134,7 +134,7 @@ def test_a_damaged_model_file_is_named(run: Path, tmp_path: Path) -> None:
         ("training.epochs", 3, {"train"}),
         ("evaluation.split", "valid", {"evaluate"}),
         ("export.tolerance", 1e-4, {"export"}),
-        ("name", "other", {"evaluate"}),  # the report's title; the export's folder
+        ("name", "other", {"evaluate", "export"}),  # the report's title; the export's folder
     ],
 )
 def test_each_setting_reaches_its_steps(

@@ -13,6 +13,7 @@ from recsys_attn.attention import Dense, scores
 from recsys_attn.blocks import Dice
 from tests.support import reference as layers_reference
 from tests.support.references import scores as reference
+from tests.support.rounding import ULPS
 from tests.support.score_case import B, H, N, S, T, arrays, expected, weights, with_random_weights
 
 K = 6
@@ -91,7 +92,7 @@ def test_mixture_starts_with_equal_parts_and_may_be_one() -> None:
     np.testing.assert_allclose(
         scores.Mixture([dot, dot])(query, key), dot(query, key), rtol=1e-5, atol=1e-6
     )
-    np.testing.assert_array_equal(scores.Mixture([dot])(query, key), dot(query, key))
+    np.testing.assert_allclose(scores.Mixture([dot])(query, key), dot(query, key), rtol=ULPS)
 
 
 @pytest.mark.parametrize("make", [scores.Sum, scores.Mixture], ids=["sum", "mixture"])

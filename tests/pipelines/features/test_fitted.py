@@ -14,6 +14,7 @@ from pipelines.features.base import MISSING_INT
 from pipelines.features.fitted import raw_column
 from recsys_attn.schema import Numeric, Sequence, is_listed
 from tests.support import shop
+from tests.support.rounding import assert_rounded
 
 
 def reference_value(state, value):
@@ -83,7 +84,7 @@ def test_rows_do_not_depend_on_each_other():
     together = fitted.apply(table, "context")
     for row in range(table.num_rows):
         for name, values in fitted.apply(table.slice(row, 1), "context").items():
-            np.testing.assert_array_equal(values[0], together[name][row])
+            assert_rounded(values[0], together[name][row])
 
 
 def test_no_rows():

@@ -10,6 +10,7 @@ from pipelines.features.graph import FeatureGraph, keep_last, raw_dtype
 from pipelines.raw import raw_rows
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop
+from tests.support.rounding import assert_rounded
 
 ROWS = 31
 PADDING = {tf.string: "", tf.int64: MISSING_INT, tf.float32: np.nan}
@@ -41,7 +42,7 @@ def trained(fitted, table):
 def assert_inputs(found, expected):
     assert found.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+        assert_rounded(found[name], values, err_msg=name)
         assert found[name].dtype == values.dtype
 
 

@@ -12,12 +12,13 @@ from pipelines.data import Portion
 from pipelines.feed.chunk import Chunk, group_starts, transform
 from recsys_attn.schema import Schema
 from tests.support import shop
+from tests.support.rounding import assert_rounded
 
 
 def expect_same(one, other):
     assert one.blocks.keys() == other.blocks.keys()
     for name, block in one.blocks.items():
-        np.testing.assert_array_equal(block, other.blocks[name], err_msg=name)
+        assert_rounded(block, other.blocks[name], err_msg=name)
     np.testing.assert_array_equal(one.starts, other.starts)
 
 

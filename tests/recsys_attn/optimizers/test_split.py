@@ -122,7 +122,8 @@ def test_averages_of_the_rest_replace_it_in_the_end() -> None:
         rest = keras.optimizers.SGD(0.5, use_ema=average, ema_momentum=0.5)
         trained.compile(Split(LazyAdam(0.1), rest), "mse")
         weights[average] = fit(trained)
-    np.testing.assert_array_equal(weights[False][0], weights[True][0])
+    # Two programs, compiled apart.
+    np.testing.assert_allclose(weights[False][0], weights[True][0], rtol=1e-6, atol=1e-6)
     assert all(np.any(a != b) for a, b in zip(*(w[1:] for w in weights.values()), strict=True))
 
 
