@@ -53,7 +53,7 @@ mean 'factor'?
         super().__init__(**kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for value in (*args, *kwargs.values()):
+        for value in args:
             if isinstance(value, list | tuple) and _holds_numbers(value):
                 raise TypeError(
                     f"{type(self).__name__} must be called with tensors, such as NumPy arrays. "

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from pipelines.artifacts import MANIFEST, write_json
 from pipelines.config import load_experiment
 from pipelines.data import DataSplit
 from pipelines.export import export
@@ -49,7 +50,8 @@ def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> N
     model = build_model(experiment, fitted.schema)
     test = DataSplit(steps.run.path("ingest") / "test")
     base = tmp_path / "export"
-    export(base / "1", name, 1, model, fitted, request, test, experiment.export)
+    manifest = export(base / "1", name, 1, model, fitted, request, test, experiment.export)
+    write_json(base / "1" / MANIFEST, manifest)
 
     requests = sample_requests(fitted.schema, test, request, ROWS)
     expected = Scorer(model).score_table(pa.concat_tables(requests), fitted, None)

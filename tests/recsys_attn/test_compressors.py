@@ -126,8 +126,11 @@ def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> Non
         make()
 
 
+SUM = {"class_name": "sum", "config": {"scores": ["dot", "alibi"]}}
+
+
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
-@pytest.mark.parametrize("score", [scores.Dot(), scores.Dot() + scores.Alibi()], ids=["dot", "sum"])
+@pytest.mark.parametrize("score", ["dot", SUM], ids=["dot", "sum"])
 @pytest.mark.parametrize(
     "make",
     [
@@ -141,7 +144,7 @@ def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> Non
     ],
 )
 def test_padding_behind_the_events_changes_nothing(
-    make: Callable[[], compressors.Compressor], score: Score, causal: bool
+    make: Callable[[], compressors.Compressor], score: Any, causal: bool
 ) -> None:
     mechanism = Compressed(make(), score, causal=causal)
     alone = mechanism(*[x[:, :5] for x in (SELF, KEY, VALUE)])[0]

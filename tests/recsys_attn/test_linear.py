@@ -155,7 +155,9 @@ def test_heads_are_separate_attentions() -> None:
     together = run(layer, QUERY, KEY, VALUE)
     for head in range(N):
         one = slice(head, head + 1)
-        alone = Linear(layer.feature_map)
+        alone = Linear(feature_maps.Favor(16))
+        run(alone, QUERY[:, :, one], KEY[:, :, one], VALUE[:, :, one])
+        alone.set_weights(layer.get_weights())
         np.testing.assert_allclose(
             run(alone, QUERY[:, :, one], KEY[:, :, one], VALUE[:, :, one]),
             together[:, :, one],
