@@ -69,6 +69,7 @@ RULES_OF_THE_CODE: tuple[Rule, ...] = (
     rules.ray_apart,
     rules.parts_without_models,
     rules.independent_slots,
+    rules.folder_order,
     rules.argument_counts,
     rules.no_asserts,
     rules.public_names,

@@ -36,6 +36,9 @@ SLOTS = tuple(
     f"recsys_attn.attention.{slot}"
     for slot in ["scores", "patterns", "weightings", "feature_maps", "compressors"]
 )
+# The folders of a package from top to bottom: each imports only those below it. A package with no
+# row yet is not held. A module beside the folders (`cli.py`) is a folder of its own.
+FOLDER_ORDER: Mapping[str, str] = {}
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {
     "deepctr_torch": "deepctr-torch",
@@ -114,6 +117,23 @@ def independent_slots(source: Source) -> list[str]:
         for target, line, _ in source.imports
         if any(_within(target, other) for other in others)
     ]
+
+
+def folder_order(source: Source) -> list[str]:
+    """Inside a package imports go one way: each folder imports only those below it."""
+    for package, order in FOLDER_ORDER.items():
+        above: list[str] = []
+        for folder in (f"{package}.{name}" for name in order.split()):
+            if _within(source.module, folder):
+                return [
+                    _finding(source, line, f"imports {target}, a folder above {folder}")
+                    for target, line, _ in source.imports
+                    if any(_within(target, higher) for higher in above)
+                ]
+            above.append(folder)
+    if source.package in FOLDER_ORDER and not source.is_package:
+        return [_finding(source, 1, "is in no folder of FOLDER_ORDER; add it where it belongs")]
+    return []
 
 
 def names_from_their_module(source: Source, modules: Collection[str]) -> list[str]:
