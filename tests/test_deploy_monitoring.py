@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.call import Call
-from serving.config_files import read_batching_parameters
-from serving.metrics import Metrics
+from serving.common.call import Call
+from serving.config.files import read_batching_parameters
+from serving.observability.metrics import Metrics
 from tests.support.deployment import COMPOSE, PLAIN, ROOT, pod_of, read
 
 ADAPTER = read("deploy/prometheus-adapter.yaml")["rules"]["custom"]

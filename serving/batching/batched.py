@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from serving.answering import finished
 from serving.batching.arrays import bucket, grown, merge
 from serving.batching.jobs import Job
-from serving.batching.parameters import BatchingParameters
-from serving.call import Call
-from serving.errors import InvalidArgument
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
+from serving.common.answering import finished
+from serving.common.call import Call
+from serving.common.errors import InvalidArgument
+from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.config.batching import BatchingParameters
+from serving.models.signature import Compute, Signature
 
 Fill = Callable[[np.dtype[Any]], Any]
 

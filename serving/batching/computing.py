@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from serving.batching.jobs import Job
-from serving.errors import Internal, ServingError
+from serving.common.errors import Internal, ServingError
 
 _LOGGER = logging.getLogger(__name__)
 

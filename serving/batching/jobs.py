@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving.batching.parameters import BatchingParameters
-from serving.call import Call
-from serving.errors import ServingError
+from serving.common.call import Call
+from serving.common.errors import ServingError
+from serving.config.batching import BatchingParameters
 
 # A batch that takes less is worth waiting for: one larger batch costs less than two at once.
 _LIGHT_SECONDS = 0.005

@@ -23,8 +23,8 @@ from typing import TypeVar
 
 from serving.batching.computing import compute
 from serving.batching.jobs import Job, Lane, Request, few_sizes
-from serving.call import Call
-from serving.errors import DeadlineExceeded, ServingError, Unavailable
+from serving.common.call import Call
+from serving.common.errors import DeadlineExceeded, ServingError, Unavailable
 
 _UNREAD_SECONDS = 0.05  # a request that nobody has read till then is read by its own thread
 _LOOK_AGAIN_SECONDS = 0.1  # one that waits in its lane then sees whether a slot is free for it

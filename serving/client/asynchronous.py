@@ -15,9 +15,9 @@ import grpc
 from serving.client.call import Call, Steps
 from serving.client.connection import Line
 from serving.client.plans import Plans
-from serving.client.security import authorization
 from serving.client.settings import Configured
-from serving.errors import FailedPrecondition, ServingError
+from serving.common.errors import FailedPrecondition, ServingError
+from serving.common.tls import authorization
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import grpc
 from serving.client.call import Call, Steps
 from serving.client.connection import Line
 from serving.client.plans import Plans
-from serving.client.security import authorization
 from serving.client.settings import Configured
-from serving.errors import ServingError
+from serving.common.errors import ServingError
+from serving.common.tls import authorization
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Client(Configured):
     """Talks to scoring servers about one model; threads may share it.
 
     Its arguments are those of `Configured`. Every method takes `timeout`, `request_id` and
-    `metadata` too, and raises a `serving.errors.ServingError` of the class that fits the answer:
+    `metadata` too, and raises the subclass of `ServingError` that fits the answer:
     `Unavailable` where no server answers, `DeadlineExceeded`, `NotFound`, `InvalidArgument`,
     and `InvalidFeature` where a value cannot be right, before anything is sent. The `request_id`
     of an error finds the request in the servers' logs.

@@ -10,11 +10,10 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.client.addresses import Addresses, Target
 from serving.client.call import Call
 from serving.client.options import Options
-from serving.client.security import Tls, Token, check_token
-from serving.errors import (
+from serving.common.addresses import Addresses, Target
+from serving.common.errors import (
     Cancelled,
     DeadlineExceeded,
     FailedPrecondition,
@@ -22,6 +21,7 @@ from serving.errors import (
     Unavailable,
     from_code,
 )
+from serving.common.tls import Tls, Token, check_token
 from serving.protos import scoring_pb2_grpc
 
 # Part of gRPC's words -> what to do.

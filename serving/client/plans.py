@@ -18,24 +18,24 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving import arrow
-from serving.client.addresses import Addresses
 from serving.client.call import Answer, Call, CallOptions, Invocation, Steps
 from serving.client.examples import encode_examples
 from serving.client.metadata import ModelMetadata
 from serving.client.options import check_positive
-from serving.codec import decode, encode
-from serving.errors import (
+from serving.client.rank_messages import Ranking, make_rank_request, read_rank_response
+from serving.common.addresses import Addresses
+from serving.common.errors import (
     FailedPrecondition,
     InvalidArgument,
     InvalidFeature,
     Unimplemented,
     from_code,
 )
-from serving.features import Row, Rows, as_rows, check_rows, encode_candidates, encode_rows
-from serving.rank_messages import Ranking, make_rank_request, read_rank_response
-from serving.signature import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
-from serving.status import VersionStatus
+from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.status import VersionStatus
+from serving.encoding import arrow
+from serving.encoding.codec import decode, encode
+from serving.encoding.features import Row, Rows, as_rows, check_rows, encode_candidates, encode_rows
 
 Outputs = dict[str, np.ndarray]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from serving.client.addresses import Addresses
 from serving.client.connection import Connection
 from serving.client.options import Options
 from serving.client.plans import Plans
-from serving.client.security import Pem, Tls, Token
+from serving.common.addresses import Addresses
+from serving.common.tls import Pem, Tls, Token
 
 
 class Configured:

@@ -33,17 +33,17 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving import errors
-from serving.call import Call, request_id_of
-from serving.inference import Inference
-from serving.interceptors import Refusal
+from serving.common import errors
+from serving.common.call import Call, request_id_of
+from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.inference.concurrency import Turns
+from serving.inference.service import Inference
 from serving.protos import scoring_pb2
 from serving.rest.bodies import LARGE, too_large, unpacked
 from serving.rest.documents import parsed, written
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import answer, fill_inputs, shown
-from serving.signature import DEFAULT_SIGNATURE
-from serving.workers import Turns
+from serving.rpc.drain import Refusal
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"

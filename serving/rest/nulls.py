@@ -7,9 +7,9 @@ from typing import Any
 
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.codec import MAX_RANK
-from serving.columns import MAX_PADDED_ELEMENTS
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
+from serving.encoding.codec import MAX_RANK
+from serving.encoding.columns import MAX_PADDED_ELEMENTS
 
 
 def has_null(value: Any, axes: int = MAX_RANK) -> bool:

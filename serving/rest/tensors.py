@@ -12,9 +12,9 @@ import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype, plain_dtype
-from serving.errors import InvalidArgument, Unimplemented
-from serving.raw_values import missing_value, takes_raw_values
+from serving.common.errors import InvalidArgument, Unimplemented
+from serving.encoding.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype, plain_dtype
+from serving.encoding.raw_values import missing_value, takes_raw_values
 from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]

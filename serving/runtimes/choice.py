@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.runtimes import saved_model
 from serving.runtimes.base import Runtime
-from serving.runtimes.compiled import CompiledRuntime
 from serving.runtimes.onnx_runtime import OnnxRuntime, is_installed
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow import saved_model
+from serving.runtimes.tensorflow.compiled import CompiledRuntime
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 TENSORFLOW = "tensorflow"
 ONNX = "onnx"

@@ -11,8 +11,8 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from serving.codec import parse
-from serving.runtimes import saved_model
+from serving.encoding.codec import parse
+from serving.runtimes.tensorflow import saved_model
 
 _CONVERTERS = ("onnxruntime", "tf2onnx")
 _LOGGER = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from serving.errors import Unimplemented
+from serving.common.errors import Unimplemented
 
 OPSET = 17
 _ONE_AT_A_TIME = threading.Lock()  # tf2onnx keeps what it counts in its modules

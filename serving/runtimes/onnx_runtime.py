@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.errors import FailedPrecondition
-from serving.runtimes.functions import Function, functions_of
+from serving.common.errors import FailedPrecondition
 from serving.runtimes.onnx_cache import TowerCache
 from serving.runtimes.onnx_tower import SIZES, Tower, TowerFailed, Towers
 from serving.runtimes.samples import Inputs, made_up, recorded, with_gaps
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow.graph import Function, functions_of
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 _LOGGER = logging.getLogger(__name__)
 TOLERANCE = 1e-5

@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 
-from serving.errors import FailedPrecondition
-from serving.runtimes import saved_model
-from serving.runtimes.functions import OUTLET, Function, needed_by, outlet, with_outlets
+from serving.common.errors import FailedPrecondition
 from serving.runtimes.onnx_cache import TowerCache
 from serving.runtimes.onnx_convert import Shape, converted, convertible
 from serving.runtimes.samples import made_up
-from serving.runtimes.split import Split, flattened, split
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow import saved_model
+from serving.runtimes.tensorflow.cut_graph import Split, flattened, split
+from serving.runtimes.tensorflow.graph import OUTLET, Function, needed_by, outlet, with_outlets
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 _LOGGER = logging.getLogger(__name__)
 _NOTHING = ("Const", "Identity")  # operations that are no tower

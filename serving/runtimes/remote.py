@@ -20,13 +20,13 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.client.addresses import Addresses
-from serving.client.security import Tls
-from serving.codec import decode, encode
-from serving.errors import DataLoss, DeadlineExceeded, Gone, NotFound, Unavailable, from_code
+from serving.common.addresses import Addresses
+from serving.common.errors import DataLoss, DeadlineExceeded, Gone, NotFound, Unavailable, from_code
+from serving.common.status import State
+from serving.common.tls import Tls
+from serving.encoding.codec import decode, encode
 from serving.runtimes.base import LONGEST_SECONDS
-from serving.runtimes.saved_model import INIT_SIGNATURE
-from serving.status import State
+from serving.runtimes.tensorflow.saved_model import INIT_SIGNATURE
 
 _SCHEME = re.compile("grpcs?://")
 _SIGNATURE_DEF = "signature_def"

@@ -11,7 +11,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving.codec import decode, numpy_dtype, parse
+from serving.encoding.codec import decode, numpy_dtype, parse
 
 WARMUP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 _DEFAULT_SIGNATURE = "serving_default"

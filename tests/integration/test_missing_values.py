@@ -16,8 +16,8 @@ import pytest
 from pipelines.raw import MISSING
 from recsys_attn.schema import Feature, Sequence, is_listed
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 from tests.serving.commands import free_port
 from tests.support import shop
 from tests.support.exports import write_export

@@ -16,10 +16,10 @@ import pytest
 
 from recsys_attn.schema import Numeric, Task
 from serving.client import Client
-from serving.config import ServerConfig
+from serving.client.rank_messages import make_rank_request, read_rank_response
+from serving.config.server_config import ServerConfig
 from serving.protos import scoring_pb2_grpc
-from serving.rank_messages import make_rank_request, read_rank_response
-from serving.server import create_server
+from serving.server.server import create_server
 from tests.integration.commands import invoke
 from tests.support import shop
 from tests.support.exports import split_requests

@@ -26,8 +26,8 @@ from pipelines.scoring import Scorer
 from pipelines.steps import Steps
 from pipelines.training import build_model
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ROWS = 300

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from serving.config import ServerConfig
-from serving.server import Server, create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import Server, create_server
 from tests.serving.exports import install, write_model
 
 StartServer = Callable[..., tuple[Server, str]]

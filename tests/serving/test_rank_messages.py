@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.errors import InvalidArgument, InvalidFeature
+from serving.client.rank_messages import make_rank_request, read_rank_response
+from serving.common.errors import InvalidArgument, InvalidFeature
 from serving.protos import scoring_pb2
-from serving.rank_messages import make_rank_request, read_rank_response
 
 
 def column(values: list[Any] | np.ndarray) -> scoring_pb2.Column:

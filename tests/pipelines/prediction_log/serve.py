@@ -17,11 +17,11 @@ from pipelines.raw import Raw, raw_request, raw_rows
 from pipelines.signatures import WITH_CONTEXT
 from pipelines.steps import Steps
 from recsys_attn.schema import Schema
-from serving.codec import encode
-from serving.inference import replay
-from serving.model import load_model
-from serving.prediction_log.logger import PredictionLogger
-from tests.serving.prediction_log.calls import finished
+from serving.encoding.codec import encode
+from serving.inference.service import replay
+from serving.models.model import load_model
+from serving.observability.prediction_log.logger import PredictionLogger
+from tests.serving.observability.prediction_log.calls import finished
 
 
 class Service:

@@ -19,7 +19,7 @@ from pipelines.prediction_log.requests import Requests, decode
 from pipelines.raw import raw_request, raw_rows
 from recsys_attn.schema import Categorical, Feature, Schema, is_listed
 from recsys_attn.schema import Sequence as History
-from serving.codec import encode
+from serving.encoding.codec import encode
 from tests.support import shop
 from tests.support.exports import split_requests
 

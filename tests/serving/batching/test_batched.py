@@ -12,14 +12,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.answering import finished
 from serving.batching.batched import Batched, Fill
-from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Scheduler
-from serving.call import Call
-from serving.errors import InvalidArgument
-from serving.raw_values import missing_value
-from serving.signature import Signature
+from serving.common.answering import finished
+from serving.common.call import Call
+from serving.common.errors import InvalidArgument
+from serving.config.batching import BatchingParameters
+from serving.encoding.raw_values import missing_value
+from serving.models.signature import Signature
 
 ROWS = {"user": (tf.string, (-1,)), "history": (tf.string, (-1, -1)), "price": (tf.float32, (-1,))}
 RANK = {**ROWS, "price": (tf.float32, (-1, -1))}

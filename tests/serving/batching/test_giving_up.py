@@ -10,8 +10,8 @@ import pytest
 
 from serving.batching.jobs import Job
 from serving.batching.scheduler import Scheduler
-from serving.call import Call
-from serving.errors import (
+from serving.common.call import Call
+from serving.common.errors import (
     Cancelled,
     DeadlineExceeded,
     Internal,

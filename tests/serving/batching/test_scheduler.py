@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from serving.batching.scheduler import Scheduler
-from serving.call import Call
-from serving.errors import (
-    DeadlineExceeded,
-)
+from serving.common.call import Call
+from serving.common.errors import DeadlineExceeded
 from tests.serving.batching.work import Work, compute
 from tests.serving.conftest import wait_until
 

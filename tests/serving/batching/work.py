@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.batching.jobs import Job
-from serving.batching.parameters import BatchingParameters
 from serving.batching.scheduler import Scheduler
-from serving.call import Call
+from serving.common.call import Call
+from serving.config.batching import BatchingParameters
 
 
 class Work:

@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from serving.client import AsyncClient
-from serving.client.addresses import Addresses, Target
-from serving.errors import FailedPrecondition
+from serving.common.addresses import Addresses, Target
+from serving.common.errors import FailedPrecondition
 from tests.serving.client.conftest import INPUTS, Ask, Connect, StartStub
 from tests.serving.client.stub_server import Stub
 
@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object]) -> None:
 @pytest.fixture
 def lead_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stub], None]:
     """Has all names lead to a stub; each call looks them up."""
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("serving.common.addresses.REFRESH_SECONDS", 0.0)
 
     def lead(stub: Stub) -> None:
         monkeypatch.setattr(Addresses, "look_up", lambda self: {"a:1": [stub.address]})
@@ -125,7 +125,7 @@ def test_a_closed_client_opens_nothing_for_names_that_it_still_looks_up(
         return True
 
     monkeypatch.setattr(Target, "refresh", refresh)
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("serving.common.addresses.REFRESH_SECONDS", 0.0)
     opened = {library: Mock(wraps=library.insecure_channel) for library in (grpc, grpc.aio)}
     for library, insecure_channel in opened.items():
         monkeypatch.setattr(library, "insecure_channel", insecure_channel)

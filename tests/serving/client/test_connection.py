@@ -5,10 +5,10 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from serving.client.addresses import Addresses
 from serving.client.call import Call, Invocation
 from serving.client.connection import Connection
 from serving.client.options import Options
+from serving.common.addresses import Addresses
 
 CALL = Call("Predict", None, Invocation(None, None, "r-1", ()))
 

@@ -9,7 +9,7 @@ import pytest
 from tensorflow.core.framework import tensor_shape_pb2, types_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.errors import FailedPrecondition, InvalidFeature
+from serving.common.errors import FailedPrecondition, InvalidFeature
 from serving.protos import scoring_pb2
 from tests.serving.client.conftest import Connect, StartStub
 

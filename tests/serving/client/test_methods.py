@@ -13,14 +13,14 @@ from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, 
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client import AsyncClient, Client
-from serving.errors import (
+from serving.common.errors import (
     FailedPrecondition,
     InvalidArgument,
     InvalidFeature,
     NotFound,
     Unimplemented,
 )
-from serving.status import State, VersionStatus
+from serving.common.status import State, VersionStatus
 from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 CONTEXT = {"user": "ann", "age": 4, "history": ["a", "b"]}

@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from serving.client import Options
-from serving.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
+from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
 from tests.serving.client import stub_server
 from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
 from tests.serving.conftest import wait_until
@@ -57,7 +57,7 @@ def test_a_killed_server_fails_no_call(
 
 
 def test_a_server_that_shuts_down_fails_no_call(connect: Connect, start_stub: StartStub) -> None:
-    """As `serving.server` does it: refuse, then say goodbye, then close."""
+    """As `serving.server.server` does it: refuse, then say goodbye, then close."""
     leaving, staying = start_stub(), start_stub()
 
     def drain() -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from serving.client.rank_messages import make_rank_request
 from serving.protos import scoring_pb2_grpc
-from serving.rank_messages import make_rank_request
 from tests.serving import stubs
 from tests.serving.fuzz.process import ServerProcess
 from tests.serving.fuzz.requests import CANDIDATES, CONTEXT, MODEL, ROWS

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from serving.config import ServerConfig
-from serving.inference import Inference
-from serving.interceptors import Refusal
-from serving.ports import bound
+from serving.config.server_config import ServerConfig
+from serving.inference.service import Inference
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
-from serving.server import create_server
+from serving.rpc.drain import Refusal
+from serving.server.ports import bound
+from serving.server.server import create_server
 from tests.serving.exports import install
 
 Ask = Callable[..., tuple[int, Any]]

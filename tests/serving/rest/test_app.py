@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from serving.call import Call
-from serving.errors import Unauthenticated
+from serving.common.call import Call
+from serving.common.errors import Unauthenticated
 from serving.rest.server import RestServer
 from tests.serving.rest.conftest import Ask, ask_port
 

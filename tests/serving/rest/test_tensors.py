@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.columns import MAX_PADDED_ELEMENTS
-from serving.errors import InvalidArgument, Unimplemented
+from serving.common.errors import InvalidArgument, Unimplemented
+from serving.encoding.columns import MAX_PADDED_ELEMENTS
 from serving.rest.tensors import fill_inputs, numbers, shown
 from tests.serving.stubs import predict
 

@@ -16,10 +16,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from serving.call import Call
+from serving.common.call import Call
+from serving.inference.concurrency import Turns
 from serving.rest.bodies import LARGE
 from serving.rest.server import RestServer
-from serving.workers import Turns
 from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer
 from tests.serving.rest.conftest import ask_port

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
 from serving.runtimes import onnx_runtime, onnx_tower
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.runtimes.onnx_runtime import OnnxRuntime
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 WORDS = ("a", "b", "c")
 

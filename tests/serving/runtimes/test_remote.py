@@ -11,12 +11,12 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.answering import finished
-from serving.call import Call
-from serving.errors import DeadlineExceeded, Gone, InvalidArgument, NotFound, Unavailable
-from serving.model import Model
+from serving.common.answering import finished
+from serving.common.call import Call
+from serving.common.errors import DeadlineExceeded, Gone, InvalidArgument, NotFound, Unavailable
+from serving.models.model import Model
 from serving.runtimes.remote import Fleet, Remote, backend_addresses, remote_versions
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow.session import TensorFlowSession
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import ROWS

@@ -1,0 +1,213 @@
+"""Prometheus metrics, under TensorFlow Serving's names and more.
+
+Times are microseconds, as they are there. Several processes add up what they count
+(`shared_metrics`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from serving.common.call import Call
+from serving.observability import multiprocess_metrics
+
+_SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
+_MICROSECONDS = [10 * 1.8**n for n in range(33)]
+_COUNTS = [2.0**n for n in range(18)]
+_SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.99, 1.0]
+_DIFFERENCES = [10.0**n for n in range(-9, 1)]
+_SCORES_LOOKED_AT = 16  # of a request, evenly: enough for a distribution, and cheap
+_CODE = {False: "ERROR", True: "OK"}
+_MOST_SERIES = 200  # of a histogram by version: an hourly model makes 17,000 a year
+
+
+class _Recent:
+    """A histogram by version, which forgets those that nobody was answered by for longest.
+
+    Of several processes each forgets its own part.
+    """
+
+    def __init__(self, histogram: Histogram, name: str, names: tuple[str, ...]) -> None:
+        self._histogram, self._name, self._names = histogram, name, names
+        self._lock = threading.Lock()  # guards what follows
+        self._used: dict[tuple[str, ...], Histogram] = {}  # the one used last comes last
+        for labels in multiprocess_metrics.series_of(name):  # of a process that this one replaces
+            self.labels(*(dict(labels)[one] for one in names))
+
+    def labels(self, *names: str) -> Histogram:
+        """The series of these values of the labels."""
+        with self._lock:
+            series = self._used.pop(names, None) or self._histogram.labels(*names)
+            self._used[names] = series
+            if len(self._used) > _MOST_SERIES:
+                self._forget(next(iter(self._used)))
+            return series
+
+    def _forget(self, names: tuple[str, ...]) -> None:
+        del self._used[names]
+        with warnings.catch_warnings():  # that it does not do what `shared_metrics` does
+            warnings.simplefilter("ignore", UserWarning)
+            self._histogram.remove(*names)
+        multiprocess_metrics.forget(self._name, dict(zip(self._names, names, strict=True)))
+
+
+def _are_scores(output: str, values: np.ndarray, call: Call) -> bool:
+    """Whether an output is a task's: one number for each candidate.
+
+    So what explains a score (`attention/...`, `gate/...`) is none, nor are the classes of Classify.
+    """
+    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == call.candidates
+
+
+class Metrics:
+    """Counts calls; an observer of `Inference`.
+
+    Args:
+        runtime: What computes, for the label of `runtime_latency`.
+    """
+
+    def __init__(self, runtime: str = "tensorflow") -> None:
+        disable_created_metrics()
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._asked: list[tuple[Gauge, Callable[[], float]]] = []
+        self._requests = Counter(
+            f"{_SERVING}request_count",
+            "Requests.",
+            ("model_name", "status"),
+            registry=self._registry,
+        )
+        api = ("model_name", "API", "entrypoint")
+        self._latency = self._histogram("request_latency", "Time of a request.", api)
+        self._runtime_latency = self._histogram(
+            "runtime_latency", "Time of the computation.", ("model_name", "API", "runtime")
+        )
+        self._runtime = runtime
+        self._examples = self._histogram(
+            "request_example_counts", "Rows or candidates of a request.", ("model_name",), _COUNTS
+        )
+        self._examples_total = Counter(
+            f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",),
+            registry=self._registry,
+        )  # fmt: skip
+        self._queuing = self._histogram(
+            "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
+        )
+        self._warmup = self._recent(
+            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+        )
+        self._batches = self._histogram(
+            "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
+        )
+        self._scores = self._recent(
+            "score", f"Scores, {_SCORES_LOOKED_AT} of a request at most.",
+            ("model_name", "version", "task"), _SHARES, _OWN,
+        )  # fmt: skip
+        self._shadow = self._recent(
+            "shadow_difference", "Largest difference from the version in the shadow.",
+            ("model_name", "version", "task"), _DIFFERENCES, _OWN,
+        )  # fmt: skip
+
+    def __call__(self, call: Call) -> None:
+        """Counts a call."""
+        self._ask()
+        name = call.model if call.is_served else ""  # not what anybody may make up
+        code = "OK" if call.error is None else call.error.code.name
+        self._requests.labels(name, code).inc()
+        if call.error is not None:
+            return
+        self._latency.labels(name, call.api, call.entrypoint).observe(1e6 * call.seconds)
+        self._runtime_latency.labels(name, call.api, self._runtime).observe(
+            1e6 * call.runtime_seconds
+        )
+        self._queuing.labels(name).observe(1e6 * call.queue_seconds)
+        self._examples.labels(name).observe(call.candidates)
+        self._examples_total.labels(name).inc(call.candidates)
+        self._batches.labels(name).observe(call.batch_rows)
+        for task, scores in call.results.items():
+            if _are_scores(task, scores, call):
+                of_task = self._scores.labels(name, str(call.version), task)
+                for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
+                    of_task.observe(score)
+
+    def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
+        """Counts a version's warm-up."""
+        self._warmup.labels(path, _CODE[succeeded]).observe(1e6 * seconds)
+
+    def shadowed(self, model: str, version: int, task: str, difference: float) -> None:
+        """Counts a comparison with the version in the shadow."""
+        self._shadow.labels(model, str(version), task).observe(difference)
+
+    def gauge(
+        self,
+        name: str,
+        text: str,
+        value: Callable[[], float],
+        of_processes: Literal["sum", "min"] = "sum",
+    ) -> None:
+        """Shows a number that is asked for with every call and every page.
+
+        The client's own `set_function` shows nothing where there are several processes.
+        """
+        gauge = Gauge(
+            f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode=of_processes
+        )
+        self._asked.append((gauge, value))
+
+    def counted(self, name: str) -> int:
+        """What a counter has come to, by TensorFlow Serving's name of it; 0 where there is none."""
+        return sum(
+            int(sample.value)
+            for metric in self._registry.collect()
+            if metric.type == "counter" and metric.name == name.replace("/", ":")
+            for sample in metric.samples
+        )
+
+    def page(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        self._ask()
+        is_shared = multiprocess_metrics.FOLDER in os.environ
+        registry = multiprocess_metrics.everything() if is_shared else self._registry
+        # The client adds `_total` to counters; TensorFlow Serving's name has none.
+        name = f"{_SERVING}request_count"
+        return generate_latest(registry).replace(f"{name}_total".encode(), name.encode())
+
+    def _ask(self) -> None:
+        for gauge, value in self._asked:
+            gauge.set(value())
+
+    def _recent(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> _Recent:
+        histogram = self._histogram(name, text, labels, buckets, prefix)
+        return _Recent(histogram, prefix + name, labels)
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> Histogram:
+        return Histogram(prefix + name, text, labels, buckets=buckets, registry=self._registry)

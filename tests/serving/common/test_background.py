@@ -1,0 +1,153 @@
+"""The thread that loads: one thing at a time, out of the way of the requests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from serving.common.background import Background, Periodic, unhurried
+from serving.common.errors import NotFound, Unavailable
+from tests.serving.conftest import wait_until
+
+
+@pytest.fixture
+def background() -> Iterator[Background]:
+    background = Background("loading")
+    yield background
+    background.stop()
+
+
+def test_results_and_errors_come_back(background: Background) -> None:
+    assert background.run(lambda: 7) == 7
+    with pytest.raises(RuntimeError, match="of its own"):
+        background.run(_raise)
+
+
+def _raise() -> None:
+    raise RuntimeError("of its own")
+
+
+def test_one_thing_at_a_time(background: Background) -> None:
+    at_work, most = [], []
+
+    def work() -> None:
+        at_work.append(1)
+        most.append(len(at_work))
+        at_work.pop()
+
+    threads = [threading.Thread(target=background.run, args=(work,)) for _ in range(7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert most == [1] * 7
+
+
+def test_what_is_unhurried_has_a_low_priority_and_nothing_else_has(background: Background) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    mine = niceness()
+    assert unhurried(niceness) == min(mine + 10, 19)
+    assert unhurried(lambda: unhurried(niceness)) == min(mine + 20, 19), "lower than its caller's"
+    assert niceness() == background.run(niceness) == mine
+    with pytest.raises(RuntimeError, match="of its own"):
+        unhurried(_raise)
+
+
+def test_its_priority_is_that_of_who_makes_it_and_not_of_who_has_work_first(
+    background: Background,
+) -> None:
+    found = []
+
+    def look() -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    look()
+    unhurried(lambda: background.leave(look))
+    background.run(look)
+    assert found == found[:1] * 3
+
+
+def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Background) -> None:
+    before = sys.getswitchinterval()
+    assert background.run(sys.getswitchinterval) < before
+    with pytest.raises(RuntimeError):
+        background.run(_raise)
+    assert sys.getswitchinterval() == before
+
+
+def test_the_usual_interval_is_back_after_two_that_work_at_once(background: Background) -> None:
+    before = sys.getswitchinterval()
+    other = Background("other")
+    begun, first_is_done = threading.Event(), threading.Event()
+
+    def outlast() -> None:
+        begun.set()
+        first_is_done.wait(5.0)
+
+    def wait_for_the_other() -> None:
+        waiter.start()
+        begun.wait(5.0)
+
+    waiter = threading.Thread(target=other.run, args=(outlast,))
+    background.run(wait_for_the_other)
+    assert sys.getswitchinterval() < before
+    first_is_done.set()
+    waiter.join(5.0)
+    assert sys.getswitchinterval() == before
+    other.stop()
+
+
+def test_a_failure_of_what_nobody_waits_for_is_logged(
+    background: Background, caplog: pytest.LogCaptureFixture
+) -> None:
+    background.leave(_raise)
+    background.run(lambda: None)
+    assert "of its own" in caplog.text
+
+
+def test_nothing_is_taken_once_stopped(background: Background) -> None:
+    background.stop()
+    with pytest.raises(Unavailable):
+        background.run(lambda: 7)
+    background.leave(_raise)
+
+
+def test_a_periodic_call_tells_an_error_once_until_it_goes_well_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = []
+
+    def action() -> None:
+        calls.append(1)
+        if len(calls) not in (3, 4):
+            raise NotFound("no such model")
+
+    periodic = Periodic("calls", action)
+    periodic.start(0.001)
+    wait_until(lambda: len(calls) > 6)
+    periodic.stop()
+    assert [record.exc_info for record in caplog.records] == [None, None]
+    assert "no such model (the next look comes in 0.001 s)" in caplog.text
+
+
+def test_a_periodic_call_survives_a_failure() -> None:
+    calls = []
+
+    def action() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("the first one")
+
+    periodic = Periodic("calls", action)
+    periodic.start(0.001)
+    wait_until(lambda: len(calls) > 2)
+    periodic.stop()
+    made = len(calls)
+    threading.Event().wait(0.01)
+    assert len(calls) == made
