@@ -170,7 +170,7 @@ class Inference:
         """The version's answer; the next one's where it has gone, and any may answer."""
         try:
             return self._answer_once(spec, request, call)
-        except errors.Gone:
+        except errors.VersionGone:
             is_pinned = spec.WhichOneof("version_choice") is not None
             if is_pinned or call.version is None:
                 raise
