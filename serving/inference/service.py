@@ -174,7 +174,7 @@ class Inference:
             is_pinned = spec.WhichOneof("version_choice") is not None
             if is_pinned or call.version is None:
                 raise
-            if not self._manager.look_again(spec.name, call.version, call.remaining()):
+            if not self._manager.refresh(spec.name, call.version, call.remaining()):
                 raise
         return self._answer_once(spec, request, call)
 
