@@ -45,12 +45,6 @@ class ModelManager:
 
     Raises:
         InvalidArgument: Two models have the same name.
-
-    Example:
-        manager = ModelManager([ModelConfig("ctr", Path("/models/ctr"))], Loader(), print)
-        manager.poll()
-        with manager.lease("ctr") as model:
-            model.version
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class ManagerOptions:
         source: Where versions come from.
 
     Example:
-        ManagerOptions(max_num_load_retries=2, load_retry_interval_seconds=10.0)
+        >>> options = ManagerOptions(max_num_load_retries=2, load_retry_interval_seconds=10.0)
     """
 
     max_num_load_retries: int = 5

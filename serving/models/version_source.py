@@ -64,7 +64,9 @@ class FolderSource:
         runtime: How versions are computed.
 
     Example:
-        FolderSource().find("ctr", Path("/models/ctr"))  # {3: Path("/models/ctr/3")}
+        >>> (Path(folder) / "3").mkdir()
+        >>> list(FolderSource().find("ctr", Path(folder)))
+        [3]
     """
 
     is_authoritative = False

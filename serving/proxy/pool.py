@@ -39,7 +39,8 @@ def backend_addresses(backend: str) -> tuple[str, ...]:
         ValueError: The text has another form.
 
     Example:
-        backend_addresses("grpc://a:8500,b:8500")  # ("a:8500", "b:8500")
+        >>> backend_addresses("grpc://a:8500,b:8500")
+        ('a:8500', 'b:8500')
     """
     addresses = tuple(part.strip() for part in _SCHEME.sub("", backend, count=1).split(","))
     if not _SCHEME.match(backend) or not all(
