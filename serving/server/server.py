@@ -24,7 +24,7 @@ from serving.config.files import (
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
 from serving.inference.concurrency import THREADS, Turns
-from serving.inference.service import Inference
+from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigFile
 from serving.models.manager import ModelManager
 from serving.models.reconciler import ManagerOptions
@@ -68,10 +68,10 @@ class Server:
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
         # A backend's models have base paths that are no folders.
-        self.inference = Inference(
+        self.service = InferenceService(
             manager, observers.all, turns, None if config.backend else roots.require
         )
-        self.refusal = Refusal(self.inference.refuse)
+        self.refusal = Refusal(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self.listen: Callable[[], int] | None = None  # on a shared port: not before it answers
@@ -136,7 +136,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics("remote" if config.backend else config.runtime) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.inference, server.health, server.refusal, access, metrics
+        config, server.service, server.health, server.refusal, access, metrics
     )
     bind = functools.partial(listen, server.grpc, config, config.port, certificates)
     port = config.port if config.shares_ports else bind()
@@ -261,7 +261,7 @@ def _make_rest(
     metrics_path: str,
 ) -> RestServer:
     rest = Rest(
-        server.inference,
+        server.service,
         futures.ThreadPoolExecutor(THREADS, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,

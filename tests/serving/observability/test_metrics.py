@@ -11,29 +11,31 @@ from typing import Any
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
+from serving.common.request_trace import RequestTrace
 from serving.observability.metrics import Metrics
+from tests.serving.traces import trace
 
 MODEL = {"model_name": "ctr"}
 ROOT = Path(__file__).parents[3]
 ONE_OF_SEVERAL = """
 import sys
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
+from tests.serving.traces import trace
 from serving.observability.metrics import Metrics
 from serving.observability.multiprocess_metrics import count_as
 
 count_as(int(sys.argv[1]))
 metrics = Metrics()
 metrics.gauge("dropped", "Dropped.", lambda: 7)
-metrics(Call("Predict", model="ctr", is_served=True, seconds=0.004))
+metrics(trace("Predict", model="ctr", is_served=True, seconds=0.004))
 print(metrics.page().decode())
 """
 
 
-def _call(**found: Any) -> Call:
+def _call(**found: Any) -> RequestTrace:
     known = {"model": "ctr", "version": 5, "is_served": True}
-    return Call("Predict", **{**known, **found})
+    return trace("Predict", **{**known, **found})
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

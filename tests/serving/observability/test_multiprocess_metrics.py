@@ -17,7 +17,8 @@ PROCESS = """
 import sys
 import numpy as np
 from serving import metrics
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
+from tests.serving.traces import trace
 from serving.observability.multiprocess_metrics import count_as
 
 metrics._MOST_SERIES = 5
@@ -26,7 +27,7 @@ count_as(number)
 counting = metrics.Metrics()
 for version in range(first, last):
     for answered in (1, version):
-        counting(Call("Predict", model="ctr", version=answered, is_served=True, candidates=1,
+        counting(trace("Predict", model="ctr", version=answered, is_served=True, candidates=1,
                       results={"click": np.float32([0.5])}))
     counting.warmed(f"/models/ctr/{version}", 0.1, True)
 print(counting.page().decode())

@@ -11,8 +11,6 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import DeadlineExceeded, Gone, InvalidArgument, NotFound, Unavailable
 from serving.models.model import Model
 from serving.runtimes.remote import Fleet, Remote, backend_addresses, remote_versions
@@ -20,6 +18,7 @@ from serving.runtimes.tensorflow.session import TensorFlowSession
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import ROWS
+from tests.serving.traces import trace
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def test_it_computes_what_the_fleet_computes(remote: Remote, twofold: Path) -> N
 def test_a_model_runs_on_it(remote: Remote, tmp_path: Path) -> None:
     model = Model("front", 5, tmp_path, remote)
     assert model.context_names == {"user", "age", "history"}
-    found = finished(model.signature("serving_default").run(ROWS, ["click"], Call("Predict")))
+    found = model.signature("serving_default").run(ROWS, ["click"], trace("Predict"))
     assert found["click"].shape == (2,)
 
 

@@ -1,16 +1,14 @@
-"""Jobs that nobody waits for, that come to a full queue, or that fail."""
+"""Jobs that expire, that meet a full queue, or that fail."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from serving.batching.jobs import Job
-from serving.batching.scheduler import Scheduler
-from serving.common.call import Call
+from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -18,18 +16,19 @@ from serving.common.errors import (
     InvalidArgument,
     Unavailable,
 )
-from tests.serving.batching.work import Work, compute
+from tests.serving.batching.work import Work, compute, number_of
 from tests.serving.conftest import wait_until
+from tests.serving.traces import trace
 
 
-def test_a_full_queue_refuses_at_once() -> None:
-    work, scheduler = Work(holds=True), Scheduler(1)
+def test_a_full_queue_rejects_at_once() -> None:
+    work, scheduler = Work(holds=True), BatchScheduler(1)
     options = {"max_batch_size": 2, "max_enqueued_batches": 2}
     with ThreadPoolExecutor(5) as pool:
         pool.submit(compute, scheduler, work.job(0, **options))
         wait_until(lambda: len(work.batches) == 1)
         found = [pool.submit(compute, scheduler, work.job(i, **options)) for i in range(1, 5)]
-        wait_until(lambda: scheduler._waiting["queue"] == 4)
+        wait_until(lambda: scheduler._waiting["s"] == 4)
         with pytest.raises(Unavailable, match="to which this task was submitted is full"):
             compute(scheduler, work.job(5, **options))
         work.go.set()
@@ -37,57 +36,37 @@ def test_a_full_queue_refuses_at_once() -> None:
     assert compute(scheduler, work.job(5, **options)) == 10, "there is room again"
 
 
-def test_a_deadline_that_passes_in_the_queue_is_not_computed() -> None:
-    work, scheduler = Work(holds=True), Scheduler(1)
+def test_an_expired_job_is_not_computed() -> None:
+    work, scheduler = Work(holds=True), BatchScheduler(1)
     with ThreadPoolExecutor(2) as pool:
         pool.submit(compute, scheduler, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
-        late = work.job(1, call=Call("Predict", remaining=lambda: 0.02))
+        late = work.job(1, request=trace(remaining=lambda: 0.02))
         with pytest.raises(DeadlineExceeded):
             compute(scheduler, late)
         work.go.set()
     assert work.batches == [[0]]
     assert not scheduler._waiting
-    assert not scheduler._lanes
+    assert not scheduler._queues
 
 
-def test_a_deadline_that_passes_before_a_later_job_enters_its_queue() -> None:
-    """Such as the second part of a request, or the first of one that took long to read."""
-    first, blocks, work, scheduler = Work(holds=True), Work(holds=True), Work(), Scheduler(1)
-    end = time.perf_counter() + 0.1
-    call = Call("Predict", remaining=lambda: end - time.perf_counter())
-
-    async def parts() -> None:
-        await first.job(1, call=call)
-        await work.job(2, call=call)
-
-    with ThreadPoolExecutor(2) as pool:
-        late = pool.submit(scheduler.answer, parts(), call)
-        wait_until(lambda: len(first.batches) == 1)
-        other = pool.submit(compute, scheduler, blocks.job(3, lane="b"))
-        wait_until(lambda: scheduler._waiting["queue"] == 1)
-        wait_until(lambda: call.remaining() < 0)
-        first.go.set()
-        wait_until(lambda: len(blocks.batches) == 1)
-        assert not scheduler._waiting, "it has not taken room in the queue"
-        with pytest.raises(DeadlineExceeded):
-            late.result(10)
-        blocks.go.set()
-        assert other.result(10) == 6
+def test_a_job_past_its_deadline_takes_no_room() -> None:
+    work, scheduler = Work(), BatchScheduler(1)
+    with pytest.raises(DeadlineExceeded):
+        compute(scheduler, work.job(1, request=trace(remaining=lambda: 0.0)))
+    assert not scheduler._waiting
     assert not work.batches
 
 
-def test_callers_that_have_gone_are_left_out_of_the_batch() -> None:
-    work, scheduler = Work(holds=True), Scheduler(1)
+def test_disconnected_clients_are_left_out_of_the_batch() -> None:
+    work, scheduler = Work(holds=True), BatchScheduler(1)
     with ThreadPoolExecutor(3) as pool:
         pool.submit(compute, scheduler, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
-        gone = pool.submit(
-            compute, scheduler, work.job(1, call=Call("Predict", is_active=lambda: False))
-        )
-        wait_until(lambda: scheduler._waiting["queue"] == 1)
+        gone = pool.submit(compute, scheduler, work.job(1, request=trace(is_active=lambda: False)))
+        wait_until(lambda: scheduler._waiting["s"] == 1)
         stays = pool.submit(compute, scheduler, work.job(2))
-        wait_until(lambda: scheduler._waiting["queue"] == 2)
+        wait_until(lambda: scheduler._waiting["s"] == 2)
         work.go.set()
         with pytest.raises(Cancelled):
             gone.result()
@@ -95,19 +74,19 @@ def test_callers_that_have_gone_are_left_out_of_the_batch() -> None:
     assert work.batches == [[0], [2]]
 
 
-def test_one_that_fails_does_not_spoil_the_others() -> None:
+def test_a_failing_job_does_not_fail_its_batch() -> None:
     class Poisoned(Work):
         def __call__(self, batch: Sequence[Job]) -> None:
             super().__call__(batch)
-            if any(job.payload == 13 for job in batch):
+            if any(number_of(job) == 13 for job in batch):
                 raise InvalidArgument("13")
 
-    work, scheduler = Poisoned(holds=True), Scheduler(1)
+    work, scheduler = Poisoned(holds=True), BatchScheduler(1)
     with ThreadPoolExecutor(4) as pool:
         pool.submit(compute, scheduler, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
         found = [pool.submit(compute, scheduler, work.job(i)) for i in (12, 13, 14)]
-        wait_until(lambda: scheduler._waiting["queue"] == 3)
+        wait_until(lambda: scheduler._waiting["s"] == 3)
         work.go.set()
         assert [found[0].result(), found[2].result()] == [24, 28]
         with pytest.raises(InvalidArgument, match="13"):
@@ -115,9 +94,9 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
 
 
 @pytest.mark.parametrize("fault", [KeyError("x"), SystemExit(3)], ids=["error", "exit"])
-def test_a_fault_is_an_answer_and_lets_the_others_go_on(fault: BaseException) -> None:
-    """In a request's own thread, and in one of the scheduler."""
-    work, scheduler = Work(holds=True), Scheduler(1)
+def test_an_exception_becomes_internal_and_frees_the_slot(fault: BaseException) -> None:
+    """In a request's own thread, and in a pool thread."""
+    work, scheduler = Work(holds=True), BatchScheduler(1)
 
     def fail(batch: Sequence[Job]) -> None:
         work(batch)
@@ -126,30 +105,29 @@ def test_a_fault_is_an_answer_and_lets_the_others_go_on(fault: BaseException) ->
     with ThreadPoolExecutor(3) as pool:
         found = []
         for number, run in enumerate((fail, fail, work)):
-            job = work.job(number, lane=str(number))
-            job.run = run
+            job = work.job(number, key=str(number), run=run)
             found.append(pool.submit(compute, scheduler, job))
-            wait_until(lambda n=number: len(work.batches) + scheduler._waiting["queue"] == n + 1)
+            wait_until(lambda n=number: len(work.batches) + scheduler._waiting["s"] == n + 1)
         work.go.set()
         for one in found[:2]:
             with pytest.raises(Internal, match=type(fault).__name__):
                 one.result(10)
         assert found[2].result(10) == 4
     wait_until(lambda: scheduler._free == 1)
-    assert not scheduler._lanes
+    assert not scheduler._queues
 
 
-def test_a_call_that_cannot_be_asked_does_not_spoil_the_others() -> None:
+def test_a_broken_context_fails_only_its_own_job() -> None:
     def fail() -> bool:
         raise KeyError("x")
 
-    work, scheduler = Work(holds=True), Scheduler(1)
+    work, scheduler = Work(holds=True), BatchScheduler(1)
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(compute, scheduler, work.job(0))
         wait_until(lambda: len(work.batches) == 1)
-        faulty = pool.submit(compute, scheduler, work.job(1, call=Call("Predict", is_active=fail)))
+        faulty = pool.submit(compute, scheduler, work.job(1, request=trace(is_active=fail)))
         other = pool.submit(compute, scheduler, work.job(2))
-        wait_until(lambda: scheduler._waiting["queue"] == 2)
+        wait_until(lambda: scheduler._waiting["s"] == 2)
         work.go.set()
         assert [first.result(10), other.result(10)] == [0, 4]
         with pytest.raises(Internal, match="KeyError"):
