@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -57,6 +58,7 @@ _PATH = re.compile(
     re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
 )
 Body = bytes | bytearray
+Read = TypeVar("Read")
 _GET, _POST = ("GET", "HEAD"), ("POST",)
 _METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
 _MAX_DIGITS = 19  # of an int64
@@ -207,12 +209,11 @@ class Rest:
         answer = self._predict if trace.context.api == "Predict" else self._other
         return answer(spec, unpacked_body, trace)
 
-    @contextlib.contextmanager
-    def _reading(self, size: int, trace: RequestTrace) -> Iterator[None]:
+    def _read_in_turn(self, size: int, trace: RequestTrace, read: Callable[[], Read]) -> Read:
         """Reads one large body at a time; its errors do not keep its values in memory."""
         with self._turn(size, trace):
             try:
-                yield
+                return read()
             except errors.ServingError as error:
                 # The tracebacks hold all values of the body, beside those of the next one.
                 error.__context__ = None
@@ -224,8 +225,8 @@ class Rest:
 
         def work(model: Model) -> Arrays:
             nonlocal in_rows
-            with self._reading(len(body), trace):
-                request, in_rows = _predict_request(model, spec, body)
+            read = functools.partial(_predict_request, model, spec, body)
+            request, in_rows = self._read_in_turn(len(body), trace, read)
             with self.service.limit.taken(trace):
                 return compute(model, Plan((request,), lambda results: results[0]), trace)
 
@@ -237,8 +238,8 @@ class Rest:
 
     def _other(self, spec: model_pb2.ModelSpec, body: Body, trace: RequestTrace) -> str:
         """Answers Classify, Regress and Rank, whose values are protobuf for the model too."""
-        with self._reading(len(body), trace):
-            api, message, write = _read(trace.context.api, spec, body)
+        read = functools.partial(_read, trace.context.api, spec, body)
+        api, message, write = self._read_in_turn(len(body), trace, read)
         response = self.service.handle(api, message, trace)
         size = response.ByteSize()
         with self._turn(size, trace):
