@@ -13,7 +13,6 @@ from typing import Any
 
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
-RUNTIMES = ("tensorflow", "onnx", "auto")
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Health waits up to 0.1 s for what Python does at one go with a JSON body of that size.
 _REST_BYTES = 4 * 2**20
@@ -66,14 +65,12 @@ class ServerConfig:
         "MODEL:VERSION:SHARE, or MODEL:LABEL:SHARE: that version scores a share of the model's "
         "requests too, and the differences are reported.",
     )
-    runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
     compile_after_seconds: float = _option(
         2.0,
         "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it, "
         "of signatures that take lists; 0: never.",
         0,
     )
-    runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
     tensorflow_intra_op_parallelism: int = _option(
         0, "Threads that one operation is spread over; 0: as many as cores.", 0
     )
@@ -273,11 +270,8 @@ def _check(
     value: Any,
     low: float | None = None,
     high: float | None = None,
-    choice: tuple[str, ...] = (),
     **_: Any,
 ) -> None:
-    if choice and value not in choice:
-        raise ValueError(f"`{name}` must be one of {', '.join(choice)}. Received: {name}={value}")
     if (low is not None and value < low) or (high is not None and value > high):
         expected = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"`{name}` must be {expected}. Received: {name}={value}")

@@ -133,7 +133,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
     access = _access(config)
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
-    metrics = Metrics("remote" if config.backend else config.runtime) if path else None
+    metrics = Metrics("remote" if config.backend else "tensorflow") if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
         config, server.inference, server.health, server.refusal, access, metrics
@@ -178,11 +178,9 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     loader = Loader(
         LoadOptions(
             runtime=RuntimeChoice(
-                config.runtime,
                 config.compile_after_seconds,
                 config.operation_threads,
                 config.compute_threads,
-                Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
             ),
             backend=_fleet(config),
             batching=batching,
