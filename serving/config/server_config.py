@@ -150,9 +150,6 @@ class ServerConfig:
     max_connections: int = _option(
         0, "Connections of gRPC; those beyond are closed. 0: any number.", 0
     )
-    processes: int = _option(
-        1, "Processes that share the ports, each with the models and its part of the cores.", 1
-    )
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -163,8 +160,6 @@ class ServerConfig:
         for name in ("batching_parameters_file", "enable_per_model_batching_parameters"):
             if getattr(self, name) and not self.enable_batching:
                 raise ValueError(f"`{name}` needs `enable_batching`.")
-        if self.grpc_socket_path and self.shares_ports:
-            raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
         self._check_backend()
         self._check_security()
 
@@ -229,25 +224,6 @@ class ServerConfig:
     @property
     def backend_uses_tls(self) -> bool:
         return self.backend.startswith("grpcs://")
-
-    @property
-    def shares_ports(self) -> bool:
-        return self.processes > 1
-
-    @property
-    def compute_threads(self) -> int:
-        """Operations that a process computes at once; 0: as many as cores."""
-        return self.tensorflow_inter_op_parallelism or self._share
-
-    @property
-    def operation_threads(self) -> int:
-        """Threads that one operation is spread over; 0: as many as cores."""
-        return self.tensorflow_intra_op_parallelism or self._share
-
-    @property
-    def _share(self) -> int:
-        """The cores of one of several processes; 0: all."""
-        return max(1, CPUS // self.processes) if self.shares_ports else 0
 
     @property
     def requests_at_once(self) -> int:

@@ -99,7 +99,7 @@ def test_a_signal_that_another_thread_catches_is_not_lost(run: Run) -> None:
 
 LOADS = """
 import sys, time
-from serving import process
+from serving.server import process
 from serving.server.signals import Signals
 
 def load(*_):
@@ -136,7 +136,7 @@ def test_what_comes_after_the_load_is_for_whoever_waits() -> None:
 
 FAILS = """
 import threading, time
-from serving import process
+from serving.server import process
 from serving.server.signals import Signals
 
 def load(*_):
