@@ -33,7 +33,6 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.background import Background, unhurried
 from serving.common.errors import DeadlineExceeded, FailedPrecondition, ServingError
-from serving.common.gc_tuning import collect_garbage
 from serving.runtimes.tensorflow.padding import Arrays, Padding, Sizes, padded, paddings
 from serving.runtimes.tensorflow.session import TensorFlowSession, beside_requests
 from serving.runtimes.tensorflow.xla_tower import XlaTower
@@ -173,7 +172,6 @@ class CompiledRuntime:
             signature.tower = XlaTower(self._path, self._tensorflow, key)
         except Exception as error:  # whatever a graph has that cannot be cut
             signature.fail(key, error)
-        collect_garbage()  # what it left by itself: requests wait for it
 
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -27,14 +26,6 @@ from tests.serving.fakes import served, states
 
 Manage = Callable[[Path], ModelManager]
 ROW = {"user": "ann", "price": 1.0}
-
-
-@pytest.fixture(autouse=True)
-def _small_heap() -> Iterator[None]:
-    """What is imported is not collected again and again."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
