@@ -2,7 +2,7 @@
 
 Loading competes with requests for processors and for Python's lock, and the slowest of them
 show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
-version loads. So one thread loads, one thing at a time, and hands Python's lock over more often.
+version loads. So one thread loads, one thing at a time.
 What computes for long and needs the lock for moments has a low priority (`unhurried`), where the
 system gives one to a thread. Nothing else has: requests would wait for a lock that is held by a
 thread which itself waits for a processor.
@@ -11,6 +11,7 @@ thread which itself waits for a processor.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -22,7 +23,6 @@ from typing import TypeVar
 from serving.common.errors import DeadlineExceeded, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
-_SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
 _NICENESS, _NICEST = 10, 19  # as Linux counts them
 
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ class Background:
             Stopping: The thread was stopped before it came to it.
             DeadlineExceeded: It was not done within `timeout` seconds.
         """
-        future = self._submit(_interrupted_often, work)
+        future = self._submit(work)
         try:
             return future.result(timeout)
         except futures.CancelledError as error:
@@ -76,7 +76,7 @@ class Background:
     def leave(self, work: Callable[[], object]) -> None:
         """Has `work` done some time; nothing where the thread was stopped."""
         with contextlib.suppress(Stopping):
-            self._submit(_logged, work)
+            self._submit(functools.partial(_logged, work))
 
     def stop(self) -> None:
         """Waits for what is being done; what waits for its turn is not done any more."""
@@ -84,11 +84,9 @@ class Background:
         if self._helpers is not None:
             self._helpers.shutdown()
 
-    def _submit(
-        self, how: Callable[[Callable[[], Result]], Result], work: Callable[[], Result]
-    ) -> futures.Future[Result]:
+    def _submit(self, work: Callable[[], Result]) -> futures.Future[Result]:
         try:
-            return self._executor.submit(how, work)
+            return self._executor.submit(work)
         except RuntimeError as error:  # the executor's word for being shut down
             raise _stopping() from error
 
@@ -155,36 +153,6 @@ def _lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, min(own + _NICENESS, _NICEST))
 
 
-class _InterruptedOften:
-    """A block, of several threads at once, in which Python's lock is handed over more often."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both below, and the interval
-        self._inside = 0
-        self._usual = 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._usual, _SWITCH_SECONDS))
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                sys.setswitchinterval(self._usual)
-
-
-_INTERRUPTED_OFTEN = _InterruptedOften()
-
-
-def _interrupted_often(work: Callable[[], Result]) -> Result:
-    with _INTERRUPTED_OFTEN:
-        return work()
-
-
 def _raised(work: Callable[[], object]) -> Exception | None:
     try:
         work()
@@ -195,7 +163,7 @@ def _raised(work: Callable[[], object]) -> Exception | None:
 
 def _logged(work: Callable[[], object]) -> None:
     try:
-        _interrupted_often(work)
+        work()
     except Exception:  # nobody waits for it
         _LOGGER.exception("What goes on beside the requests failed")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -71,36 +70,6 @@ def test_its_priority_is_that_of_who_makes_it_and_not_of_who_has_work_first(
     unhurried(lambda: background.leave(look))
     background.run(look)
     assert found == found[:1] * 3
-
-
-def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Background) -> None:
-    before = sys.getswitchinterval()
-    assert background.run(sys.getswitchinterval) < before
-    with pytest.raises(RuntimeError):
-        background.run(_raise)
-    assert sys.getswitchinterval() == before
-
-
-def test_the_usual_interval_is_back_after_two_that_work_at_once(background: Background) -> None:
-    before = sys.getswitchinterval()
-    other = Background("other")
-    begun, first_is_done = threading.Event(), threading.Event()
-
-    def outlast() -> None:
-        begun.set()
-        first_is_done.wait(5.0)
-
-    def wait_for_the_other() -> None:
-        waiter.start()
-        begun.wait(5.0)
-
-    waiter = threading.Thread(target=other.run, args=(outlast,))
-    background.run(wait_for_the_other)
-    assert sys.getswitchinterval() < before
-    first_is_done.set()
-    waiter.join(5.0)
-    assert sys.getswitchinterval() == before
-    other.stop()
 
 
 def test_a_failure_of_what_nobody_waits_for_is_logged(
