@@ -3,9 +3,6 @@
 Loading competes with requests for processors and for Python's lock, and the slowest of them
 show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
 version loads. So one thread loads, one thing at a time.
-What computes for long and needs the lock for moments has a low priority (`unhurried`), where the
-system gives one to a thread. Nothing else has: requests would wait for a lock that is held by a
-thread which itself waits for a processor.
 """
 
 from __future__ import annotations
@@ -13,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent import futures
@@ -23,7 +18,6 @@ from typing import TypeVar
 from serving.common.errors import DeadlineExceeded, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
-_NICENESS, _NICEST = 10, 19  # as Linux counts them
 
 Result = TypeVar("Result")
 
@@ -35,8 +29,6 @@ class Stopping(Unavailable):
 class Background:
     """One thread that does what it is given, one thing after the other.
 
-    It starts at once, so that its priority is that of who makes it, not of who has work first.
-
     Args:
         name: Of the thread.
         helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
@@ -44,7 +36,6 @@ class Background:
 
     def __init__(self, name: str, helpers: int = 0) -> None:
         self._executor = futures.ThreadPoolExecutor(1, name)
-        self._executor.submit(lambda: None)
         self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
@@ -132,25 +123,6 @@ class Periodic:
                 self._told = str(error)
             except Exception:  # the next time may go better
                 _LOGGER.exception("What goes on beside the requests failed")
-
-
-def unhurried(work: Callable[[], Result]) -> Result:
-    """What `work` returns or raises, done by a thread of its own with a low priority.
-
-    Threads that it starts have its priority too. TensorFlow's compute threads are to be there
-    before (`start_threads` of the runtime): the first operation starts them for all.
-    """
-    with futures.ThreadPoolExecutor(1, "unhurried", initializer=_lower_priority) as executor:
-        return executor.submit(work).result()
-
-
-def _lower_priority() -> None:
-    # On Linux a thread has a priority of its own; elsewhere this would be the process's.
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        with contextlib.suppress(OSError):
-            own = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, min(own + _NICENESS, _NICEST))
 
 
 def _raised(work: Callable[[], object]) -> Exception | None:

@@ -17,7 +17,6 @@ from serving.batching.batched import Batched
 from serving.batching.chunking import Split
 from serving.batching.scheduler import Scheduler
 from serving.common.answering import finished
-from serving.common.background import unhurried
 from serving.common.call import Call
 from serving.common.errors import InvalidArgument
 from serving.config.batching import BatchingParameters
@@ -30,7 +29,6 @@ from serving.models.warmup import warm_up
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.tensorflow.saved_model import is_ours
-from serving.runtimes.tensorflow.session import beside_requests
 
 _LOGGER = logging.getLogger(__name__)
 _OWN_BATCHING = "batching_params.pbtxt"
@@ -109,7 +107,7 @@ class Loader:
         if self._scheduler is not None and parameters is not None:
             model.run = self._scheduler.answer
         if self._options.warmup_iterations:
-            unhurried(functools.partial(self._warm_up, model, parameters))
+            self._warm_up(model, parameters)
         model.prepare(self._newest.get(model.name))
 
     def _guard(
@@ -148,10 +146,9 @@ class Loader:
                 rows.setdefault(call.signature, call.inputs)
 
         try:
-            with beside_requests():
-                count = warm_up(model, answer, self._options.warmup_iterations)
-                if parameters is not None:
-                    _warm_sizes(model, rows, parameters.allowed_batch_sizes)
+            count = warm_up(model, answer, self._options.warmup_iterations)
+            if parameters is not None:
+                _warm_sizes(model, rows, parameters.allowed_batch_sizes)
             succeeded = True
         finally:
             seconds = time.perf_counter() - started

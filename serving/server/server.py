@@ -37,7 +37,6 @@ from serving.rpc.security import Access, TlsWithToken
 from serving.rpc.server import listen, make_grpc_server
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, backend_addresses
-from serving.runtimes.tensorflow.session import start_threads
 from serving.server.certificates import tell_of_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
@@ -133,8 +132,6 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
     tell_of_certificates(config, certificates, metrics)
-    # By this thread: one that warms a version up has a low priority, which they would take over.
-    start_threads(config.tensorflow_intra_op_parallelism, config.tensorflow_inter_op_parallelism)
     if config.file_system_poll_wait_seconds >= 0:
         _look(server.manager, config)
     return server, port

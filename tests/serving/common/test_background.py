@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from serving.common.background import Background, Periodic, unhurried
+from serving.common.background import Background, Periodic
 from serving.common.errors import NotFound, Unavailable
 from tests.serving.conftest import wait_until
 
@@ -44,32 +43,6 @@ def test_one_thing_at_a_time(background: Background) -> None:
     for thread in threads:
         thread.join(5)
     assert most == [1] * 7
-
-
-def test_what_is_unhurried_has_a_low_priority_and_nothing_else_has(background: Background) -> None:
-    def niceness() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    mine = niceness()
-    assert unhurried(niceness) == min(mine + 10, 19)
-    assert unhurried(lambda: unhurried(niceness)) == min(mine + 20, 19), "lower than its caller's"
-    assert niceness() == background.run(niceness) == mine
-    with pytest.raises(RuntimeError, match="of its own"):
-        unhurried(_raise)
-
-
-def test_its_priority_is_that_of_who_makes_it_and_not_of_who_has_work_first(
-    background: Background,
-) -> None:
-    found = []
-
-    def look() -> None:
-        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    look()
-    unhurried(lambda: background.leave(look))
-    background.run(look)
-    assert found == found[:1] * 3
 
 
 def test_a_failure_of_what_nobody_waits_for_is_logged(
