@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from serving.common.background import unhurried
 from serving.models.graph_files import MISSING, Gap, find_gap
 from serving.models.version_dirs import Fingerprint, fingerprint
 from serving.runtimes.tensorflow.saved_model import MANIFEST, SAVED_MODEL_FILE
@@ -62,7 +61,7 @@ def look(path: Path, before: Look | None = None) -> Look:
         if gap is None and listed:
             if before is not None and not is_same and _is_of_content(before.gap):
                 return Look(folder, before.gap, is_of_before=True)
-            gap = unhurried(lambda: _content_gap(path, listed))
+            gap = _content_gap(path, listed)
     except OSError as error:  # it goes while it is looked at, or may not be read
         file = path if error.filename is None else Path(error.filename)
         gap = Gap(file.name, "cannot be read", f" ({error.strerror})")

@@ -69,7 +69,7 @@ def make_grpc_server(
         PredictionService(service), server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(service, config.processes, None if metrics is None else metrics.counted),
+        ModelService(service, None if metrics is None else metrics.counted),
         server,
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
@@ -115,8 +115,7 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
     options: dict[str, Any] = {
         "grpc.max_receive_message_length": config.max_message_bytes,
         "grpc.max_send_message_length": config.max_message_bytes,
-        # Without other processes a taken port is an error, not half of the requests.
-        "grpc.so_reuseport": int(config.shares_ports),
+        "grpc.so_reuseport": 0,  # a port that is in use is an error
         "grpc.server_handshake_timeout_ms": _HANDSHAKE_MS,
         "grpc.keepalive_time_ms": _KEEPALIVE_MS,
         "grpc.keepalive_permit_without_calls": 1,

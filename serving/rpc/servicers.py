@@ -126,18 +126,15 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
     Args:
         service: Serves the requests.
-        processes: Processes that share the port, of which a request reaches one.
         counted: What a counter has come to, by its name; None where nothing is counted.
     """
 
     def __init__(
         self,
         service: InferenceService,
-        processes: int = 1,
         counted: Callable[[str], int] | None = None,
     ) -> None:
         self._service = service
-        self._processes = processes
         self._counted = counted or (lambda name: 0)
 
     @rpc
@@ -152,12 +149,6 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         request: model_management_pb2.ReloadConfigRequest,
         context: grpc.ServicerContext,
     ) -> model_management_pb2.ReloadConfigResponse:
-        if self._processes > 1:
-            raise errors.FailedPrecondition(
-                f"A reload would reach one of the {self._processes} processes that share this "
-                "port. Name the models in `model_config_file`, change the file, and set "
-                "`model_config_file_poll_wait_seconds`: all processes follow it."
-            )
         before = {name: self._counted(name) for name in request.metric_names}
         response = self._service.reload(request)
         for name, count in before.items():

@@ -16,7 +16,6 @@ from serving.batching.arrays import grown
 from serving.batching.batched import Batched
 from serving.batching.chunking import Chunked
 from serving.batching.scheduler import BatchScheduler
-from serving.common.background import unhurried
 from serving.common.errors import InvalidArgument
 from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
@@ -30,7 +29,6 @@ from serving.models.warmup import warm_up
 from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.tensorflow.saved_model import is_ours
-from serving.runtimes.tensorflow.session import beside_requests
 
 _LOGGER = logging.getLogger(__name__)
 _OWN_BATCHING = "batching_params.pbtxt"
@@ -107,7 +105,7 @@ class Loader:
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
         if self._options.warmup_iterations:
-            unhurried(functools.partial(self._warm_up, model, parameters))
+            self._warm_up(model, parameters)
         model.prepare(self._newest.get(model.name))
 
     def _guard(
@@ -147,10 +145,9 @@ class Loader:
                 rows.setdefault(trace.signature, trace.inputs)
 
         try:
-            with beside_requests():
-                count = warm_up(model, answer, self._options.warmup_iterations)
-                if parameters is not None:
-                    _warm_sizes(model, rows, parameters.allowed_batch_sizes)
+            count = warm_up(model, answer, self._options.warmup_iterations)
+            if parameters is not None:
+                _warm_sizes(model, rows, parameters.allowed_batch_sizes)
             succeeded = True
         finally:
             seconds = time.perf_counter() - started

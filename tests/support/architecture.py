@@ -19,7 +19,7 @@ recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
-serving      starlette uvicorn prometheus_client pyarrow onnxruntime tf2onnx
+serving      starlette uvicorn prometheus_client pyarrow
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -26,14 +25,6 @@ from tests.serving.traces import trace
 
 Manage = Callable[[Path], ModelManager]
 ROW = {"user": "ann", "price": 1.0}
-
-
-@pytest.fixture(autouse=True)
-def _small_heap() -> Iterator[None]:
-    """What is imported is not collected again and again."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def rest(
                 **options,
             }
             inference = InferenceService(backend.manager, settings.pop("observers", []))
-            address = bound("127.0.0.1", 0, "rest_api_port", shares_port=False)
+            address = bound("127.0.0.1", 0, "rest_api_port")
             grace = settings.pop("grace_seconds", 5.0)
             server = RestServer(Rest(inference, executor, **settings), address, None, grace)
             server.start()
