@@ -125,7 +125,7 @@ class InferenceService:
         trace.model = ref.name
         try:
             return self._answer_once(ref, work, trace)
-        except errors.Gone:
+        except errors.VersionGone:
             is_pinned = ref.version is not None or ref.label is not None
             if is_pinned or trace.version is None:
                 raise

@@ -26,8 +26,8 @@ from serving.inference.service import replay
 from serving.models.model import Model, load_model
 from serving.models.signature import Compute, Signature
 from serving.models.warmup import warm_up
+from serving.proxy.pool import BackendPool, RemoteModel, remote_versions
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.tensorflow.saved_model import is_ours
 
 _LOGGER = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LoadOptions:
     """
 
     runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
-    backend: Fleet | None = None
+    backend: BackendPool | None = None
     batching: BatchingParameters | None = None
     reads_own_batching: bool = False
     warmup_iterations: int = 1
@@ -83,7 +83,7 @@ class Loader:
         """
         options = self._options
         if options.backend is not None:
-            model = Model(name, version, path, Remote(options.backend, name, version))
+            model = Model(name, version, path, RemoteModel(options.backend, name, version))
         else:
             model = load_model(name, version, path, options.runtime)
         try:

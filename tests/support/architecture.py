@@ -39,8 +39,8 @@ SLOTS = tuple(
 # The folders of a package from top to bottom: each imports only those below it. A package with no
 # row yet is not held. A module beside the folders (`cli.py`) is a folder of its own.
 FOLDER_ORDER: Mapping[str, str] = {
-    "serving": "cli cli_output server rest rpc observability inference batching models client "
-    "runtimes encoding config common protos",
+    "serving": "cli cli_output server proxy rest rpc observability inference batching models "
+    "client runtimes encoding config common protos",
 }
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.client.rank_messages import Ranking, make_rank_request, read_rank_response
 from serving.common.errors import FailedPrecondition, InvalidArgument, ServingError
 from serving.inference.rank import read_rank
 from serving.inference.service import replay
 from serving.models.model import Model, load_model
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.protos.scoring_pb2 import Column, Floats, Ints
+from tests.serving.rank_messages import Ranking, make_rank_request, read_rank_response
 
 CONTEXT = {"user": "ann", "age": 31, "history": ["i1", None, "i2"]}
 # click = 2 * price + history entries + 100 * tags; convert = letters of the user + age

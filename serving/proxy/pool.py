@@ -21,7 +21,14 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common.addresses import Addresses
-from serving.common.errors import DataLoss, DeadlineExceeded, Gone, NotFound, Unavailable, from_code
+from serving.common.errors import (
+    DataLoss,
+    DeadlineExceeded,
+    NotFound,
+    Unavailable,
+    VersionGone,
+    from_code,
+)
 from serving.common.status import State
 from serving.common.tls import Tls
 from serving.encoding.codec import decode, encode
@@ -65,7 +72,7 @@ def backend_addresses(backend: str) -> tuple[str, ...]:
     return addresses
 
 
-def remote_versions(fleet: Fleet, model: str) -> list[int]:
+def remote_versions(fleet: BackendPool, model: str) -> list[int]:
     """The versions of a model that a fleet has available, newest first.
 
     Raises:
@@ -84,7 +91,7 @@ def remote_versions(fleet: Fleet, model: str) -> list[int]:
     return found
 
 
-class Fleet:
+class BackendPool:
     """Servers that are asked in turn; one that does not answer hands over to the next.
 
     So does one that has no such version: in a rollout some have it before others.
@@ -178,7 +185,7 @@ class Fleet:
             channel.close()
 
 
-class Remote:
+class RemoteModel:
     """One version of a model on a fleet of servers.
 
     Args:
@@ -190,7 +197,7 @@ class Remote:
         ServingError: The fleet does not say what its signatures are.
     """
 
-    def __init__(self, fleet: Fleet, model: str, version: int) -> None:
+    def __init__(self, fleet: BackendPool, model: str, version: int) -> None:
         self._spec = model_pb2.ModelSpec(name=model)
         self._spec.version.value = version
         self._fleet = fleet
@@ -223,7 +230,7 @@ class Remote:
         """Outputs by name, as `Runtime` says.
 
         Raises:
-            Gone: The fleet has this version no longer.
+            VersionGone: The fleet has this version no longer.
         """
         request = predict_pb2.PredictRequest(model_spec=self._spec, output_filter=outputs)
         request.model_spec.signature_name = key
@@ -236,7 +243,7 @@ class Remote:
                 timeout,
             )
         except NotFound as error:
-            raise Gone(str(error)) from error
+            raise VersionGone(str(error)) from error
         return {name: decode(name, response.outputs[name]) for name in outputs}
 
     def close(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serving.client.connection import Connection
+from serving.client.methods import Methods
 from serving.client.options import Options
-from serving.client.plans import Plans
 from serving.common.addresses import Addresses
 from serving.common.tls import Pem, Tls, Token
 
 
-class Configured:
+class ClientBase:
     """What a client is told once; `Client` and `AsyncClient` differ in their I/O alone.
 
     Args:
@@ -43,7 +43,7 @@ class Configured:
     ) -> None:
         options = Options() if options is None else options
         where = Addresses.read(addresses)
-        self._plans = Plans(
+        self._plans = Methods(
             where, model, version, label, timeout=timeout, metadata=options.metadata
         )
         self._connection = Connection(where, Tls.read(tls), token, options)

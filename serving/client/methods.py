@@ -18,11 +18,11 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.client.call import Answer, Call, CallOptions, Invocation, Steps
+from serving.client.call import Answer, Call, CallOptions, Calls, Invocation
 from serving.client.examples import encode_examples
 from serving.client.metadata import ModelMetadata
 from serving.client.options import check_positive
-from serving.client.rank_messages import Ranking, make_rank_request, read_rank_response
+from serving.client.ranking import Ranking, longest_list, read_ranking
 from serving.common.addresses import Addresses
 from serving.common.errors import (
     FailedPrecondition,
@@ -35,12 +35,12 @@ from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RA
 from serving.common.status import VersionStatus
 from serving.encoding import arrow
 from serving.encoding.codec import decode, encode
-from serving.encoding.features import Row, Rows, as_rows, check_rows, encode_candidates, encode_rows
+from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
 
 Outputs = dict[str, np.ndarray]
 
 
-class Plans:
+class Methods:
     """Methods about one model, and what is known of it.
 
     Args:
@@ -81,17 +81,17 @@ class Plans:
         signature_name: str = DEFAULT_SIGNATURE,
         output_filter: Sequence[str] = (),
         **options: Unpack[CallOptions],
-    ) -> Steps[Outputs]:
+    ) -> Calls[Outputs]:
         """Outputs by name for arrays by input name, sent as they are."""
         invocation = self._begin(options)
         return (yield from self._predict(invocation, inputs, signature_name, output_filter))
 
-    def predict_rows(self, rows: Rows, **options: Unpack[CallOptions]) -> Steps[Outputs]:
+    def predict_rows(self, rows: Rows, **options: Unpack[CallOptions]) -> Calls[Outputs]:
         """Scores by task, each (B,), of B rows: dicts of raw values, or an Arrow table."""
         invocation = self._begin(options)
         _require("rows", rows)
 
-        def ask(metadata: ModelMetadata) -> Steps[Outputs]:
+        def ask(metadata: ModelMetadata) -> Calls[Outputs]:
             inputs = encode_rows(rows, metadata.signature(DEFAULT_SIGNATURE).inputs)
             return self._predict(invocation, inputs, DEFAULT_SIGNATURE)
 
@@ -99,12 +99,12 @@ class Plans:
 
     def rank(
         self, context: Row | arrow.Table, candidates: Rows, **options: Unpack[CallOptions]
-    ) -> Steps[Outputs]:
+    ) -> Calls[Outputs]:
         """Scores by task, each (N,), of N candidates in one context, which is computed once."""
         invocation = self._begin(options)
         _require("candidates", candidates)
 
-        def ask(metadata: ModelMetadata) -> Steps[Outputs]:
+        def ask(metadata: ModelMetadata) -> Calls[Outputs]:
             inputs = _encode(context, candidates, metadata, RANK_SIGNATURE)
             return self._predict(invocation, inputs, RANK_SIGNATURE)
 
@@ -119,34 +119,39 @@ class Plans:
         rank_by: str = "",
         top_k: int = 0,
         **options: Unpack[CallOptions],
-    ) -> Steps[Ranking]:
-        """Scores and ranking of N candidates in one context, and what they come from.
+    ) -> Calls[Ranking]:
+        """Scores and ranking of N candidates in one context, and what explains them.
 
         Args:
             context: Raw values that the candidates share.
             candidates: Their own: dicts, or an Arrow table.
-            rank_by: The task that ranks; the first by name where empty.
-            top_k: How many candidates the ranking holds; all where 0.
+            rank_by: The task that ranks; the first by name if empty.
+            top_k: Length of the ranking; 0 for all candidates.
             options: `timeout`, `request_id`, `metadata`.
 
         Returns:
-            By history each candidate's weight of each past event, and by task that of each expert,
-            where the model has them.
+            Also the attention weights by history and the gate weights by task, if the model has
+            them.
+
+        Raises:
+            FailedPrecondition: The model has no signature `rank_explained`.
         """
         invocation = self._begin(options)
         _require("candidates", candidates)
-        shared = as_rows(context)
-        check_rows(shared, None, {}, "the context")
-        check_rows(candidates, None, {}, "candidate")
+        if top_k < 0:
+            raise InvalidArgument(f"`top_k` must not be negative. Received: {top_k}")
 
-        def ask(metadata: ModelMetadata) -> Steps[Ranking]:
-            if EXPLAINED_SIGNATURE in metadata.signatures:  # else the server says what is missing
-                _encode(context, candidates, metadata, EXPLAINED_SIGNATURE)
-            row = shared.to_pylist()[0] if arrow.is_table(shared) else shared[0]
-            rows = candidates.to_pydict() if arrow.is_table(candidates) else candidates
-            request = make_rank_request("", row, rows, rank_by=rank_by, top_k=top_k, explain=True)
-            request.model_spec.CopyFrom((yield from self._spec(invocation)))
-            return read_rank_response((yield Call("Rank", request, invocation)))
+        def ask(metadata: ModelMetadata) -> Calls[Ranking]:
+            if EXPLAINED_SIGNATURE not in metadata.signatures:
+                raise FailedPrecondition(
+                    f"Model {metadata.name!r} version {metadata.version} cannot explain its "
+                    f"scores: it has no signature {EXPLAINED_SIGNATURE!r}, which is exported with "
+                    "a model that attends to past events or weighs experts. Use `rank`."
+                )
+            inputs = _encode(context, candidates, metadata, EXPLAINED_SIGNATURE)
+            response = yield from self._send_arrays(invocation, inputs, EXPLAINED_SIGNATURE)
+            version, events = response.model_spec.version.value, longest_list(context)
+            return read_ranking(_outputs(response), version, events, rank_by=rank_by, top_k=top_k)
 
         return (yield from self._with_fresh_metadata(invocation, ask))
 
@@ -157,7 +162,7 @@ class Plans:
         context: Row | arrow.Table | None = None,
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
-    ) -> Steps[Outputs]:
+    ) -> Calls[Outputs]:
         """`classes` and `scores` of B rows, each (B, C): rows travel as tf.train.Examples.
 
         Args:
@@ -191,7 +196,7 @@ class Plans:
         context: Row | arrow.Table | None = None,
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
-    ) -> Steps[np.ndarray]:
+    ) -> Calls[np.ndarray]:
         """Values (B,) of B rows, which travel as tf.train.Examples; arguments as of `classify`."""
         invocation = self._begin(options)
         _require("rows", rows)
@@ -202,11 +207,11 @@ class Plans:
         response = yield Call("Regress", request, invocation)
         return np.array([result.value for result in response.result.regressions], np.float32)
 
-    def metadata(self, **options: Unpack[CallOptions]) -> Steps[ModelMetadata]:
+    def metadata(self, **options: Unpack[CallOptions]) -> Calls[ModelMetadata]:
         """Signatures of the version that is served now."""
         return (yield from self._metadata(self._begin(options)))
 
-    def status(self, **options: Unpack[CallOptions]) -> Steps[list[VersionStatus]]:
+    def status(self, **options: Unpack[CallOptions]) -> Calls[list[VersionStatus]]:
         """Where every version of the model stands, newest first; of one version, where it does."""
         invocation = self._begin(options)
         spec = yield from self._spec(invocation)
@@ -215,7 +220,7 @@ class Plans:
         response = yield Call("GetModelStatus", request, invocation)
         return [VersionStatus.from_proto(proto) for proto in response.model_version_status]
 
-    def health(self, service: str | None = None, **options: Unpack[CallOptions]) -> Steps[bool]:
+    def health(self, service: str | None = None, **options: Unpack[CallOptions]) -> Calls[bool]:
         """Whether a service is SERVING: the client's model, or, where it has none, the server.
 
         Args:
@@ -231,7 +236,7 @@ class Plans:
         self,
         model_server_config: model_server_config_pb2.ModelServerConfig,
         **options: Unpack[CallOptions],
-    ) -> Steps[None]:
+    ) -> Calls[None]:
         """Makes the server serve these models and no others; returns once they are loaded."""
         if not isinstance(model_server_config, model_server_config_pb2.ModelServerConfig):
             raise InvalidArgument(
@@ -255,7 +260,18 @@ class Plans:
         inputs: Mapping[str, Any],
         signature_name: str,
         output_filter: Sequence[str] = (),
-    ) -> Steps[Outputs]:
+    ) -> Calls[Outputs]:
+        return _outputs(
+            (yield from self._send_arrays(invocation, inputs, signature_name, output_filter))
+        )
+
+    def _send_arrays(
+        self,
+        invocation: Invocation,
+        inputs: Mapping[str, Any],
+        signature_name: str,
+        output_filter: Sequence[str] = (),
+    ) -> Calls[predict_pb2.PredictResponse]:
         spec = yield from self._spec(invocation, signature_name)
         request = predict_pb2.PredictRequest(model_spec=spec, output_filter=output_filter)
         for name, array in inputs.items():
@@ -263,19 +279,17 @@ class Plans:
                 request.inputs[name].CopyFrom(encode(array, content=True))
             except (TypeError, ValueError) as error:
                 raise InvalidFeature(f"Feature {name!r}: no tensor holds it: {error}") from error
-        response = yield Call("Predict", request, invocation)
-        # A map has no order of its own.
-        return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
+        return (yield Call("Predict", request, invocation))
 
-    def _metadata(self, invocation: Invocation) -> Steps[ModelMetadata]:
+    def _metadata(self, invocation: Invocation) -> Calls[ModelMetadata]:
         request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=(yield from self._spec(invocation)), metadata_field=["signature_def"]
         )
         return ModelMetadata.from_proto((yield Call("GetModelMetadata", request, invocation)))
 
     def _with_fresh_metadata(
-        self, invocation: Invocation, ask: Callable[[ModelMetadata], Steps[Answer]]
-    ) -> Steps[Answer]:
+        self, invocation: Invocation, ask: Callable[[ModelMetadata], Calls[Answer]]
+    ) -> Calls[Answer]:
         """Encodes and asks; what does not fit is tried again where a new version is served."""
         known = self._known
         metadata = known or (yield from self._metadata(invocation))
@@ -290,7 +304,7 @@ class Plans:
                 raise
             return (yield from ask(metadata))
 
-    def _spec(self, invocation: Invocation, signature_name: str = "") -> Steps[model_pb2.ModelSpec]:
+    def _spec(self, invocation: Invocation, signature_name: str = "") -> Calls[model_pb2.ModelSpec]:
         if self.model is None:
             self.model = yield from self._only_model(invocation)
         spec = model_pb2.ModelSpec(name=self.model, signature_name=signature_name)
@@ -300,7 +314,7 @@ class Plans:
             spec.version_label = self.label
         return spec
 
-    def _only_model(self, invocation: Invocation) -> Steps[str]:
+    def _only_model(self, invocation: Invocation) -> Calls[str]:
         try:
             response = yield Call("List", health_pb2.HealthListRequest(), invocation)
         except Unimplemented as error:
@@ -320,6 +334,11 @@ def _encode(
 ) -> Outputs:
     rows = metadata.signature(DEFAULT_SIGNATURE).inputs
     return encode_candidates(context, candidates, metadata.signature(key).inputs, rows)
+
+
+def _outputs(response: predict_pb2.PredictResponse) -> Outputs:
+    """The outputs sorted by name, as a protobuf map has no order."""
+    return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
 
 
 def _require(name: str, rows: Any) -> None:
