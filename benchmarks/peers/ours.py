@@ -12,9 +12,9 @@ from benchmarks.peers.contender import run
 from benchmarks.peers.data import Batch
 from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_schema
 from benchmarks.peers.settings import Settings
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
-from pipelines.parts import one_thread_each, part_rows
+from pipelines.scoring.microbatches import one_thread_each, part_rows
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step
 from recsys_attn.schema import Schema

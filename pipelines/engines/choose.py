@@ -9,14 +9,14 @@ from types import ModuleType
 
 from rich.console import Console
 
+from pipelines.common.errors import PipelineError
 from pipelines.engines.base import Engine
 from pipelines.engines.local import Local
-from pipelines.errors import PipelineError
 
 
 def choose_engine(name: str, address: str) -> Engine:
     """The engine `local` or `ray`; `address` is that of the Ray cluster."""
-    return _import("pipelines.engines.ray_engine").Ray(address) if name == "ray" else Local()
+    return _import("pipelines.engines.ray.engine").Ray(address) if name == "ray" else Local()
 
 
 def train_on_ray(
@@ -33,7 +33,7 @@ def train_on_ray(
     arguments += ["--run-dir", str(run_dir.resolve())] if run_dir else []
     arguments += [part for text in overrides for part in ("--set", text)]
     arguments += ["--force"] if force else []
-    _import("pipelines.engines.ray_training").train(arguments, workers, address, console)
+    _import("pipelines.engines.ray.training").train(arguments, workers, address, console)
 
 
 def _import(module: str) -> ModuleType:

@@ -10,9 +10,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import Portion, request_starts
 from pipelines.features import FittedFeatures
-from pipelines.feed.layout import LABELS, Arrays, Layout
+from pipelines.feed.batch_layout import LABELS, Arrays, Layout
+from pipelines.storage.dataset import Portion
+from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Task
 
 

@@ -7,12 +7,12 @@ from typing import Self
 
 import numpy as np
 
-from pipelines.data import DataSplit, Reader
 from pipelines.feed.batch import BatchSize
+from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, group_starts
-from pipelines.feed.lane import Lane
-from pipelines.feed.layout import Layout
 from pipelines.feed.order import Order
+from pipelines.feed.shard import Lane
+from pipelines.storage.dataset import DataSplit, Reader
 
 _NOTHING = Layout({}, {}, {}, ())
 

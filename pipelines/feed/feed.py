@@ -10,16 +10,16 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.feed.background import Background
 from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
+from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
-from pipelines.feed.lane import Lane, Part
-from pipelines.feed.layout import Layout
 from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Place, Position
+from pipelines.feed.prefetch import Background
+from pipelines.feed.shard import Lane, Part
+from pipelines.storage.dataset import DataSplit, Reader
 
 _BATCHES_AHEAD = 4
 

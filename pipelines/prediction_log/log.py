@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError, did_you_mean
-from pipelines.storage import Storage, Where
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.storage.filesystem import Storage, Where
 
 COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log")
 _AT_ONCE = 64  # calls: one may hold thousands of candidates

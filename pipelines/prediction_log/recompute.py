@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.features import FittedFeatures
+from pipelines.prediction_log.decode import Requests
 from pipelines.prediction_log.log import Entry
-from pipelines.prediction_log.requests import Requests
-from pipelines.scoring import Scorer
+from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 
 _REQUEST = "number of the request"  # no feature can have this name

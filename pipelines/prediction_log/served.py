@@ -10,9 +10,9 @@ from functools import reduce
 from typing import Literal
 
 from pipelines.features import FittedFeatures
+from pipelines.prediction_log.decode import Requests, decode
 from pipelines.prediction_log.log import Entry
 from pipelines.prediction_log.messages import Unreadable
-from pipelines.prediction_log.requests import Requests, decode
 from pipelines.prediction_log.sample import Smallest
 from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_scores
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.compare import compare_feature, compare_task, flagged, label_rate
 from pipelines.prediction_log.counts import NOTHING, Counts
@@ -23,8 +23,8 @@ from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.reference import of_split
 from pipelines.prediction_log.served import Period, Served, read_served
 from pipelines.prediction_log.statistics import Statistics, merge, of_scores
-from pipelines.progress import Progress
-from pipelines.storage import Where
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Where
 from recsys_attn.models import RankingModel
 
 NO_LABELS = (

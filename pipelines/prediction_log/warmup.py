@@ -9,14 +9,14 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import atomic_file
-from pipelines.contents import list_again
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_file
+from pipelines.common.errors import PipelineError
+from pipelines.export.file_list import list_again
+from pipelines.export.warmup import WARMUP_FILE
 from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import Shape, Unreadable, batch_shape, parse, specs
 from pipelines.prediction_log.sample import Smallest
-from pipelines.storage import Where
-from pipelines.warmup import WARMUP_FILE
+from pipelines.storage.filesystem import Where
 
 MAX_RECORDS = 1000  # TensorFlow Serving refuses a file of more
 _SAVED_MODEL = "saved_model.pb"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import atomic_directory, read_json, write_json
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_directory, read_json, write_json
+from pipelines.common.errors import PipelineError
 
 _ARRAYS = "variables.npz"
 _STATE = "state.json"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from pipelines.parts import PartResult, in_parts, part_size
+from pipelines.scoring.microbatches import PartResult, in_parts, part_size
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.schema import CANDIDATE_MASK, Task
 

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import keras
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
 from pipelines.feed.shuffling import ShuffleQuality
-from pipelines.parts import part_rows
-from pipelines.progress import Progress
+from pipelines.scoring.microbatches import part_rows
+from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
-from pipelines.training.progress import Saver
+from pipelines.training.state import Saver
 from pipelines.training.step import Step
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation

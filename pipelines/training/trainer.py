@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import versions
-from pipelines.config import TrainingOptions
+from pipelines.common.artifacts import versions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Feed, Position
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
-from pipelines.training.progress import Saver, TrainingProgress
+from pipelines.training.state import Saver, TrainingProgress
 from pipelines.training.step import Result, Step
 from pipelines.training.stopping import StopRequest, diverged, stop_request
 from pipelines.training.watch import Watch

@@ -14,14 +14,14 @@ import keras
 import numpy as np
 import pyarrow.compute as pc
 
-from pipelines.artifacts import CHECKPOINTS, FEATURES, MODEL
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import CHECKPOINTS, FEATURES, MODEL
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.progress import Saver
+from pipelines.training.state import Saver
 from recsys_attn.schema import RESERVED_IDS, Schema
 from recsys_attn.tables import Table, plan_tables
 

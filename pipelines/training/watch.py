@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.progress import Progress
+from pipelines.common.progress import Progress
 
 
 class Watch:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.feed.order import Place
 
 _GONE = (

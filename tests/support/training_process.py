@@ -20,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.progress import Progress
 from pipelines.training import Data, Place, train
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import Workers

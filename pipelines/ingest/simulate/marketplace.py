@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.options import SimulateOptions
-from pipelines.ingest.simulate.requests import Requests, draw_requests
+from pipelines.ingest.data_options import SimulateOptions
+from pipelines.ingest.simulate.request_draws import Requests, draw_requests
 from pipelines.ingest.simulate.world import (
     AGE_NAMES,
     BRAND_NAMES,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.common.errors import PipelineError
 from pipelines.engines import Local, choose_engine
-from pipelines.errors import PipelineError
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 

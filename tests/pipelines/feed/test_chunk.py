@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import Portion
 from pipelines.feed.chunk import Chunk, group_starts, transform
+from pipelines.storage.dataset import Portion
 from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.rounding import assert_rounded

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.data import Reader
 from pipelines.feed import LENGTHS, Feed
 from pipelines.feed.batch import BatchSize
 from pipelines.feed.counts import RequestCounts
 from pipelines.feed.order import Order
+from pipelines.storage.dataset import Reader
 from tests.support import feeds
 
 

@@ -12,12 +12,12 @@ import weakref
 import numpy as np
 import pytest
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.feed import LENGTHS, Feed, Position
-from pipelines.feed.background import Background
 from pipelines.feed.chunk import Chunk
-from pipelines.scoring import Scorer
+from pipelines.feed.prefetch import Background
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import feeds, shop
 

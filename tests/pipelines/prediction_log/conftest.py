@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pipelines.common.progress import Progress
 from pipelines.prediction_log.skew import Options, measure_skew
-from pipelines.progress import Progress
-from pipelines.steps import Steps
+from pipelines.workflow.steps import Steps
 from tests.pipelines.prediction_log.serve import Service
 from tests.support.experiments import SIMULATED, load
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.skew import Options, exported_versions, has_failed
-from pipelines.steps import Steps
+from pipelines.workflow.steps import Steps
 from tests.integration.commands import error_of, invoke
 from tests.pipelines.prediction_log.serve import Service
 from tests.serving.prediction_log.calls import finished_files

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
+from pipelines.scoring.scorer import Scorer
 from pipelines.training import Data, Place, train
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.stopping import Stopped

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import Step

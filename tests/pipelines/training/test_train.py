@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.feed.order import SHUFFLE_ROWS, Order
 from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.metrics import auc
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
 from pipelines.training import Data, Place, check_model, train
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task

@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
-from pipelines.steps import Steps
+from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.progress import Saver
+from pipelines.training.state import Saver
 from pipelines.training.warm_start import OlderRun, _same_ids
+from pipelines.workflow.steps import Steps
 from recsys_attn.schema import RESERVED_IDS, Numeric
 from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
