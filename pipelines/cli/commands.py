@@ -204,10 +204,10 @@ def skew(
 ) -> None:
     """Compare a prediction log with the training data."""
     with opened(experiment, run_dir, overrides) as steps:
-        from pipelines.prediction_log.skew import Options, has_failed
+        from pipelines.prediction_log.skew import SkewOptions, has_failed
 
         other = None if reference == "train" else reference
-        found = steps.skew(Options(log=log, reference=other, **options))
+        found = steps.skew(SkewOptions(log=log, reference=other, **options))
         if fail_on_shift and has_failed(found):
             raise SystemExit(SHIFTED)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Options(BaseModel):
+class TomlTable(BaseModel):
     """A TOML table: unknown keys are errors, values keep their types."""
 
     model_config = ConfigDict(

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
-from pipelines.common.toml_table import Options
+from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.names import check_feature_names, check_task_names
 from pipelines.experiment.validation_errors import explain
 from pipelines.feed.order import SHUFFLE_ROWS
@@ -25,7 +25,7 @@ from recsys_attn import models
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 
-class ModelOptions(Options):
+class ModelOptions(TomlTable):
     """`name`, the features it leaves out, and the arguments of the model's function."""
 
     name: str
@@ -81,14 +81,14 @@ else:
 ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
 
 
-class TrainingOptions(Options):
+class TrainingOptions(TomlTable):
     """The `[training]` table.
 
     Attributes:
         epochs: Most epochs.
-        batch_size: Requests in a step, of each lane.
-        lanes: Streams that the data are dealt to, each of which gives a batch in each step; as
-            many as replicas where None. So one worker with two lanes takes the steps of two.
+        batch_size: Requests in a step, of each shard.
+        shards: Streams that the data are dealt to, each of which gives a batch in each step; as
+            many as replicas where None. So one worker with two shards takes the steps of two.
         learning_rate: Of everything, or with a row-wise optimizer of all but the tables.
         embeddings_learning_rate: Of the tables, with a row-wise optimizer; `learning_rate` where
             None.
@@ -108,9 +108,9 @@ class TrainingOptions(Options):
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the tower with XLA; on a CPU DIN gains a little by it, the others
             nothing.
-        tower_rows: Candidates that the tower computes at a time, the step being that of the whole
-            batch; so few that they stay in a processor's cache. 0 for the whole batch. Where None,
-            64, or more for a tower of many weights, and with a GPU the whole batch.
+        micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
+            processor's cache; gradients are added up over the whole batch. 0: the whole batch at
+            once. None: 64, or more for a tower of many weights; with a GPU the whole batch.
         shuffle_rows: Rows whose requests are mixed with one another, at least a row group. Twice
             as many are in memory.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer that of the
@@ -124,7 +124,7 @@ class TrainingOptions(Options):
 
     epochs: int = Field(default=10, ge=1)
     batch_size: int = Field(default=1024, ge=1)
-    lanes: int | None = Field(default=None, ge=1)
+    shards: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     embeddings_learning_rate: float | None = Field(default=None, gt=0)
     optimizer: Literal[
@@ -140,7 +140,7 @@ class TrainingOptions(Options):
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool = False
-    tower_rows: int | None = Field(default=None, ge=0)
+    micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float = Field(default=0.0, ge=0)
     warm_start: Path | None = None
@@ -157,7 +157,7 @@ class TrainingOptions(Options):
         return self
 
 
-class EvaluationOptions(Options):
+class EvaluationOptions(TomlTable):
     """What is evaluated: GAUC's group, true probabilities and heuristics by column name."""
 
     split: Literal["train", "valid", "test"] = "test"
@@ -172,7 +172,7 @@ class EvaluationOptions(Options):
         return [name for name in named if name is not None]
 
 
-class ExportOptions(Options):
+class ExportOptions(TomlTable):
     """How the model is exported and checked."""
 
     name: str | None = None
@@ -184,7 +184,7 @@ class ExportOptions(Options):
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]
 
 
-class Experiment(Options):
+class Experiment(TomlTable):
     """A whole experiment, as in `experiments/*.toml`."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")

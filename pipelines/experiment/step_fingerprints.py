@@ -49,10 +49,10 @@ def config_hash(experiment: Experiment) -> str:
 def resumable_settings(experiment: Experiment) -> Any:
     """What of the training may not change between a checkpoint and the training that goes on.
 
-    A training may go on for more epochs, or save more often. The number of lanes, which may
+    A training may go on for more epochs, or save more often. The number of shards, which may
     follow from the workers, is checked apart.
     """
-    free = {"lanes", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
+    free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
     settings = settings_by_step(experiment)["train"]
     training = {key: value for key, value in settings["training"].items() if key not in free}
     return {**settings, "training": training}

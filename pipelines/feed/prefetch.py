@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 _PATIENCE = 30.0  # seconds; a read that hangs must not keep a program from ending
 
 
-class Background(Generic[Item]):
+class Prefetcher(Generic[Item]):
     """Runs a generator in a thread, at most `ahead` items before the one that was taken last.
 
     What the generator raises is raised where the item would have come. `close`, the end of a

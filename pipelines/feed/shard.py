@@ -10,19 +10,19 @@ import numpy as np
 
 from pipelines.feed.batch import BatchSize, Piece
 from pipelines.feed.chunk import Chunk
-from pipelines.feed.order import Order, Place
+from pipelines.feed.order import Order, ShardPosition
 
 
-class Part(NamedTuple):
-    """A lane's share of a step: the requests of its batch, and where the lane goes on."""
+class ShardBatch(NamedTuple):
+    """A shard's share of a step: the requests of its batch, and where the shard goes on."""
 
     pieces: list[Piece]
-    place: Place
+    place: ShardPosition
 
 
 @dataclass(frozen=True)
-class Lane:
-    """The epoch's `number`-th lane, of `chunks` chunks."""
+class Shard:
+    """The epoch's `number`-th shard, of `chunks` chunks."""
 
     order: Order
     epoch: int
@@ -30,7 +30,7 @@ class Lane:
     chunks: int
     size: BatchSize
 
-    def parts(self, chunks: Iterable[Chunk], start: Place = (0, 0)) -> Iterator[Part]:
+    def parts(self, chunks: Iterable[Chunk], start: ShardPosition = (0, 0)) -> Iterator[ShardBatch]:
         """Batches from `start` on; `chunks` are those from `start`'s on.
 
         What a chunk has left for less than a batch is copied, so that the chunk can be forgotten,
@@ -48,7 +48,7 @@ class Lane:
                 before = [(piece, _all(piece)) for piece in held] if begin < waiting else []
                 done, taken = end, offset + end - waiting
                 place = (index, taken) if taken < len(chunk) else (index + 1, 0)
-                yield Part([*before, *([(chunk, own)] if len(own) else [])], place)
+                yield ShardBatch([*before, *([(chunk, own)] if len(own) else [])], place)
             if done:
                 held = []
             if done < waiting + len(requests):

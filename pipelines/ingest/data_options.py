@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
-from pipelines.common.toml_table import Options
+from pipelines.common.toml_table import TomlTable
 from pipelines.storage.filesystem import Where, is_uri, shown
 
 SourceName = Literal[
@@ -26,7 +26,7 @@ SourceName = Literal[
 ]
 
 
-class SplitOptions(Options):
+class SplitOptions(TomlTable):
     """How rows are divided into train, valid and test; always the same for the same seed.
 
     Attributes:
@@ -55,7 +55,7 @@ class SplitOptions(Options):
         return self
 
 
-class HistoryOptions(Options):
+class HistoryOptions(TomlTable):
     """A list column of what the same `by` did strictly earlier than the row.
 
     Attributes:
@@ -76,7 +76,7 @@ class HistoryOptions(Options):
     max_length: int = Field(default=50, ge=1)
 
 
-class SimulateOptions(Options):
+class SimulateOptions(TomlTable):
     """Size and character of the simulated marketplace.
 
     Attributes:
@@ -104,7 +104,7 @@ class SimulateOptions(Options):
         return self
 
 
-class DataOptions(Options):
+class DataOptions(TomlTable):
     """The whole `[data]` table.
 
     Attributes:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.features.base import MISSING_INT
-from pipelines.prediction_log.messages import Unreadable, examples, merged, parse
+from pipelines.prediction_log.messages import UnreadableCall, examples, merged, parse
 from pipelines.storage.columns import arrow_type
 from recsys_attn.schema import Feature, Schema, Side, is_listed
 
@@ -21,8 +21,8 @@ _VALUES = {"string": "bytes_list", "int64": "int64_list", "float32": "float_list
 
 
 @dataclass(frozen=True)
-class Requests:
-    """Requests and their candidates.
+class LoggedRequests:
+    """Logged requests and their candidates.
 
     Attributes:
         context: Context features, a row per request.
@@ -65,7 +65,7 @@ class Requests:
         return pa.table({**columns, request: numbers})
 
 
-def decode(content: bytes, schema: Schema, grouped: bool) -> Requests:
+def decode(content: bytes, schema: Schema, grouped: bool) -> LoggedRequests:
     """The requests of one logged call.
 
     Args:
@@ -75,7 +75,7 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> Requests:
             in the data that the model was trained on.
 
     Raises:
-        Unreadable: The call is not one of a model of this schema.
+        UnreadableCall: The call is not one of a model of this schema.
     """
     kind, log = parse(content)
     if kind == "predict_log":
@@ -93,16 +93,16 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> Requests:
         if task.name in answers:
             score = _array(task.name, answers[task.name]).reshape(-1)
             if len(score) != lengths.sum():
-                raise Unreadable(f"output {task.name!r} does not have one score per candidate")
+                raise UnreadableCall(f"output {task.name!r} does not have one score per candidate")
             scores[task.name] = score.astype("float32")
-    return Requests(context, candidates, lengths, scores)
+    return LoggedRequests(context, candidates, lengths, scores)
 
 
 def _array(name: str, proto: Any) -> np.ndarray:
     try:
         return tf.make_ndarray(proto)
     except (TypeError, ValueError):
-        raise Unreadable(f"the tensor {name!r} cannot be read") from None
+        raise UnreadableCall(f"the tensor {name!r} cannot be read") from None
 
 
 def _from_arrays(
@@ -111,7 +111,7 @@ def _from_arrays(
     """Of the signature of rows, `(B, ...)`, or of lists of candidates, `(B, N, ...)`."""
     for feature in schema.features:
         if feature.name not in arrays:
-            raise Unreadable(f"input {feature.name!r} is missing")
+            raise UnreadableCall(f"input {feature.name!r} is missing")
     extra = {
         arrays[f.name].ndim - 1 - is_listed(f) for f in schema.features if f.side == "candidate"
     }
@@ -119,7 +119,7 @@ def _from_arrays(
         arrays[f.name].ndim - 1 - is_listed(f) for f in schema.features if f.side == "context"
     }
     if not (extra <= {0} or extra == {1}) or not context_axes <= {0}:
-        raise Unreadable("the inputs' ranks are those of no signature of the model")
+        raise UnreadableCall("the inputs' ranks are those of no signature of the model")
     ranked = extra == {1}
     leading = {
         arrays[f.name].shape[: 1 + (ranked and f.side == "candidate")] for f in schema.features
@@ -127,7 +127,7 @@ def _from_arrays(
     requests = {shape[0] for shape in leading}
     counts = {shape[1] for shape in leading if len(shape) == 2}
     if len(requests) != 1 or len(counts) > 1:
-        raise Unreadable("the inputs' sizes differ")
+        raise UnreadableCall("the inputs' sizes differ")
     (batch,), count = requests, next(iter(counts), 1)
     columns = {}
     for feature in schema.features:
@@ -140,7 +140,7 @@ def _from_arrays(
 
 def _column(feature: Feature, array: np.ndarray) -> pa.Array:
     if array.dtype.kind not in _KINDS[feature.dtype]:
-        raise Unreadable(f"input {feature.name!r} is not of the type {feature.dtype}")
+        raise UnreadableCall(f"input {feature.name!r} is not of the type {feature.dtype}")
     flat = array.reshape(-1)
     if feature.dtype == "string":
         values = pa.array(map(_text, flat.tolist()), pa.string())
@@ -175,17 +175,17 @@ def _from_serialized(
         return _from_examples(found["inputs"], schema)
     context = found["context"]
     if len(context) != 1:
-        raise Unreadable(f"input 'context' is {len(context)} tf.Examples, and not one")
+        raise UnreadableCall(f"input 'context' is {len(context)} tf.Examples, and not one")
     return _from_examples(merged(context[0], found["examples"]), schema, context)
 
 
 def _parsed(name: str, array: np.ndarray) -> list[Any]:
     if array.dtype.kind not in _KINDS["string"]:
-        raise Unreadable(f"input {name!r} is not of the type string")
+        raise UnreadableCall(f"input {name!r} is not of the type string")
     try:
         return [tf.train.Example.FromString(content) for content in array.reshape(-1)]
     except Exception:  # protobuf's own, which has no name in a declared dependency
-        raise Unreadable(f"input {name!r} has bytes that are no tf.Example") from None
+        raise UnreadableCall(f"input {name!r} has bytes that are no tf.Example") from None
 
 
 def _from_examples(
@@ -208,7 +208,7 @@ def _values(example: Any, feature: Feature) -> list[Any]:
     value = example.features.feature[feature.name]
     kind = value.WhichOneof("kind")
     if kind not in (None, _VALUES[feature.dtype]):
-        raise Unreadable(f"feature {feature.name!r} is not of the type {feature.dtype}")
+        raise UnreadableCall(f"feature {feature.name!r} is not of the type {feature.dtype}")
     values = list(getattr(value, _VALUES[feature.dtype]).value)
     return [_text(entry) for entry in values] if feature.dtype == "string" else values
 

@@ -19,7 +19,7 @@ COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log
 _AT_ONCE = 64  # calls: one may hold thousands of candidates
 
 
-class Entry(NamedTuple):
+class LoggedCall(NamedTuple):
     """One logged call; `log` is a serialized `tensorflow.serving.PredictionLog`."""
 
     time: datetime
@@ -69,7 +69,7 @@ class LogFolder:
         model: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[LoggedCall]:
         """Calls in the order of the files.
 
         Args:
@@ -79,7 +79,7 @@ class LogFolder:
         for batch in self._batches(list(COLUMNS), since, until):
             kept = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in kept.to_pylist():
-                yield Entry(*(values[name] for name in COLUMNS))
+                yield LoggedCall(*(values[name] for name in COLUMNS))
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:
         """The model of this name; where there is none, the only one of the log, or the usual one.

@@ -30,7 +30,7 @@ def one_thread_each() -> None:
         threads.set_inter_op_parallelism_threads(_processors())
 
 
-def part_rows(wanted: int | None, tower: keras.layers.Layer) -> int | None:
+def micro_batch_rows(wanted: int | None, tower: keras.layers.Layer) -> int | None:
     """Candidates of a part; None for the whole batch at once.
 
     Args:
@@ -42,7 +42,7 @@ def part_rows(wanted: int | None, tower: keras.layers.Layer) -> int | None:
     return None if _has_gpu() else max(_ROWS, tower.count_params() // _WEIGHTS_A_ROW)
 
 
-def part_size(mask: tf.Tensor, rows: int) -> tf.Tensor:
+def micro_batch_requests(mask: tf.Tensor, rows: int) -> tf.Tensor:
     """Requests of a part of so many candidates; there is a part for every processor.
 
     Args:
@@ -61,7 +61,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class PartResult(NamedTuple):
+class MicroBatchResult(NamedTuple):
     """What is computed of a part.
 
     Attributes:
@@ -75,9 +75,12 @@ class PartResult(NamedTuple):
     pieces: Sequence[tf.Tensor]
 
 
-def in_parts(
-    compute: Callable[[tf.Tensor, Any], PartResult], tensors: Any, size: Any, zero: PartResult
-) -> PartResult:
+def over_micro_batches(
+    compute: Callable[[tf.Tensor, Any], MicroBatchResult],
+    tensors: Any,
+    size: Any,
+    zero: MicroBatchResult,
+) -> MicroBatchResult:
     """Computes some requests at a time, as many parts at once as there are processors.
 
     A batch of thousands of requests makes tensors of a hundred megabytes, which every operation
@@ -121,4 +124,4 @@ def in_parts(
         (0, list(zero.sums), list(zero.firsts), arrays),
         parallel_iterations=_processors(),
     )
-    return PartResult(sums, firsts, [array.concat() for array in found])
+    return MicroBatchResult(sums, firsts, [array.concat() for array in found])

@@ -16,7 +16,12 @@ from pipelines.feed.batch import BatchSize, assemble
 from pipelines.feed.batch_layout import LABELS, Layout
 from pipelines.feed.chunk import transform
 from pipelines.feed.tensors import block_specs, block_tensors
-from pipelines.scoring.microbatches import PartResult, in_parts, part_rows, part_size
+from pipelines.scoring.microbatches import (
+    MicroBatchResult,
+    micro_batch_requests,
+    micro_batch_rows,
+    over_micro_batches,
+)
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -47,18 +52,18 @@ class Scorer:
         return {task: score.numpy()[mask] for task, score in scores.items()}
 
     def _probabilities(self, layout: Layout, blocks: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        rows = part_rows(None, self._model.tower)
+        rows = micro_batch_rows(None, self._model.tower)
         if rows is None:
             return self._model.probabilities(layout.inputs(blocks))
         tasks = [task.name for task in self._model.schema.tasks]
 
-        def part(_: tf.Tensor, blocks: dict[str, tf.Tensor]) -> PartResult:
+        def part(_: tf.Tensor, blocks: dict[str, tf.Tensor]) -> MicroBatchResult:
             scores = self._model.probabilities(layout.inputs(blocks))
-            return PartResult([], [], [scores[task] for task in tasks])
+            return MicroBatchResult([], [], [scores[task] for task in tasks])
 
-        size = part_size(blocks[CANDIDATE_MASK], rows)
-        zero = PartResult([], [], [tf.TensorSpec((None, None), tf.float32) for _ in tasks])
-        return dict(zip(tasks, in_parts(part, blocks, size, zero).pieces, strict=True))
+        size = micro_batch_requests(blocks[CANDIDATE_MASK], rows)
+        zero = MicroBatchResult([], [], [tf.TensorSpec((None, None), tf.float32) for _ in tasks])
+        return dict(zip(tasks, over_micro_batches(part, blocks, size, zero).pieces, strict=True))
 
     def labelled(self, dataset: Feed) -> Iterator[tuple[Scores, Scores]]:
         """Labels (NaN where not known) and scores by task, batch by batch."""

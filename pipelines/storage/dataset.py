@@ -19,7 +19,7 @@ from pipelines.storage.columns import require_column
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
 
-PORTION_ROWS = 65_536
+READ_ROWS = 65_536
 _OPEN_FILES = 8
 
 
@@ -68,7 +68,7 @@ class DataSplit:
                 yield reader.read([number])
 
 
-class Portion(NamedTuple):
+class RowGroups(NamedTuple):
     """Row groups that lie behind one another in a file."""
 
     table: pa.Table
@@ -92,23 +92,23 @@ class Reader:
 
     def read(self, numbers: Iterable[int]) -> pa.Table:
         """Some row groups as one table, in this order."""
-        return pa.concat_tables([portion.table for portion in self.portions(numbers)])
+        return pa.concat_tables([portion.table for portion in self.row_groups(numbers)])
 
-    def portions(self, numbers: Iterable[int]) -> Iterator[Portion]:
-        """Some row groups in this order, about `PORTION_ROWS` rows at a time."""
+    def row_groups(self, numbers: Iterable[int]) -> Iterator[RowGroups]:
+        """Some row groups in this order, about `READ_ROWS` rows at a time."""
         footers, rows = self._footers, 0
         together: list[int] = []
         for number in numbers:
             same_file = together and footers.file[together[0]] == footers.file[number]
-            if together and not (same_file and rows + footers.rows[number] <= PORTION_ROWS):
-                yield self._portion(together)
+            if together and not (same_file and rows + footers.rows[number] <= READ_ROWS):
+                yield self._row_groups_table(together)
                 together, rows = [], 0
             together.append(number)
             rows += footers.rows[number]
         if together:
-            yield self._portion(together)
+            yield self._row_groups_table(together)
 
-    def _portion(self, numbers: list[int]) -> Portion:
+    def _row_groups_table(self, numbers: list[int]) -> RowGroups:
         footers, file = self._footers, int(self._footers.file[numbers[0]])
         rows = footers.rows[numbers]
         try:
@@ -124,7 +124,7 @@ class Reader:
                 f"{footers.file_name(file)} cannot be read: {error}. It is damaged; make it again."
             ) from None
         footers.check_unchanged(file)
-        return Portion(table, rows)
+        return RowGroups(table, rows)
 
     def _file(self, number: int) -> pq.ParquetFile:
         if number in self._open:

@@ -18,7 +18,7 @@ from pipelines.storage.filesystem import Storage
 _AT_ONCE = 16  # files: on a remote filesystem most of the time is waiting
 
 
-class _File(NamedTuple):
+class _Footer(NamedTuple):
     size: int
     modified: int
     digest: str
@@ -125,7 +125,7 @@ class Footers:
             )
 
 
-def _read(storage: Storage, relative: str) -> _File:
+def _read(storage: Storage, relative: str) -> _Footer:
     size, modified = storage.state(relative)
     name = storage.file_name(relative)
     try:
@@ -139,7 +139,7 @@ def _read(storage: Storage, relative: str) -> _File:
             schema = metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError) as error:
         raise PipelineError(f"{name} is not a readable Parquet file: {error}.") from None
-    return _File(size, modified, digest, np.array(rows, np.int64), schema)
+    return _Footer(size, modified, digest, np.array(rows, np.int64), schema)
 
 
 def _row_groups(file: int, rows: np.ndarray) -> np.ndarray:

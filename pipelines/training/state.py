@@ -23,11 +23,11 @@ class TrainingProgress:
 
     Attributes:
         step: Steps taken.
-        position: Where the data go on, with a place for each lane.
+        position: Where the data go on, with a place for each shard.
         loss, rows, seconds, waited: Of the epoch so far: the sum of the steps' losses times their
             rows, rows, and seconds in which steps were taken and in which they waited for input.
         epochs: Metrics of the epochs that are done.
-        best_step: Step at the end of the best of them.
+        best_step: TrainStep at the end of the best of them.
         versions: Of the packages that took the steps; several where they were changed meanwhile.
     """
 
@@ -85,7 +85,7 @@ class Saver:
         model: Whose variables are saved, random states included.
         optimizer: Built for the model.
         options: How to train; a checkpoint of a training that went on for longer is of another.
-        lanes: Streams that the data are dealt to, in each of which a checkpoint has a place.
+        shards: Streams that the data are dealt to, in each of which a checkpoint has a place.
         data: Where these places are.
     """
 
@@ -94,7 +94,7 @@ class Saver:
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     options: TrainingOptions
-    lanes: int
+    shards: int
     data: Footers
 
     def save(self, progress: TrainingProgress) -> None:
@@ -102,7 +102,7 @@ class Saver:
         arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self.variables())
         state = {
             "key": self.key,
-            "lanes": self.lanes,
+            "shards": self.shards,
             "optimizer": kind_of(self.optimizer),
             "data": self.data.fingerprint,
             "progress": progress.to_dict(),
@@ -115,11 +115,11 @@ class Saver:
         state = newest.state if newest else {}
         if state.get("key") != self.key or self._is_longer(state):
             return None
-        if state["lanes"] != self.lanes:
+        if state["shards"] != self.shards:
             raise PipelineError(
-                f"`training.lanes`: the training in {self.checkpoints.folder} has "
-                f"{state['lanes']}, and there would be {self.lanes} now: as many as devices and "
-                f"workers unless set. Set `training.lanes = {state['lanes']}` to go on, or give "
+                f"`training.shards`: the training in {self.checkpoints.folder} has "
+                f"{state['shards']}, and there would be {self.shards} now: as many as devices and "
+                f"workers unless set. Set `training.shards = {state['shards']}` to go on, or give "
                 "the run another folder with --run-dir."
             )
         self.data.check_fingerprint(state["data"])

@@ -30,7 +30,7 @@ Build = Callable[[Path], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSpec:
     """What a step is named, where it writes and which steps it reads."""
 
     name: str
@@ -41,12 +41,12 @@ class Step:
 STEPS = {
     step.name: step
     for step in (
-        Step("ingest", "data"),
-        Step("fit", FEATURES, ("ingest",)),
-        Step("train", MODEL, ("ingest", "fit")),
-        Step("evaluate", "evaluation", ("ingest", "train")),
-        Step("export", "export", ("ingest", "train")),
-        Step("statistics", "statistics", ("ingest", "fit")),  # made when `skew` needs them
+        StepSpec("ingest", "data"),
+        StepSpec("fit", FEATURES, ("ingest",)),
+        StepSpec("train", MODEL, ("ingest", "fit")),
+        StepSpec("evaluate", "evaluation", ("ingest", "train")),
+        StepSpec("export", "export", ("ingest", "train")),
+        StepSpec("statistics", "statistics", ("ingest", "fit")),  # made when `skew` needs them
     )
 }
 

@@ -41,8 +41,13 @@ from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.source import SPLITS
 from pipelines.prediction_log.reference import of_split
-from pipelines.prediction_log.skew import Baseline, exported_versions, measure_skew, save_skew
-from pipelines.prediction_log.skew import Options as SkewOptions
+from pipelines.prediction_log.skew import (
+    Baseline,
+    SkewOptions,
+    exported_versions,
+    measure_skew,
+    save_skew,
+)
 from pipelines.prediction_log.statistics import load as load_statistics
 from pipelines.prediction_log.statistics import save as save_statistics
 from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
@@ -176,15 +181,15 @@ class Steps:
 
     def _trained(
         self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
-    ) -> training.Trained:
+    ) -> training.TrainingResult:
         key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
         progress = Progress(self.console)
         try:
             return training.train(
                 self.experiment,
-                training.Data(self.run.path("ingest"), self._request, fitted),
-                training.Place(checkpoints, logs, key),
+                training.TrainingData(self.run.path("ingest"), self._request, fitted),
+                training.OutputPaths(checkpoints, logs, key),
                 progress,
             )
         finally:

@@ -23,7 +23,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.training import Data, Place, train
+from pipelines.training import OutputPaths, TrainingData, train
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import Workers
 from tests.support.experiments import load
@@ -67,8 +67,10 @@ def main(
     try:
         model, history, _ = train(
             load(own, **{**OPTIONS, **options}),
-            Data(prepared / "data", "request_id", FittedFeatures.load(prepared / "features")),
-            Place(folder / "checkpoints", folder / "tensorboard", "key"),
+            TrainingData(
+                prepared / "data", "request_id", FittedFeatures.load(prepared / "features")
+            ),
+            OutputPaths(folder / "checkpoints", folder / "tensorboard", "key"),
             Progress(Console(width=80)),
         )
     except PipelineError as error:

@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, and what Ray's errors say to a person."""
+"""The connection to a Ray cluster, and readable messages for Ray's errors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ray.exceptions import RayError, RayTaskError
 
 from pipelines.common.errors import PipelineError
 
-# A keras.json on the machine of a worker may name another backend.
+# A keras.json on the worker's machine may name another backend.
 ENVIRONMENT = {"env_vars": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}}
-_PATIENCE = 5.0  # seconds; Ray itself tries an address that nobody listens at for minutes
+_PATIENCE = 5.0  # seconds; Ray itself retries an unreachable address for minutes
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connects for as long as the block runs, unless this process is connected already.
+    """Connects while the block runs, unless this process is connected already.
 
     Args:
         address: `auto` for the cluster of this machine, `local` for a new one of this machine's
@@ -32,7 +32,7 @@ def connected(address: str) -> Iterator[None]:
     """
     with _errors():
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            ray.data.DataContext.get_current()  # made once, with options that Ray has given up
+            ray.data.DataContext.get_current()  # created once, with deprecated options
         if ray.is_initialized():
             yield
             return
@@ -50,7 +50,7 @@ def _init(address: str) -> None:
             "--ray-address: expected auto, local or host:port, as `ray start --head` printed it. "
             f"Received: {address}"
         )
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     alone: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         if separator:
@@ -66,11 +66,11 @@ def _init(address: str) -> None:
 
 @contextlib.contextmanager
 def _same_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself when it connects; here it is given back, and what it took."""
+    """Restores the SIGTERM handler that `ray.init` replaces, and repeats a signal it received."""
     before, taken = signal.getsignal(signal.SIGTERM), False
     try:
         yield
-    except SystemExit:  # Ray's way to obey
+    except SystemExit:  # raised by Ray's handler
         taken = True
         raise
     finally:
@@ -82,7 +82,7 @@ def _same_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """A user's error in a worker is the same error here; a worker that is gone is one sentence."""
+    """Re-raises a user's error of a worker as itself, and a lost worker as a `PipelineError`."""
     try:
         yield
     except RayTaskError as error:
@@ -90,11 +90,11 @@ def _errors() -> Iterator[None]:
             raise error.cause from None
         raise
     except RayError as error:
-        raise gone(error) from None
+        raise lost_process(error) from None
 
 
-def gone(error: BaseException) -> PipelineError:
-    """What is to be done where Ray has lost a process."""
+def lost_process(error: BaseException) -> PipelineError:
+    """The error for a process that Ray has lost."""
     return PipelineError(
         f"A process on the Ray cluster is gone ({type(error).__name__}): it was killed, or ran out "
         "of memory. Free some memory or start Ray with fewer CPUs, and run the same command again."
@@ -102,5 +102,5 @@ def gone(error: BaseException) -> PipelineError:
 
 
 def _line(error: BaseException) -> str:
-    """An error's text as a part of a sentence."""
+    """The first line of an error, to be put into a sentence."""
     return str(error).strip().splitlines()[0].rstrip(".") if str(error) else type(error).__name__

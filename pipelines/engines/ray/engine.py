@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster: Ray Data streams the batches, or blocks of them, through it."""
+"""The engine of a Ray cluster: Ray Data streams batches, or blocks of batches, through it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines.base import Work, tree
 from pipelines.engines.ray.cluster import ENVIRONMENT, connected
 
-_HELD = 256 * 2**20  # bytes of results for each CPU that wait for this process, at most
-_TASKS = 8  # tasks for each CPU, at least, of those that merge what they make
+_HELD = 256 * 2**20  # most bytes of results per CPU that wait for this process
+_TASKS = 8  # fewest tasks per CPU, if a task merges a block of batches
 _LARGEST_BLOCK = 64  # batches
 _RETRIES = 3  # of a task whose worker was killed
-_LEAVING = ExitStack()  # leaves the work that this worker process has entered
-_TASK: dict[str, Callable[[Any], Any]] = {}  # what it does with an item, by the work's reference
+_LEAVING = ExitStack()  # closes the work that this worker process has entered
+_TASK: dict[str, Callable[[Any], Any]] = {}  # the entered work by its reference
 
 
 @dataclass(frozen=True)
-class Ray:
+class RayEngine:
     """Runs work on a cluster; a task whose worker was killed runs again elsewhere.
 
-    Files must be where every worker finds them: on this machine, or on shared storage.
+    Every worker must reach the files: on this machine, or on shared storage.
 
     Args:
-        address: As of `connected`.
+        address: Of the cluster; see `connected`.
     """
 
     address: str = "local"
@@ -52,7 +52,7 @@ class Ray:
         merge: Callable[[Any, Any], Any],
         done: Callable[[Any], None],
     ) -> Any:
-        """All results as one: a worker merges those of a block, and this process the blocks."""
+        """All results merged: workers merge a block of batches, this process merges the blocks."""
         with connected(self.address):
             size = _block_size(len(batches))
             blocks = [batches[i : i + size] for i in range(0, len(batches), size)]
@@ -80,15 +80,15 @@ def _reduce(
 
 
 class _Failed(NamedTuple):
-    """In the place of a result, the user's error that there is instead."""
+    """A user's error, sent in place of a result."""
 
     error: PipelineError | OSError
 
 
 def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Generator[Any]:
-    """The result of a task for each item, in their order.
+    """The result of a task for each item, in order.
 
-    Ray Data sees each item and each result as one row of bytes in a block of its own.
+    For Ray Data, each item and each result is one row of bytes in its own block.
     """
     if not items:
         return
@@ -114,7 +114,7 @@ def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Gene
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What is made in the block keeps its order, and writes nothing on the screen."""
+    """Makes Ray Data keep the order of its input and print nothing."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current().copy()
     options = context.execution_options
@@ -124,7 +124,7 @@ def _quiet() -> Iterator[None]:
     context.raise_original_map_exception = True
     with (
         ray.data.DataContext.current(context),
-        # Until Ray 2.64 there is no other way than `max_retries`: without, it tries for ever.
+        # `max_retries` is deprecated from 2.64 on; without it Ray retries forever.
         warnings.catch_warnings(action="ignore", category=DeprecationWarning),
     ):
         yield
@@ -141,23 +141,23 @@ def _objects(table: pa.Table) -> Iterator[Any]:
 
 
 def _result(shared: ray.ObjectRef, item: Any) -> Any:
-    """What the task gives; a worker process enters the work once and keeps it until the next."""
+    """Runs the task on an item; a worker process enters each work once."""
     key = shared.hex()
     try:
         if key not in _TASK:
             _TASK.clear()
             _LEAVING.close()
             work, task, folder = ray.get(shared)
-            # A relative path is one of the command's folder, and of no other where that is absent.
+            # Relative paths belong to the command line's folder; if it is absent, none may resolve.
             os.chdir(folder if os.path.isdir(folder) else os.sep)
             _TASK[key] = partial(task, _LEAVING.enter_context(work()))
         return _TASK[key](item)
-    except (PipelineError, OSError) as error:  # Ray Data would add to its text
+    except (PipelineError, OSError) as error:  # Ray Data would extend its message
         return _Failed(error)
 
 
 def _block_size(batches: int) -> int:
-    """Batches for each task, a power of two: many to be worth a task, few to employ each CPU."""
+    """Batches per task, a power of two: enough to pay for a task, few enough to use every CPU."""
     share = batches // (_TASKS * _cpus())
     return 1 << (min(max(share, 1), _LARGEST_BLOCK).bit_length() - 1)
 

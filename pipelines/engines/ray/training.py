@@ -19,16 +19,16 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from rich.console import Console
 
 from pipelines.common.errors import PipelineError
-from pipelines.engines.ray.board import Board, Order
-from pipelines.engines.ray.cluster import ENVIRONMENT, connected, gone
-from pipelines.engines.ray.worker import Job, MultiWorker, follow
+from pipelines.engines.ray.cluster import ENVIRONMENT, connected, lost_process
+from pipelines.engines.ray.status_board import Command, StatusBoard
+from pipelines.engines.ray.worker import TfConfigBackend, WorkerJob, run_worker
 
 _POLL = 0.2  # seconds
-_START = 120  # seconds for the cluster to make room for the workers
+_START = 120  # seconds to wait for free CPUs and GPUs
 _SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_START),
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nothing here starts again by itself
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
 }
 
 
@@ -36,20 +36,20 @@ def train(arguments: Sequence[str], workers: int, address: str, console: Console
     """Runs `recsys-attn` with some arguments in several workers that train together.
 
     Args:
-        arguments: Those of `recsys-attn train` by hand. Files must be where every worker finds
-            them: on this machine, or on shared storage.
-        workers: How many; each on a machine of its own while there are enough.
-        address: The cluster, as of `connected`.
-        console: Where the first worker's lines are printed.
+        arguments: Of `recsys-attn train`. Every worker must reach the files: on this machine,
+            or on shared storage.
+        workers: How many; spread over the machines of the cluster.
+        address: Of the cluster; see `connected`.
+        console: Prints the first worker's output.
 
     Raises:
-        PipelineError: A worker has failed, or the cluster has no room.
+        PipelineError: A worker failed, or the cluster has too few free CPUs or GPUs.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     with connected(address), tempfile.TemporaryDirectory() as storage:
         scaling = _scaling(workers)
-        board = ray.remote(num_cpus=0)(Board).remote(workers)
+        board = ray.remote(num_cpus=0)(StatusBoard).remote(workers)
         run = ray.train.RunConfig(
             name="training",
             storage_path=storage,  # stays empty: checkpoints are in the run folder
@@ -59,9 +59,9 @@ def train(arguments: Sequence[str], workers: int, address: str, console: Console
             worker_runtime_env=ENVIRONMENT,
         )
         trainer = DataParallelTrainer(
-            follow,
-            train_loop_config={"job": Job(arguments, os.getcwd(), board)},
-            backend_config=MultiWorker(),
+            run_worker,
+            train_loop_config={"job": WorkerJob(arguments, os.getcwd(), board)},
+            backend_config=TfConfigBackend(),
             scaling_config=scaling,
             run_config=run,
         )
@@ -86,18 +86,18 @@ def _scaling(workers: int) -> ray.train.ScalingConfig:
 
 
 def _watch(trainer: DataParallelTrainer, board: Any, workers: int, console: Console) -> None:
-    """Trains in a thread, as Ray Train would take Ctrl-C for itself in the main one."""
+    """Trains in a thread: in the main thread Ray Train would handle Ctrl-C itself."""
     ended: Future[None] = Future()
     threading.Thread(target=_fit, args=(trainer, ended), daemon=True).start()
     try:
         _print(ended, board, console)
     except KeyboardInterrupt:
-        if ray.get(board.order.remote(Order.STOP)):
+        if ray.get(board.send.remote(Command.STOP)):
             _print(ended, board, console)
         raise
     finally:
-        board.order.remote(Order.END)
-    failure = ray.get(board.news.remote()).failure
+        board.send.remote(Command.END)
+    failure = ray.get(board.take_update.remote()).failure
     if failure:
         raise PipelineError(failure)
     try:
@@ -106,11 +106,11 @@ def _watch(trainer: DataParallelTrainer, board: Any, workers: int, console: Cons
         if type(error.controller_failure).__name__ == "WorkerGroupStartupTimeoutError":
             raise PipelineError(
                 f"The Ray cluster has found no room for {workers} workers in {_START} seconds: its "
-                "CPUs or GPUs are in use, or no machine has enough of them. Take fewer --workers."
+                "CPUs or GPUs are in use, or no machine has enough of them. Use fewer --workers."
             ) from None
-        raise gone(error.controller_failure) from error
+        raise lost_process(error.controller_failure) from error
     except ray.train.WorkerGroupError as error:
-        raise gone(next(iter(error.worker_failures.values()))) from error
+        raise lost_process(next(iter(error.worker_failures.values()))) from error
 
 
 def _fit(trainer: DataParallelTrainer, ended: Future[None]) -> None:
@@ -122,9 +122,11 @@ def _fit(trainer: DataParallelTrainer, ended: Future[None]) -> None:
 
 
 def _print(ended: Future[None], board: Any, console: Console) -> None:
-    """Prints the first worker's lines until the training has ended."""
+    """Prints the first worker's output until the training has ended."""
     last = False
     while not last:
         last = ended.done()
-        console.print(ray.get(board.news.remote()).printed, end="", markup=False, soft_wrap=True)
+        console.print(
+            ray.get(board.take_update.remote()).printed, end="", markup=False, soft_wrap=True
+        )
         time.sleep(0 if last else _POLL)

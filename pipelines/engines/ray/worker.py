@@ -1,7 +1,7 @@
-"""What Ray Train runs in each of its workers: the same process as started by hand.
+"""The function that Ray Train runs in each worker: it starts the same process as by hand.
 
-It is a process of its own, as TensorFlow wants to be the first to start threads and a training
-that is asked to stop wants the main thread for its signal.
+It needs a process of its own: TensorFlow must be the first to start threads, and a training
+receives its stop signal in the main thread.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ from typing import Any, NamedTuple
 import ray.train
 from ray.train.backend import Backend, BackendConfig
 
-from pipelines.engines.ray.board import Order, State
+from pipelines.engines.ray.status_board import Command, WorkerStatus
 
 _POLL = 0.2  # seconds
 _PORT = ExitStack()  # keeps the port of this worker until its process starts
 
 
-class MultiWorker(BackendConfig):
-    """Has Ray Train set TF_CONFIG as its `TensorflowConfig` does.
+class TfConfigBackend(BackendConfig):
+    """Sets TF_CONFIG as Ray Train's own `TensorflowConfig` does, but without TensorFlow.
 
-    That one imports TensorFlow into the command, into the process that watches over the workers
-    and beside each of them.
+    Ray's class imports TensorFlow into the command line, the controller and every Ray worker.
     """
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """What is done when the workers have started."""
-        return _Addresses
+        """The hook that runs once the workers have started."""
+        return _TfConfigSetup
 
 
-class _Addresses(Backend):
+class _TfConfigSetup(Backend):
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
         addresses = worker_group.execute(_address)
         for index in range(len(addresses)):
@@ -48,7 +47,7 @@ class _Addresses(Backend):
 
 
 def _address() -> str:
-    """`host:port` of this worker for the others."""
+    """Returns the `host:port` at which the other workers reach this one."""
     port = _PORT.enter_context(socket.socket())
     port.bind(("", 0))
     return f"{ray.util.get_node_ip_address()}:{port.getsockname()[1]}"
@@ -59,39 +58,39 @@ def _configure(addresses: Sequence[str], index: int) -> None:
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
-class Job(NamedTuple):
-    """The arguments of `recsys-attn`, the folder to start it in, and the board's actor."""
+class WorkerJob(NamedTuple):
+    """The arguments of `recsys-attn`, its working directory, and the status board's actor."""
 
     arguments: Sequence[str]
     folder: str
     board: Any
 
 
-def follow(config: dict[str, Job]) -> None:
-    """Runs the process of the `job` with the TF_CONFIG that there is, as the board says.
+def run_worker(config: dict[str, WorkerJob]) -> None:
+    """Runs the `job`'s process with the current TF_CONFIG and obeys the board's commands.
 
     Raises:
-        RuntimeError: It has failed; the board knows why.
+        RuntimeError: The process failed; the board has the reason.
     """
     job = config["job"]
     index = ray.train.get_context().get_world_rank()
-    process = Process(job.arguments, job.folder)
+    process = WorkerProcess(job.arguments, job.folder)
     try:
         while True:
             state = process.state()
-            order = ray.get(job.board.tell.remote(index, state))
-            if order is Order.END:
+            command = ray.get(job.board.report.remote(index, state))
+            if command is Command.END:
                 break
-            if order is Order.STOP:
+            if command is Command.STOP:
                 process.stop()
             time.sleep(_POLL)
-    finally:  # also where the board, and so the command that asked for all this, is gone
+    finally:  # also if the status board, and with it the command line, has ended
         process.kill()
     if state.code:
         raise RuntimeError(f"exit code {state.code}")
 
 
-class Process:
+class WorkerProcess:
     """One training worker."""
 
     def __init__(self, arguments: Sequence[str], folder: str) -> None:
@@ -101,7 +100,7 @@ class Process:
         self._stopping = False
         environment = dict(os.environ)
         environment.pop("OMP_NUM_THREADS", None)  # Ray sets it to 1
-        environment["PYTHONIOENCODING"] = "utf-8:replace"  # whatever the machine's own is
+        environment["PYTHONIOENCODING"] = "utf-8:replace"
         _PORT.close()
         with self._output.open("w") as output, self._errors.open("w") as errors:
             self._process = subprocess.Popen(
@@ -112,25 +111,25 @@ class Process:
                 cwd=folder if os.path.isdir(folder) else os.sep,  # and not in Ray's own
             )
 
-    def state(self) -> State:
-        """What is new."""
+    def state(self) -> WorkerStatus:
+        """The output since the last call, and the exit code."""
         code = self._process.poll()
-        # A library's bytes may be no text, and the last character may be half written.
+        # Output may hold invalid bytes, and the last character may be half written.
         with self._output.open(encoding="utf-8", errors="replace") as output:
             output.seek(self._read)
             printed = output.read()
             self._read = output.tell()
         errors = self._errors.read_text("utf-8", "replace") if code else ""
-        return State(printed, code, errors)
+        return WorkerStatus(printed, code, errors)
 
     def stop(self) -> None:
-        """Asks the training to save itself and end, once."""
+        """Asks the training, once, to save a checkpoint and end."""
         if not self._stopping:
             self._process.terminate()
         self._stopping = True
 
     def kill(self) -> None:
-        """Ends the process, if it has not ended."""
+        """Ends the process if it is still running."""
         self._process.kill()
         self._process.wait()
         self._files.cleanup()

@@ -1,4 +1,4 @@
-"""Requests of the simulated marketplace: who asks when, after which clicks, and sees what."""
+"""RequestDraws of the simulated marketplace: who asks when, after which clicks, and sees what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_HISTORY = 0.1  # requests of somebody without any past click
 
 
 @dataclass(frozen=True)
-class Requests:
+class RequestDraws:
     """R requests with T candidates each and histories of up to L clicks, as indices."""
 
     user: np.ndarray  # (R,)
@@ -24,8 +24,8 @@ class Requests:
     clicked: np.ndarray  # (R, L) items, oldest first, -1 after the history's end
 
 
-def draw_requests(world: World, rng: np.random.Generator, count: int) -> Requests:
-    """Requests of random users; the generator decides everything."""
+def draw_requests(world: World, rng: np.random.Generator, count: int) -> RequestDraws:
+    """RequestDraws of random users; the generator decides everything."""
     size = world.size
     user = rng.integers(size.users, size=count)
     # Two interests: the user's own and one of the moment, so that the user alone does not tell.
@@ -36,7 +36,7 @@ def draw_requests(world: World, rng: np.random.Generator, count: int) -> Request
     clicked[np.arange(size.history_length) >= length[:, None]] = -1
     item = _draw_items(world, rng, interests, size.candidates, _RETRIEVED)
     _redraw_repeats(world, rng, item)
-    return Requests(
+    return RequestDraws(
         user=user,
         device=rng.choice(DEVICES, size=count, p=DEVICE_SHARE),
         hour=rng.choice(HOURS, size=count, p=world.hour_share),

@@ -16,7 +16,7 @@ from recsys_attn import models
 from recsys_attn.schema import Categorical, Hash, Numeric, Quantile, Schema, Sequence, Vocabulary
 from tests.support.experiments import load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXPERIMENTS = sorted([ROOT / "pipelines" / "demo.toml", *(ROOT / "experiments").glob("*.toml")])
 PRICE = 'kind = "numeric"\nname = "price"\ntransform = ["log1p", "standardise"]'
 

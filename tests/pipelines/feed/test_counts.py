@@ -47,13 +47,13 @@ def vars_of(feed):
 def test_only_what_cuts_a_batch_short_is_read_again(split, monkeypatch):
     counts = RequestCounts.read(split, "request")
     read = []
-    original = Reader.portions
+    original = Reader.row_groups
 
     def noted(self, numbers):
         read.extend(numbers)
         return original(self, numbers)
 
-    monkeypatch.setattr(Reader, "portions", noted)
+    monkeypatch.setattr(Reader, "row_groups", noted)
     order = Order(split.footers.rows, 5, 1)
     assert counts.steps(order, 0, BatchSize(7, 35)) == 8
     assert read == []

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.feed.prefetch import Background
+from pipelines.feed.prefetch import Prefetcher
 
 
 def running(name):
@@ -29,7 +29,7 @@ def wait_until(condition):
 
 
 def test_items_come_in_order_and_the_thread_ends():
-    items = Background((n for n in range(101)), 3, "in order")
+    items = Prefetcher((n for n in range(101)), 3, "in order")
     assert list(items) == list(range(101))
     assert not running("in order")
     assert list(items) == []
@@ -43,7 +43,7 @@ def test_it_is_so_many_items_ahead():
             made.append(number)
             yield number
 
-    with Background(numbers(), 3, "ahead") as items:
+    with Prefetcher(numbers(), 3, "ahead") as items:
         for taken in range(7):
             wait_until(functools.partial(lambda size: len(made) == size, taken + 3))
             time.sleep(0.01)
@@ -62,7 +62,7 @@ def test_it_can_be_ended_early(how):
         finally:
             closed.set()
 
-    items = Background(numbers(), 5, "ended")
+    items = Prefetcher(numbers(), 5, "ended")
     assert next(items) == 7
     if how == "close":
         items.close()
@@ -82,7 +82,7 @@ def test_an_error_comes_as_it_is_after_the_items_before_it():
         yield 1
         raise PipelineError("part-00003.parquet is damaged.")
 
-    items = Background(numbers(), 5, "failing")
+    items = Prefetcher(numbers(), 5, "failing")
     assert next(items) == 1
     with pytest.raises(PipelineError, match=r"part-00003"):
         next(items)
@@ -96,11 +96,11 @@ def test_waiting_is_counted():
             time.sleep(0.05)
             yield
 
-    items = Background(slow(), 1, "slow")
+    items = Prefetcher(slow(), 1, "slow")
     for _ in items:
         pass
     assert items.waited > 0.1
-    quick = Background(iter_of(3), 9, "quick")
+    quick = Prefetcher(iter_of(3), 9, "quick")
     wait_until(lambda: not running("quick"))
     list(quick)
     assert quick.waited < 0.05
@@ -112,7 +112,7 @@ def iter_of(count):
 
 PROGRAM = """
 import signal, sys, time
-from pipelines.feed.background import Background
+from pipelines.feed.prefetch import Prefetcher
 
 def numbers():
     yield from range(3)
@@ -122,7 +122,7 @@ def numbers():
 
 # A shell's background ignores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-items = Background(numbers(), 2, "at work")
+items = Prefetcher(numbers(), 2, "at work")
 print([next(items) for _ in range(3)], flush=True)
 if sys.argv[1] == "interrupt":
     next(items)

@@ -15,8 +15,8 @@ from pipelines.export.raw_inputs import raw_request, raw_rows
 from pipelines.export.tf_examples import example_request, example_rows
 from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
-from pipelines.prediction_log.decode import Requests, decode
-from pipelines.prediction_log.messages import Unreadable, batch_shape, parse
+from pipelines.prediction_log.decode import LoggedRequests, decode
+from pipelines.prediction_log.messages import UnreadableCall, batch_shape, parse
 from recsys_attn.schema import Categorical, Feature, Schema, is_listed
 from recsys_attn.schema import Sequence as History
 from serving.codec import encode
@@ -40,7 +40,7 @@ def record(raw: dict[str, np.ndarray], outputs: dict[str, Any] | None = None) ->
     return log.SerializeToString()
 
 
-def assert_same_inputs(fitted: FittedFeatures, found: Requests, table: pa.Table) -> None:
+def assert_same_inputs(fitted: FittedFeatures, found: LoggedRequests, table: pa.Table) -> None:
     """The model's inputs are those of the table, row for row."""
     rows = found.table("request number")
     for side in ("context", "candidate"):
@@ -248,14 +248,14 @@ def changed(**changes: np.ndarray | None) -> bytes:
     ids=range(13),  # the bytes of a message are others in each process
 )
 def test_what_cannot_be_read_says_why(content: bytes, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableCall, match=reason):
         decode(content, SCHEMA, grouped=True)
 
 
 def test_scores_of_another_size_are_refused() -> None:
     (table,) = split_requests(shop.table(1, seed=2))
     content = record(raw_request(SCHEMA, table), {"click": np.zeros((1, table.num_rows + 1))})
-    with pytest.raises(Unreadable, match="'click' does not have one score per candidate"):
+    with pytest.raises(UnreadableCall, match="'click' does not have one score per candidate"):
         decode(content, SCHEMA, grouped=True)
 
 

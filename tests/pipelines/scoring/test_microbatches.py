@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.scoring.microbatches import PartResult, in_parts, part_rows, part_size
+from pipelines.scoring.microbatches import (
+    MicroBatchResult,
+    micro_batch_requests,
+    micro_batch_rows,
+    over_micro_batches,
+)
 
 SPECS = [tf.TensorSpec((None, 2), tf.float32)]
 
 
-def doubled(place: tf.Tensor, tensors: Any) -> PartResult:
+def doubled(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
     x, nothing = tensors
     assert nothing is None
-    return PartResult(
+    return MicroBatchResult(
         [tf.reduce_sum(x)], [tf.cast(place, tf.float32), tf.reduce_sum(x[:1])], [2 * x]
     )
 
@@ -28,10 +33,10 @@ def doubled(place: tf.Tensor, tensors: Any) -> PartResult:
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
 def test_sums_are_added_firsts_kept_and_pieces_put_together(size: int, graph: bool) -> None:
     x = np.arange(14, dtype="float32").reshape(7, 2) + 1
-    zero = PartResult([tf.zeros(())], [tf.constant(-1.0), tf.zeros(())], SPECS)
+    zero = MicroBatchResult([tf.zeros(())], [tf.constant(-1.0), tf.zeros(())], SPECS)
 
-    def compute(x: tf.Tensor) -> PartResult:
-        return in_parts(doubled, (x, None), size, zero)
+    def compute(x: tf.Tensor) -> MicroBatchResult:
+        return over_micro_batches(doubled, (x, None), size, zero)
 
     found = (tf.function(compute) if graph else compute)(tf.constant(x))
     np.testing.assert_allclose(found.sums[0], x.sum())
@@ -40,8 +45,8 @@ def test_sums_are_added_firsts_kept_and_pieces_put_together(size: int, graph: bo
 
 
 def test_no_requests_are_one_empty_part() -> None:
-    zero = PartResult([tf.zeros(())], [tf.zeros(()), tf.zeros(())], SPECS)
-    found = in_parts(doubled, (tf.zeros((0, 2)), None), 4, zero)
+    zero = MicroBatchResult([tf.zeros(())], [tf.zeros(()), tf.zeros(())], SPECS)
+    found = over_micro_batches(doubled, (tf.zeros((0, 2)), None), 4, zero)
     assert found.pieces[0].shape == (0, 2)
     assert float(found.sums[0]) == 0.0
 
@@ -62,7 +67,7 @@ def test_a_part_has_whole_requests_and_each_processor_a_part(
     shape: tuple[int, int], rows: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.scoring.microbatches._processors", lambda: 2)
-    assert int(part_size(tf.ones(shape, tf.bool), rows)) == expected
+    assert int(micro_batch_requests(tf.ones(shape, tf.bool), rows)) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,12 +79,12 @@ def test_a_tower_of_many_weights_gets_larger_parts(
     monkeypatch.setattr("pipelines.scoring.microbatches._has_gpu", lambda: False)
     tower = keras.layers.Dense(units, use_bias=False)
     tower.build((None, 1000))
-    assert part_rows(wanted, tower) == expected
+    assert micro_batch_rows(wanted, tower) == expected
 
 
 def test_a_gpu_gets_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.scoring.microbatches._has_gpu", lambda: True)
-    assert part_rows(None, keras.layers.Dense(1)) is None
+    assert micro_batch_rows(None, keras.layers.Dense(1)) is None
 
 
 SCRIPT = """

@@ -70,15 +70,15 @@ def test_a_folder_without_files_and_no_folder(tmp_path):
 
 def test_a_reader_gives_row_groups_in_any_order_in_portions(split, monkeypatch):
     split, table = split
-    monkeypatch.setattr(data_module, "PORTION_ROWS", 22)
+    monkeypatch.setattr(data_module, "READ_ROWS", 22)
     with Reader(split.footers, ["item", "user"], encoded=["user", "interests"]) as reader:
-        portions = list(reader.portions([3, 0, 1, 2]))
-    assert [portion.rows.tolist() for portion in portions] == [
+        row_groups = list(reader.row_groups([3, 0, 1, 2]))
+    assert [portion.rows.tolist() for portion in row_groups] == [
         [table.num_rows - 33],
         [11, 11],
         [11],
     ]
-    found = pa.concat_tables([portion.table for portion in portions])
+    found = pa.concat_tables([portion.table for portion in row_groups])
     assert pa.types.is_dictionary(found["user"].type)
     parts = [table.slice(33), table.slice(0, 33)]
     expected = pa.concat_tables(parts).select(["item", "user"])

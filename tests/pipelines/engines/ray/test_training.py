@@ -73,11 +73,11 @@ def test_a_worker_is_understood_whatever_its_machine_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")
-    from pipelines.engines.ray.worker import Process
+    from pipelines.engines.ray.worker import WorkerProcess
 
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")  # as where the locale says so
     experiment = tmp_path / "\u00fcber.toml"
-    process = Process(["train", str(experiment)], os.getcwd())
+    process = WorkerProcess(["train", str(experiment)], os.getcwd())
     try:
         while (state := process.state()).code is None:
             time.sleep(0.1)

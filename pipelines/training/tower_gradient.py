@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from pipelines.scoring.microbatches import PartResult, in_parts, part_size
+from pipelines.scoring.microbatches import (
+    MicroBatchResult,
+    micro_batch_requests,
+    over_micro_batches,
+)
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.schema import CANDIDATE_MASK, Task
 
@@ -26,7 +30,7 @@ class TowerResult(NamedTuple):
     of_variables: Sequence[tf.Tensor]  # of the tower, in the order of its trainable variables
 
 
-class Tower:
+class TowerGradient:
     """Computes the loss of embedded requests and its gradients, a part of the batch at a time.
 
     Losses and gradients of the parts are added up, so that the step is that of the whole batch,
@@ -55,7 +59,7 @@ class Tower:
         self._scale_loss = scale_loss
         self._rows = rows
         self._loss = CandidateCrossentropy(reduction="none")
-        self._compute: Callable[..., PartResult] = self._part
+        self._compute: Callable[..., MicroBatchResult] = self._part
         if jit_compile:
             self._compute = tf.function(self._part, jit_compile=True, autograph=False)
         self._changed: set[str] = set()  # variables that a call changes, by path
@@ -77,17 +81,17 @@ class Tower:
             found = self._compute(fields, labels, totals, share, weights, state)
         else:
             mask = fields[CANDIDATE_MASK]
-            size = part_size(mask, self._rows)
+            size = micro_batch_requests(mask, self._rows)
             share = 1.0 / (replicas * tf.cast(-(-tf.shape(mask)[0] // size), "float32"))
 
-            def part(place: tf.Tensor, tensors: Any) -> PartResult:
+            def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
                 seeds = self._other_seeds(state, place)
                 new = self._compute(*tensors, totals, share, weights, seeds)
                 return new._replace(firsts=self._other_seeds(new.firsts, -place))
 
             pieces = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in leaves]
-            zero = PartResult([tf.zeros(()), *map(tf.zeros_like, weights)], state, pieces)
-            found = in_parts(part, (fields, labels), size, zero)
+            zero = MicroBatchResult([tf.zeros(()), *map(tf.zeros_like, weights)], state, pieces)
+            found = over_micro_batches(part, (fields, labels), size, zero)
         for variable, value in zip(self._tower.non_trainable_variables, found.firsts, strict=True):
             if variable.path in self._changed:
                 variable.assign(value)
@@ -111,7 +115,7 @@ class Tower:
         share: tf.Tensor,
         weights: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
-    ) -> PartResult:
+    ) -> MicroBatchResult:
         """Loss and gradients of the variables, the state after it, and gradients of the leaves."""
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
@@ -131,7 +135,7 @@ class Tower:
         after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
         changed = zip(self._tower.non_trainable_variables, after, state, strict=True)
         self._changed |= {v.path for v, new, old in changed if new is not old}
-        return PartResult([loss, *of_weights], after, of_leaves)
+        return MicroBatchResult([loss, *of_weights], after, of_leaves)
 
     def _loss_of(
         self, fields: Any, labels: Tensors, totals: Tensors, share: tf.Tensor

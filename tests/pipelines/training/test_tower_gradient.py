@@ -13,8 +13,8 @@ import tensorflow as tf
 from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.step import Step
-from pipelines.training.tower import Tower
+from pipelines.training.step import TrainStep
+from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.schema import Task
 from tests.support import shop
 
@@ -37,32 +37,35 @@ def batch(features: Any, seed: int) -> dict[str, np.ndarray]:
 
 @functools.cache
 def trained(
-    tower_rows: int | None, jit_compile: bool = False
+    micro_batch_size: int | None, jit_compile: bool = False
 ) -> tuple[list[float], list[np.ndarray]]:
     """The losses of a few steps, and the weights after them."""
     keras.utils.set_random_seed(5)
     features = shop.fitted()
     model = shop.model(features)
     optimizer = make_optimizer(TrainingOptions(clip_norm=1.0), model.trainable_variables)
-    step = Step(model, optimizer, Layout.of(features.schema), jit_compile, tower_rows)
+    step = TrainStep(model, optimizer, Layout.of(features.schema), jit_compile, micro_batch_size)
     losses = [step([batch(features, seed)]).loss for seed in range(4)]
     return losses, model.get_weights()
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("tower_rows", [1, 7, 12, 500], ids=str)
-def test_parts_take_the_step_of_the_whole(tower_rows: int) -> None:
+@pytest.mark.parametrize("micro_batch_size", [1, 7, 12, 500], ids=str)
+def test_parts_take_the_step_of_the_whole(micro_batch_size: int) -> None:
     """One request at a time, parts of unequal size, and one part larger than the batch."""
-    (losses, weights), (expected, whole) = trained(tower_rows), trained(None)
+    (losses, weights), (expected, whole) = trained(micro_batch_size), trained(None)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     for variable, wanted in zip(weights, whole, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("tower_rows", [None, 7], ids=["whole", "in parts"])
-def test_compiled_it_takes_the_same_step(tower_rows: int | None) -> None:
-    (losses, weights), (expected, plain) = trained(tower_rows, True), trained(tower_rows)
+@pytest.mark.parametrize("micro_batch_size", [None, 7], ids=["whole", "in parts"])
+def test_compiled_it_takes_the_same_step(micro_batch_size: int | None) -> None:
+    (losses, weights), (expected, plain) = (
+        trained(micro_batch_size, True),
+        trained(micro_batch_size),
+    )
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     for variable, wanted in zip(weights, plain, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
@@ -83,7 +86,7 @@ def test_rows_and_loss_are_those_of_known_labels() -> None:
         label = label[known]
         loss = -np.mean(label * np.log(score) + (1 - label) * np.log1p(-score))
         expected += next(t.weight for t in model.schema.tasks if t.name == task) * loss
-    result = Step(model, optimizer, layout)([blocks], stop=True)
+    result = TrainStep(model, optimizer, layout)([blocks], stop=True)
     np.testing.assert_allclose(result.loss, expected, rtol=1e-5)
     assert (result.rows, result.stop) == (blocks["candidate_mask"].sum(), True)
 
@@ -107,7 +110,7 @@ class Dropping(keras.layers.Layer):
 def test_parts_drop_other_units_and_the_first_leaves_its_state() -> None:
     keras.utils.set_random_seed(3)
     layer = Dropping()
-    tower = Tower(layer, [Task("click")], lambda loss: loss, rows=2)
+    tower = TowerGradient(layer, [Task("click")], lambda loss: loss, rows=2)
     x = tf.reshape(tf.repeat(tf.range(1.0, 7.0), 64), (6, 1, 64))
     fields = {"x": x, "candidate_mask": tf.ones((6, 1), tf.bool)}
     step = tf.function(lambda: tower(fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1))

@@ -6,13 +6,13 @@ import random
 
 import numpy as np
 
-from pipelines.prediction_log.sample import Smallest
+from pipelines.prediction_log.bottom_k import BottomK
 
 NAMES = [f"n{number}" for number in range(211)]
 
 
 def taken(names: list[str], size: int, seed: int = 0) -> list[str]:
-    sample = Smallest[str](size, seed)
+    sample = BottomK[str](size, seed)
     for name in names:
         assert sample.wants(name) or size < 211
         sample.add(name, name)
@@ -30,7 +30,7 @@ def test_the_order_does_not_matter_and_the_seed_does() -> None:
 
 
 def test_items_of_one_name_are_kept_without_being_compared() -> None:
-    sample = Smallest[dict](3, 0)
+    sample = BottomK[dict](3, 0)
     for number in range(5):
         sample.add("same", {"number": number})
     assert len(sample.items()) == 3

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class Smallest(Generic[Item]):
+class BottomK(Generic[Item]):
     """Keeps the items whose names have the smallest hashes: each is as likely as any other.
 
     Args:

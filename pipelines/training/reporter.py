@@ -10,12 +10,12 @@ import tensorflow as tf
 from pipelines.common.progress import Progress
 
 
-class Watch:
+class TrainingReporter:
     """Shows a training's progress.
 
     Args:
         progress: Where it is printed.
-        rows: Rows of an epoch.
+        rows: RowMapping of an epoch.
         epochs: Most epochs.
         tasks: Names of the tasks.
         logs: Folder of TensorBoard's logs; None for none.

@@ -10,10 +10,10 @@ from functools import reduce
 from typing import Literal
 
 from pipelines.features import FittedFeatures
-from pipelines.prediction_log.decode import Requests, decode
-from pipelines.prediction_log.log import Entry
-from pipelines.prediction_log.messages import Unreadable
-from pipelines.prediction_log.sample import Smallest
+from pipelines.prediction_log.bottom_k import BottomK
+from pipelines.prediction_log.decode import LoggedRequests, decode
+from pipelines.prediction_log.log import LoggedCall
+from pipelines.prediction_log.messages import UnreadableCall
 from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_scores
 
 Period = Literal["day", "hour"]
@@ -22,7 +22,7 @@ _AT_ONCE = 256  # calls whose features are transformed together
 
 
 @dataclass
-class Served:
+class LogSummary:
     """What a log holds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Served:
         sample: Calls to score again.
     """
 
-    sample: Smallest[tuple[Entry, Requests]]
+    sample: BottomK[tuple[LoggedCall, LoggedRequests]]
     periods: dict[str, Statistics] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     calls: Counter[tuple[str, str, int]] = field(default_factory=Counter)
@@ -48,8 +48,8 @@ class Served:
         return reduce(merge, self.periods.values(), {})
 
 
-def read_served(
-    entries: Iterable[Entry],
+def summarise_log(
+    entries: Iterable[LoggedCall],
     fitted: FittedFeatures,
     grouped: bool,
     period: Period,
@@ -57,7 +57,7 @@ def read_served(
     seed: int,
     versions: frozenset[int],
     progress: Callable[[int], None],
-) -> Served:
+) -> LogSummary:
     """Reads a log; a few hundred calls are in memory at a time, and the sample.
 
     Args:
@@ -71,8 +71,8 @@ def read_served(
         versions: Versions of the log that are the model at hand.
         progress: Told the calls done.
     """
-    served = Served(Smallest(sample, seed))
-    waiting: dict[str, list[Requests]] = {}
+    served = LogSummary(BottomK(sample, seed))
+    waiting: dict[str, list[LoggedRequests]] = {}
     for entry in entries:
         progress(1)
         served.calls[entry.method, entry.signature, entry.version] += 1
@@ -80,7 +80,7 @@ def read_served(
         served.last = max(served.last or entry.time, entry.time)
         try:
             requests = decode(entry.log, fitted.schema, grouped)
-        except Unreadable as reason:
+        except UnreadableCall as reason:
             served.unreadable[str(reason)] += 1
             continue
         if entry.version in versions and requests.scores:
@@ -96,10 +96,16 @@ def read_served(
 
 
 def _count(
-    served: Served, fitted: FittedFeatures, grouped: bool, label: str, parts: list[Requests]
+    served: LogSummary,
+    fitted: FittedFeatures,
+    grouped: bool,
+    label: str,
+    parts: list[LoggedRequests],
 ) -> None:
     for tasks in {frozenset(part.scores) for part in parts}:
-        together = Requests.concat([part for part in parts if frozenset(part.scores) == tasks])
+        together = LoggedRequests.concat(
+            [part for part in parts if frozenset(part.scores) == tasks]
+        )
         context = together.context if grouped else together.context_of_rows()
         found = {
             **of_features(fitted, context, "context"),
