@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.strides import blocks_of, count_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor

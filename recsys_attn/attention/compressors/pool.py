@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.strides import blocks_of, count_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.head_layout import head_sizes, swap_heads
+from recsys_attn.attention.core.pairs import allowed_pairs
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
-from recsys_attn.attention.unit import unit
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import keras
 from keras import ops
 
+from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.feature_maps.base import FeatureMap
-from recsys_attn.attention.unit import unit
 from recsys_attn.tensors import Tensor
 
 

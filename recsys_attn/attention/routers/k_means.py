@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head, swap_heads
+from recsys_attn.attention.core.head_layout import per_head, swap_heads
 from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.routers.group_layout import looked_up, one_size, sum_tokens, take_tokens
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor

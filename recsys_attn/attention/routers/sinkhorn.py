@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import as_groups, blocks_of, sequence_of
+from recsys_attn.attention.routers.group_layout import as_groups, blocks_of, sequence_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise

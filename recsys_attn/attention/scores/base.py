@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_attn.attention.layout import logits_shape
+from recsys_attn.attention.core.head_layout import logits_shape
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Shape, Tensor
 

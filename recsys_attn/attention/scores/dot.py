@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor

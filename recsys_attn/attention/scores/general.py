@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     dot_products,
     head_sizes,

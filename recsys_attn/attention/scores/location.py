@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from recsys_attn.attention.layout import head_sizes
+from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import known_length, places_within, project_at, spread
 from recsys_attn.checks import require_positive

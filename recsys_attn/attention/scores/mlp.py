@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     head_sizes,
     require_equal_sizes,

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, require_equal_sizes
+from recsys_attn.attention.core.head_layout import head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import Score, inner_score
 from recsys_attn.attention.scores.lookup import places
 from recsys_attn.checks import require_bool, require_number

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import distances
-from recsys_attn.attention.unit import unit
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 

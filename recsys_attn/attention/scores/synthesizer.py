@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
-from recsys_attn.attention.positions import pairs
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.positions import pairs
 from recsys_attn.attention.scores.base import Score
 from recsys_attn.attention.scores.lookup import (
     known_length,

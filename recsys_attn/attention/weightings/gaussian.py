@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.weightings.base import (
     Weighting,
     build_weighting,

@@ -22,8 +22,8 @@ from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.progress import Saver
 from pipelines.training.warm_start import OlderRun, _same_ids
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.schema import RESERVED_IDS, Numeric
-from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
