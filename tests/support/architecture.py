@@ -41,7 +41,7 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "recsys_attn": (
         "models interactions multitask attention blocks optimizers embeddings losses initializers "
-        "backend layer serialization embedding_tables schema checks masked_mean tensors"
+        "backend layer registry serialization embedding_tables schema checks masked_mean tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement presets mechanisms routers gates scores weightings feature_maps "

@@ -17,6 +17,7 @@ from recsys_attn.attention.core.head_layout import (
 )
 from recsys_attn.attention.core.pairs import allowed_pairs, both
 from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
@@ -26,7 +27,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
+@MECHANISMS.register("compressed")
 class Compressed(Layer):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 

@@ -17,6 +17,7 @@ from recsys_attn.attention.core.head_layout import (
 )
 from recsys_attn.attention.core.pairs import allowed_pairs, both, pairwise
 from recsys_attn.attention.core.positions import length_of, pairs, per_head, resolve
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.patterns.base import check_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
@@ -28,7 +29,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Dense")
+@MECHANISMS.register("dense")
 class Dense(Layer):
     """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
 

@@ -10,6 +10,7 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import broadcast_batch, require_a_value_a_key
 from recsys_attn.attention.core.pairs import allowed_pairs
 from recsys_attn.attention.core.positions import length_of, per_head
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
@@ -22,7 +23,7 @@ from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Retrieved")
+@MECHANISMS.register("retrieved")
 class Retrieved(Grouped):
     """Queries that come from elsewhere, each attending the few keys that a router brings it.
 

@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.core.pairs import allowed_pairs
 from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
@@ -21,7 +22,7 @@ from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Routed")
+@MECHANISMS.register("routed")
 class Routed(Grouped):
     """A sequence attends to itself, each query to those keys only that a router brings it.
 
