@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention.attention import Attention
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.dense import Dense
-from recsys_attn.attention.multi_head import MultiHeadAttention
 from recsys_attn.attention.patterns.window import Causal
 from recsys_attn.blocks import (
     FeedForward,

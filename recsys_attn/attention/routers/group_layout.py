@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes
+from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import Groups
 from recsys_attn.tensors import Shape, Tensor

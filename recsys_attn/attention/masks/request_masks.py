@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.masks.checks import mask_of, tensor_of
+from recsys_attn.attention.core.mask_checks import mask_of, tensor_of
 from recsys_attn.tensors import Tensor
 
 
@@ -81,27 +81,3 @@ def time_gaps(query_times: Any, key_times: Any, maximum: float, minimum: float =
     key_times = tensor_of("key_times", key_times, "BS")
     gaps = ops.subtract(query_times[:, :, None], key_times[:, None, :])
     return ops.logical_and(ops.less_equal(minimum, gaps), ops.less_equal(gaps, maximum))
-
-
-def recency(key_mask: Any) -> Tensor:
-    """Positions that count back from the candidate: -1 is the last event that is present.
-
-    Given as `key_positions`, with zeros as `query_positions`, they make a score that looks at
-    positions see how many events ago each one was, wherever the padding stands and however many
-    candidates there are. A pattern that uses the length needs positions from 0.
-
-    Args:
-        key_mask: (B, S), False for padded events.
-
-    Returns:
-        (B, S) int32: minus the number of events present from there to the end.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.attention import masks
-    >>> print(np.asarray(masks.recency([[True, True, True, False]])))
-    [[-3 -2 -1  0]]
-    """
-    present = ops.cast(mask_of("key_mask", key_mask, "BS"), "int32")
-    return ops.cumsum(present, axis=1) - present - ops.sum(present, axis=1, keepdims=True)

@@ -6,8 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.masks.checks import require_positions, sizes_of
-from recsys_attn.attention.masks.requests import recency
+from recsys_attn.attention.core.mask_checks import mask_of, require_positions, sizes_of
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -28,6 +27,30 @@ def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     columns = ops.arange(keys, dtype="int32")
     rows = ops.arange(queries, dtype="int32") + ops.cast(keys - queries, "int32")
     return rows[None, None], columns[None, None]
+
+
+def recency(key_mask: Any) -> Tensor:
+    """Positions that count back from the candidate: -1 is the last event that is present.
+
+    Given as `key_positions`, with zeros as `query_positions`, they make a score that looks at
+    positions see how many events ago each one was, wherever the padding stands and however many
+    candidates there are. A pattern that uses the length needs positions from 0.
+
+    Args:
+        key_mask: (B, S), False for padded events.
+
+    Returns:
+        (B, S) int32: minus the number of events present from there to the end.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.attention import masks
+    >>> print(np.asarray(masks.recency([[True, True, True, False]])))
+    [[-3 -2 -1  0]]
+    """
+    present = ops.cast(mask_of("key_mask", key_mask, "BS"), "int32")
+    return ops.cumsum(present, axis=1) - present - ops.sum(present, axis=1, keepdims=True)
 
 
 def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Config:

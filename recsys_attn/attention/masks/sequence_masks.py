@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.masks.checks import integers_of
+from recsys_attn.attention.core.mask_checks import integers_of
 from recsys_attn.tensors import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.masks.checks import require_pairs, require_side, sizes_of
+from recsys_attn.attention.core.mask_checks import require_pairs, require_side, sizes_of
 from recsys_attn.tensors import Shape, Tensor
 
 

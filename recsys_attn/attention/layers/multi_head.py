@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.attend import (
+from recsys_attn.attention.core.dispatch import (
     checked_shapes,
     joint_mask,
     require_fit,
@@ -18,9 +18,9 @@ from recsys_attn.attention.attend import (
     shares_query_and_key,
     uses,
 )
-from recsys_attn.attention.heads import Heads
-from recsys_attn.attention.layout import broadcast_batch
-from recsys_attn.attention.pruning import slice_heads, take_heads
+from recsys_attn.attention.core.head_layout import broadcast_batch
+from recsys_attn.attention.layers.heads import Heads
+from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import Layer

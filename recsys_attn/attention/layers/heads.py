@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.attend import attend, require_weights
+from recsys_attn.attention.core.dispatch import attend, require_weights
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
@@ -40,7 +40,7 @@ class Heads(Layer):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.attention.heads import Heads
+    >>> from recsys_attn.attention.layers.heads import Heads
     >>> query = keras.random.normal((2, 3, 4, 8))
     >>> output, weights = Heads("transformer", gate="hard_concrete")(
     ...     query, query, query, keras.random.normal((2, 3, 16)))

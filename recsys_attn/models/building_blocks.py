@@ -44,7 +44,7 @@ class FieldInteraction(Layer):
     >>> import keras
     >>> import numpy as np
     >>> from recsys_attn.blocks import Mlp
-    >>> from recsys_attn.models.parts import FieldInteraction
+    >>> from recsys_attn.models.building_blocks import FieldInteraction
     >>> blocks, present = [keras.random.normal((2, 3, 5, 4))], [np.ones((2, 3, 5), bool)]
     >>> tuple(FieldInteraction(mlp=Mlp((8,)))(blocks, present).shape)
     (2, 3, 8)
@@ -113,7 +113,7 @@ class TaskHeads(Layer):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.models.parts import TaskHeads
+    >>> from recsys_attn.models.building_blocks import TaskHeads
     >>> logits = TaskHeads(["click", "buy"], units=(8,))(keras.random.normal((2, 3, 5)))
     >>> {task: tuple(logit.shape) for task, logit in logits.items()}
     {'click': (2, 3), 'buy': (2, 3)}

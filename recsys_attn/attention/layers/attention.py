@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import (
+from recsys_attn.attention.core.dispatch import (
     attend,
     checked_shapes,
     joint_mask,
@@ -16,7 +16,7 @@ from recsys_attn.attention.attend import (
     require_own_sequence,
     require_weights,
 )
-from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor

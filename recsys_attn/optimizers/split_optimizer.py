@@ -10,8 +10,8 @@ import keras
 
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm
+from recsys_attn.optimizers.composite_state import HoldsOptimizers
 from recsys_attn.optimizers.frozen import AllowsFrozen
-from recsys_attn.optimizers.parts import HoldsOptimizers
 from recsys_attn.optimizers.rows import RowOptimizer, path_of
 from recsys_attn.tensors import Config, Tensor
 

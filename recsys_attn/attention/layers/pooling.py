@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import require_apart, require_weights, uses
-from recsys_attn.attention.choice import attention_layer
-from recsys_attn.attention.positions import after_the_last
+from recsys_attn.attention.core.dispatch import require_apart, require_weights, uses
+from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import serialize

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.tensors import Tensor
 
 

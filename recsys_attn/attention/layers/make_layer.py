@@ -7,9 +7,9 @@ from typing import Any
 import keras
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import crossing
-from recsys_attn.attention.attention import Attention
-from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.attention.core.dispatch import crossing
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 
 
 def attention_layer(

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import is_causal
+from recsys_attn.attention.core.dispatch import is_causal
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import layer_of, serialize

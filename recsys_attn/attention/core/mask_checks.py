@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_batch
+from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.checks import is_whole, require_mask
 from recsys_attn.tensors import Shape, Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras import ops
 
-from recsys_attn.attention.layout import batched_matmul
+from recsys_attn.attention.core.head_layout import batched_matmul
 from recsys_attn.tensors import Tensor
 
 

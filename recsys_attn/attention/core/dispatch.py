@@ -9,8 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import require_a_value_a_key
-from recsys_attn.attention.masks import checks
+from recsys_attn.attention.core import mask_checks
+from recsys_attn.attention.core.head_layout import require_a_value_a_key
 from recsys_attn.serialization import takes
 from recsys_attn.tensors import Shape, Tensor
 
@@ -49,7 +49,7 @@ def require_fit(mechanism: keras.layers.Layer, shapes: Sequence[Shape], **given:
     query_shape, key_shape, value_shape = shapes
     require_taken(mechanism, *(name for name, value in given.items() if value is not None))
     require_a_value_a_key(key_shape, value_shape)
-    checks.require_fit(query_shape, key_shape, **given)
+    mask_checks.require_fit(query_shape, key_shape, **given)
 
 
 def checked_shapes(
@@ -188,7 +188,7 @@ def joint_mask(
     """
     if value_mask is None:
         return key_mask
-    checks.require_fit(query_shape, key_shape, key_mask=key_mask, value_mask=value_mask)
+    mask_checks.require_fit(query_shape, key_shape, key_mask=key_mask, value_mask=value_mask)
     if key_mask is None:
         return value_mask
     return ops.logical_and(ops.cast(key_mask, "bool"), ops.cast(value_mask, "bool"))
