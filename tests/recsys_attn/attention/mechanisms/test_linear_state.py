@@ -10,7 +10,16 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.mechanisms import Linear, LinearState
-from tests.recsys_attn.test_linear import KEY, KEY_MASK, QUERY, SELF, VALUE, B, every_map, run
+from tests.recsys_attn.attention.mechanisms.test_linear import (
+    KEY,
+    KEY_MASK,
+    QUERY,
+    SELF,
+    VALUE,
+    B,
+    every_map,
+    run,
+)
 from tests.support.layer_case import tensorflow
 
 

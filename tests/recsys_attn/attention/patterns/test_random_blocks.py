@@ -37,7 +37,7 @@ def test_the_random_plan_is_the_recorded_one_in_another_process_and_on_another_b
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "KERAS_BACKEND": backend},
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=True,
