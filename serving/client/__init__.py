@@ -3,6 +3,6 @@
 from serving.client.asynchronous import AsyncClient
 from serving.client.blocking import Client
 from serving.client.options import Options
-from serving.client.security import Tls
+from serving.common.tls import Tls
 
 __all__ = ["AsyncClient", "Client", "Options", "Tls"]

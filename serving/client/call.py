@@ -8,8 +8,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, TypeVar
 
-from serving.client.options import check_metadata, check_positive, is_header
-from serving.errors import InvalidArgument
+from serving.client.options import check_metadata, check_positive
+from serving.common.errors import InvalidArgument
+from serving.common.headers import is_header
 
 Answer = TypeVar("Answer")
 
@@ -79,4 +80,4 @@ class Call:
 
 # A method of the client without its I/O: it yields calls, is sent their responses (or thrown
 # their errors), and returns its answer.
-Steps = Generator[Call, Any, Answer]
+Calls = Generator[Call, Any, Answer]

@@ -15,10 +15,10 @@ import numpy as np
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_serving.apis import input_pb2
 
-from serving import arrow
-from serving.errors import InvalidFeature
-from serving.features import Row, Rows, as_rows, check_rows
-from serving.raw_values import convert, shortened, wrong
+from serving.common.errors import InvalidFeature
+from serving.encoding import arrow
+from serving.encoding.features import Row, Rows, as_rows, check_rows
+from serving.encoding.raw_values import convert, shortened, wrong
 
 _BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
 _KINDS = ((_BYTES, (str, bytes)), (_INT64, numbers.Integral), (_FLOAT, numbers.Real))

@@ -9,8 +9,8 @@ from typing import Any
 
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.errors import signature_not_found
-from serving.features import TensorSpec
+from serving.common.errors import signature_not_found
+from serving.encoding.features import TensorSpec
 
 
 @dataclass(frozen=True)

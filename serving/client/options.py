@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
+from serving.common.headers import is_header
 
 MAX_ATTEMPTS = 5  # gRPC makes no more
 _MAX_TOKENS = 1000
@@ -138,11 +139,6 @@ def check_metadata(metadata: Mapping[str, str | bytes]) -> None:
         if not isinstance(value, wants) or (wants is str and not is_header(value)):
             expected = "bytes" if wants is bytes else "printable ASCII"
             raise InvalidArgument(f"`metadata[{key!r}]` must be {expected}. Received: {value!r}")
-
-
-def is_header(value: Any) -> bool:
-    """Whether HTTP carries the text as it is."""
-    return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
 def _seconds(seconds: float) -> str:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pipelines.raw import MISSING
+from pipelines.export.raw_inputs import MISSING
 from recsys_attn.schema import Feature, Sequence, is_listed
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 from tests.serving.commands import free_port
 from tests.support import shop
 from tests.support.exports import write_export

@@ -23,9 +23,9 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.config import ServerConfig
+from serving.config.server_config import ServerConfig
 from serving.rest.app import HTTP_STATUS
-from serving.server import create_server
+from serving.server.server import create_server
 from tests.serving.exports import install
 from tests.serving.stubs import (
     ROWS,

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2, json_format
 
 from serving.protos import scoring_pb2, scoring_pb2_grpc
-from serving.rank_messages import make_rank_request
+from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"

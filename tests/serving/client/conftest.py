@@ -17,7 +17,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.client import AsyncClient, Client, Options
-from serving.codec import encode
+from serving.encoding.codec import encode
 from tests.serving.client.stub_server import Stub
 
 PREDICTED = predict_pb2.PredictResponse(outputs={"click": encode(np.float32([2, 3, 5]))})

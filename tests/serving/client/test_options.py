@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serving.client import AsyncClient, Client, Options
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
 from tests.serving.client.conftest import Connect, StartStub
 
 

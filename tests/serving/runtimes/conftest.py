@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.runtimes.compiled import CompiledRuntime
-from serving.runtimes.tensorflow_session import TensorFlowSession
+from serving.runtimes.tensorflow.compiled import CompiledRuntime
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 WORDS = ("a", "b", "c")
 EVENTS = 40
