@@ -106,7 +106,9 @@ class Workplace:
 
     def _serve(self) -> None:
         """Starts the server of the tutorial's `recsys-attn serve` on free ports."""
-        lines = [command for block in TUTORIAL.blocks("sh") for command in shell.commands(block.text)]
+        lines = [
+            command for block in TUTORIAL.blocks("sh") for command in shell.commands(block.text)
+        ]
         (words,) = [words for words in lines if words[:2] == ["recsys-attn", "serve"]]
         options = shell.parse(words[1:]).params
         with self._inside():
