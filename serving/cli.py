@@ -38,19 +38,15 @@ def serve(**options: Any) -> None:
     process.silence_grpc()
     from serving.common.errors import ServingError
     from serving.server.signals import Signals
-    from serving.server.supervisor import StartFailed, supervise
 
     console = Console(soft_wrap=True)
     try:
         config = ServerConfig(**options)
-        if config.processes > 1:
-            supervise(config, console.print)
-            return
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
             where = _listed(server, port)
             process.serve(server, lambda: console.print(where), signals)
-    except (ServingError, StartFailed, ValueError) as error:
+    except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 

@@ -2,18 +2,14 @@
 
 Loading competes with requests for processors and for Python's lock, and the slowest of them
 show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
-version loads. So one thread loads, one thing at a time, and hands Python's lock over more often.
-What computes for long and needs the lock for moments has a low priority (`unhurried`), where the
-system gives one to a thread. Nothing else has: requests would wait for a lock that is held by a
-thread which itself waits for a processor.
+version loads. So one thread loads, one thing at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent import futures
@@ -22,8 +18,6 @@ from typing import TypeVar
 from serving.common.errors import DeadlineExceeded, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
-_SWITCH_SECONDS = 0.0005  # Python's own is 0.005: a request waits that long for its lock
-_NICENESS, _NICEST = 10, 19  # as Linux counts them
 
 Result = TypeVar("Result")
 
@@ -35,8 +29,6 @@ class Stopping(Unavailable):
 class Background:
     """One thread that does what it is given, one thing after the other.
 
-    It starts at once, so that its priority is that of who makes it, not of who has work first.
-
     Args:
         name: Of the thread.
         helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
@@ -44,7 +36,6 @@ class Background:
 
     def __init__(self, name: str, helpers: int = 0) -> None:
         self._executor = futures.ThreadPoolExecutor(1, name)
-        self._executor.submit(lambda: None)
         self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
@@ -54,7 +45,7 @@ class Background:
             Stopping: The thread was stopped before it came to it.
             DeadlineExceeded: It was not done within `timeout` seconds.
         """
-        future = self._submit(_interrupted_often, work)
+        future = self._submit(work)
         try:
             return future.result(timeout)
         except futures.CancelledError as error:
@@ -76,7 +67,7 @@ class Background:
     def leave(self, work: Callable[[], object]) -> None:
         """Has `work` done some time; nothing where the thread was stopped."""
         with contextlib.suppress(Stopping):
-            self._submit(_logged, work)
+            self._submit(functools.partial(_logged, work))
 
     def stop(self) -> None:
         """Waits for what is being done; what waits for its turn is not done any more."""
@@ -84,11 +75,9 @@ class Background:
         if self._helpers is not None:
             self._helpers.shutdown()
 
-    def _submit(
-        self, how: Callable[[Callable[[], Result]], Result], work: Callable[[], Result]
-    ) -> futures.Future[Result]:
+    def _submit(self, work: Callable[[], Result]) -> futures.Future[Result]:
         try:
-            return self._executor.submit(how, work)
+            return self._executor.submit(work)
         except RuntimeError as error:  # the executor's word for being shut down
             raise _stopping() from error
 
@@ -136,55 +125,6 @@ class Periodic:
                 _LOGGER.exception("What goes on beside the requests failed")
 
 
-def unhurried(work: Callable[[], Result]) -> Result:
-    """What `work` returns or raises, done by a thread of its own with a low priority.
-
-    Threads that it starts have its priority too. TensorFlow's compute threads are to be there
-    before (`start_threads` of the runtime): the first operation starts them for all.
-    """
-    with futures.ThreadPoolExecutor(1, "unhurried", initializer=_lower_priority) as executor:
-        return executor.submit(work).result()
-
-
-def _lower_priority() -> None:
-    # On Linux a thread has a priority of its own; elsewhere this would be the process's.
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        with contextlib.suppress(OSError):
-            own = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, min(own + _NICENESS, _NICEST))
-
-
-class _InterruptedOften:
-    """A block, of several threads at once, in which Python's lock is handed over more often."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both below, and the interval
-        self._inside = 0
-        self._usual = 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._usual, _SWITCH_SECONDS))
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                sys.setswitchinterval(self._usual)
-
-
-_INTERRUPTED_OFTEN = _InterruptedOften()
-
-
-def _interrupted_often(work: Callable[[], Result]) -> Result:
-    with _INTERRUPTED_OFTEN:
-        return work()
-
-
 def _raised(work: Callable[[], object]) -> Exception | None:
     try:
         work()
@@ -195,7 +135,7 @@ def _raised(work: Callable[[], object]) -> Exception | None:
 
 def _logged(work: Callable[[], object]) -> None:
     try:
-        _interrupted_often(work)
+        work()
     except Exception:  # nobody waits for it
         _LOGGER.exception("What goes on beside the requests failed")
 

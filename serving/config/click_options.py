@@ -20,8 +20,7 @@ def options_of(config: type) -> Callable[[Any], Any]:
     """Gives a command an option for each field, with the field's default, range and help.
 
     Args:
-        config: A dataclass; `metadata` of its fields has `help`, and perhaps `low`, `high` and
-            `choice`.
+        config: A dataclass; `metadata` of its fields has `help`, `low` and `high`.
     """
 
     def decorate(command: Any) -> Any:
@@ -48,8 +47,6 @@ def _option(one: Field[Any]) -> Callable[[Any], Any]:
 
 
 def _type(one: Field[Any]) -> click.ParamType[Any]:
-    if one.metadata.get("choice"):
-        return click.Choice(one.metadata["choice"])
     low, high = one.metadata["low"], one.metadata["high"]
     if one.type == "int":
         return click.IntRange(low, high)

@@ -13,7 +13,6 @@ from typing import Any
 
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
-RUNTIMES = ("tensorflow", "onnx", "auto")
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Health waits up to 0.1 s for what Python does at one go with a JSON body of that size.
 _REST_BYTES = 4 * 2**20
@@ -66,14 +65,12 @@ class ServerConfig:
         "MODEL:VERSION:SHARE, or MODEL:LABEL:SHARE: that version scores a share of the model's "
         "requests too, and the differences are reported.",
     )
-    runtime: str = _option("tensorflow", "What computes; auto takes the fastest.", choice=RUNTIMES)
     compile_after_seconds: float = _option(
         2.0,
         "Time that requests of one shape have taken in TensorFlow, after which XLA compiles it, "
         "of signatures that take lists; 0: never.",
         0,
     )
-    runtime_cache_dir: str = _option("", "Folder that keeps converted models for the next load.")
     tensorflow_intra_op_parallelism: int = _option(
         0, "Threads that one operation is spread over; 0: as many as cores.", 0
     )
@@ -153,9 +150,6 @@ class ServerConfig:
     max_connections: int = _option(
         0, "Connections of gRPC; those beyond are closed. 0: any number.", 0
     )
-    processes: int = _option(
-        1, "Processes that share the ports, each with the models and its part of the cores.", 1
-    )
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -166,8 +160,6 @@ class ServerConfig:
         for name in ("batching_parameters_file", "enable_per_model_batching_parameters"):
             if getattr(self, name) and not self.enable_batching:
                 raise ValueError(f"`{name}` needs `enable_batching`.")
-        if self.grpc_socket_path and self.shares_ports:
-            raise ValueError("`grpc_socket_path` is for one process: `processes` share ports only.")
         self._check_backend()
         self._check_security()
 
@@ -239,7 +231,7 @@ class ServerConfig:
     @property
     def runtime_name(self) -> str:
         """Label of the metrics."""
-        return "remote" if self.backend else self.runtime
+        return "remote" if self.backend else "tensorflow"
 
     @property
     def needs_version_at_start(self) -> bool:
@@ -249,25 +241,6 @@ class ServerConfig:
     @property
     def backend_uses_tls(self) -> bool:
         return self.backend.startswith("grpcs://")
-
-    @property
-    def shares_ports(self) -> bool:
-        return self.processes > 1
-
-    @property
-    def compute_threads(self) -> int:
-        """Operations that a process computes at once; 0: as many as cores."""
-        return self.tensorflow_inter_op_parallelism or self._share
-
-    @property
-    def operation_threads(self) -> int:
-        """Threads that one operation is spread over; 0: as many as cores."""
-        return self.tensorflow_intra_op_parallelism or self._share
-
-    @property
-    def _share(self) -> int:
-        """The cores of one of several processes; 0: all."""
-        return max(1, CPUS // self.processes) if self.shares_ports else 0
 
     @property
     def requests_at_once(self) -> int:
@@ -290,11 +263,8 @@ def _check(
     value: Any,
     low: float | None = None,
     high: float | None = None,
-    choice: tuple[str, ...] = (),
     **_: Any,
 ) -> None:
-    if choice and value not in choice:
-        raise ValueError(f"`{name}` must be one of {', '.join(choice)}. Received: {name}={value}")
     if (low is not None and value < low) or (high is not None and value > high):
         expected = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"`{name}` must be {expected}. Received: {name}={value}")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from serving.common.background import unhurried
 from serving.models.graph_files import MISSING, Gap, find_gap
 from serving.models.version_dirs import Fingerprint, fingerprint
 from serving.runtimes.tensorflow.saved_model import MANIFEST, SAVED_MODEL_FILE
@@ -67,7 +66,7 @@ def look(path: Path, before: Look | None = None) -> Look:
         if gap is None and entries:
             if before is not None and not is_same and before.fault == _OTHER_CONTENT:
                 return Look(folder, before.gap, is_unverified=True)
-            gap = unhurried(lambda: _content_gap(path, entries))
+            gap = _content_gap(path, entries)
     except OSError as error:  # the folder is deleted meanwhile, or may not be read
         file = path if error.filename is None else Path(error.filename)
         gap = Gap(file.name, "cannot be read", f" ({error.strerror})")

@@ -20,7 +20,6 @@ from serving.common.errors import NotFound, ServingError, servable_not_found, un
 from serving.common.status import State, VersionStatus
 from serving.config.models import ModelConfig
 from serving.models.model import Model
-from serving.models.unload import free
 from serving.models.version_dirs import why_nothing
 
 
@@ -192,9 +191,9 @@ class ModelVersions:
         with self._lock:
             if version.state != State.UNLOADING or version.running or version.model is None:
                 return
-            models, version.model = [version.model], None
+            model, version.model = version.model, None
         try:
-            free(models)
+            model.close()
         finally:
             with self._lock:
                 version.state = State.END

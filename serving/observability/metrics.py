@@ -1,16 +1,12 @@
 """Prometheus metrics, under TensorFlow Serving's names and more.
 
-Times are microseconds, as they are there. Several processes add up what they count
-(`shared_metrics`).
+Times are microseconds, as they are there.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import warnings
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from prometheus_client import (
@@ -23,8 +19,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from serving.common.call import Call
-from serving.observability import multiprocess_metrics
+from serving.common.request_trace import RequestTrace
 
 _SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
 _MICROSECONDS = [10 * 1.8**n for n in range(33)]
@@ -37,17 +32,12 @@ _MOST_SERIES = 200  # of a histogram by version: an hourly model makes 17,000 a 
 
 
 class _Recent:
-    """A histogram by version, which forgets those that nobody was answered by for longest.
+    """A histogram by version that keeps the series used last."""
 
-    Of several processes each forgets its own part.
-    """
-
-    def __init__(self, histogram: Histogram, name: str, names: tuple[str, ...]) -> None:
-        self._histogram, self._name, self._names = histogram, name, names
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
         self._lock = threading.Lock()  # guards what follows
         self._used: dict[tuple[str, ...], Histogram] = {}  # the one used last comes last
-        for labels in multiprocess_metrics.series_of(name):  # of a process that this one replaces
-            self.labels(*(dict(labels)[one] for one in names))
 
     def labels(self, *names: str) -> Histogram:
         """The series of these values of the labels."""
@@ -55,23 +45,18 @@ class _Recent:
             series = self._used.pop(names, None) or self._histogram.labels(*names)
             self._used[names] = series
             if len(self._used) > _MOST_SERIES:
-                self._forget(next(iter(self._used)))
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                self._histogram.remove(*oldest)
             return series
 
-    def _forget(self, names: tuple[str, ...]) -> None:
-        del self._used[names]
-        with warnings.catch_warnings():  # that it does not do what `shared_metrics` does
-            warnings.simplefilter("ignore", UserWarning)
-            self._histogram.remove(*names)
-        multiprocess_metrics.forget(self._name, dict(zip(self._names, names, strict=True)))
 
-
-def _are_scores(output: str, values: np.ndarray, call: Call) -> bool:
+def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
     """Whether an output is a task's: one number for each candidate.
 
     So what explains a score (`attention/...`, `gate/...`) is none, nor are the classes of Classify.
     """
-    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == call.candidates
+    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == trace.candidates
 
 
 class Metrics:
@@ -85,7 +70,6 @@ class Metrics:
         disable_created_metrics()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._asked: list[tuple[Gauge, Callable[[], float]]] = []
         self._requests = Counter(
             f"{_SERVING}request_count",
             "Requests.",
@@ -123,25 +107,26 @@ class Metrics:
             ("model_name", "version", "task"), _DIFFERENCES, _OWN,
         )  # fmt: skip
 
-    def __call__(self, call: Call) -> None:
-        """Counts a call."""
-        self._ask()
-        name = call.model if call.is_served else ""  # not what anybody may make up
-        code = "OK" if call.error is None else call.error.code.name
+    def __call__(self, trace: RequestTrace) -> None:
+        """Counts a request."""
+        name = trace.model if trace.is_served else ""  # not what anybody may make up
+        code = "OK" if trace.error is None else trace.error.code.name
         self._requests.labels(name, code).inc()
-        if call.error is not None:
+        if trace.error is not None:
             return
-        self._latency.labels(name, call.api, call.entrypoint).observe(1e6 * call.seconds)
-        self._runtime_latency.labels(name, call.api, self._runtime).observe(
-            1e6 * call.runtime_seconds
+        self._latency.labels(name, trace.context.api, trace.context.entrypoint).observe(
+            1e6 * trace.seconds
         )
-        self._queuing.labels(name).observe(1e6 * call.queue_seconds)
-        self._examples.labels(name).observe(call.candidates)
-        self._examples_total.labels(name).inc(call.candidates)
-        self._batches.labels(name).observe(call.batch_rows)
-        for task, scores in call.results.items():
-            if _are_scores(task, scores, call):
-                of_task = self._scores.labels(name, str(call.version), task)
+        self._runtime_latency.labels(name, trace.context.api, self._runtime).observe(
+            1e6 * trace.runtime_seconds
+        )
+        self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
+        self._examples.labels(name).observe(trace.candidates)
+        self._examples_total.labels(name).inc(trace.candidates)
+        self._batches.labels(name).observe(trace.batch_rows)
+        for task, scores in trace.results.items():
+            if _are_scores(task, scores, trace):
+                of_task = self._scores.labels(name, str(trace.version), task)
                 for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
                     of_task.observe(score)
 
@@ -153,21 +138,9 @@ class Metrics:
         """Counts a comparison with the version in the shadow."""
         self._shadow.labels(model, str(version), task).observe(difference)
 
-    def gauge(
-        self,
-        name: str,
-        text: str,
-        value: Callable[[], float],
-        of_processes: Literal["sum", "min"] = "sum",
-    ) -> None:
-        """Shows a number that is asked for with every call and every page.
-
-        The client's own `set_function` shows nothing where there are several processes.
-        """
-        gauge = Gauge(
-            f"{_OWN}{name}", text, registry=self._registry, multiprocess_mode=of_processes
-        )
-        self._asked.append((gauge, value))
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Shows a number that is read for every page."""
+        Gauge(f"{_OWN}{name}", text, registry=self._registry).set_function(value)
 
     def counted(self, name: str) -> int:
         """What a counter has come to, by TensorFlow Serving's name of it; 0 where there is none."""
@@ -180,16 +153,9 @@ class Metrics:
 
     def page(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        self._ask()
-        is_shared = multiprocess_metrics.FOLDER in os.environ
-        registry = multiprocess_metrics.everything() if is_shared else self._registry
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"
-        return generate_latest(registry).replace(f"{name}_total".encode(), name.encode())
-
-    def _ask(self) -> None:
-        for gauge, value in self._asked:
-            gauge.set(value())
+        return generate_latest(self._registry).replace(f"{name}_total".encode(), name.encode())
 
     def _recent(
         self,
@@ -199,8 +165,7 @@ class Metrics:
         buckets: list[float] = _MICROSECONDS,
         prefix: str = _SERVING,
     ) -> _Recent:
-        histogram = self._histogram(name, text, labels, buckets, prefix)
-        return _Recent(histogram, prefix + name, labels)
+        return _Recent(self._histogram(name, text, labels, buckets, prefix))
 
     def _histogram(
         self,

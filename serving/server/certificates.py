@@ -71,7 +71,6 @@ def tell_of_certificates(
                 f"{name}_expires_seconds",
                 f"When the certificate of {option} expires, in seconds since 1970.",
                 found.end.timestamp,
-                "min",
             )
 
 

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from serving.common.gc_tuning import hide_imports
 from serving.common.logs import set_up
 from serving.config.server_config import ServerConfig
 from serving.server.signals import Signals
@@ -42,7 +41,6 @@ def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
     from serving.server.server import create_server
 
     set_up(log_format)
-    hide_imports()
     server, port = create_server(config)
     if config.needs_version_at_start:
         for versions in server.manager.models.values():

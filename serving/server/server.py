@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent import futures
-from pathlib import Path
 
 import grpc
 
@@ -23,7 +21,7 @@ from serving.config.files import (
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
 from serving.inference.concurrency import THREADS, Turns
-from serving.inference.service import Inference
+from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
 from serving.models.reconciler import ManagerOptions
@@ -38,7 +36,6 @@ from serving.rpc.health import Health
 from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.tensorflow.session import start_threads
 from serving.server.certificates import tell_of_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
@@ -67,25 +64,18 @@ class Server:
         self.manager = manager
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.inference = Inference(manager, observers.all, turns, roots.require)
-        self.refusal = Refusal(self.inference.refuse)
+        self.service = InferenceService(manager, observers.all, turns, roots.require)
+        self.refusal = Refusal(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
-        self.listen: Callable[[], int] | None = None  # on a shared port: not before it answers
         self._observers = observers
         self._config_file = config_file
 
     def start(self) -> None:
-        """Answers requests and looks for new versions from now on.
-
-        Raises:
-            Unavailable: The port, which other processes share, cannot be listened on.
-        """
+        """Answers requests and looks for new versions from now on."""
         self.manager.start(self.config.file_system_poll_wait_seconds)
         if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
             self._config_file.start(self.config.model_config_file_poll_wait_seconds)
-        if self.listen is not None:
-            self.listen()
         for listener in (self.grpc, self.rest):
             if listener is not None:
                 listener.start()
@@ -120,8 +110,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     """A server that is bound and has loaded what there is to load, and its port for gRPC.
 
     It does not answer yet (`Server.start`), and it need not have found a version: it serves
-    one that comes later, and is NOT_SERVING until then. A port that processes share is listened
-    on when it starts: the system deals connections out to whoever listens.
+    one that comes later, and is NOT_SERVING until then.
 
     Raises:
         ServingError: A file of the configuration is not valid, or an address cannot be listened
@@ -133,16 +122,12 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics(config.runtime_name) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.inference, server.health, server.refusal, access, metrics
+        config, server.service, server.health, server.refusal, access, metrics
     )
-    bind = functools.partial(listen, server.grpc, config, config.port, certificates)
-    port = config.port if config.shares_ports else bind()
-    server.listen = bind if config.shares_ports else None
+    port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
     tell_of_certificates(config, certificates, metrics)
-    # By this thread: one that warms a version up has a low priority, which they would take over.
-    start_threads(config.operation_threads, config.compute_threads)
     if config.file_system_poll_wait_seconds >= 0:
         _load(server.manager)
     return server, port
@@ -169,7 +154,9 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     if config.batching_parameters_file:
         batching = read_batching_parameters(config.batching_parameters_file)
     elif config.enable_batching:
-        batching = BatchingParameters(num_batch_threads=config.compute_threads or CPUS)
+        batching = BatchingParameters(
+            num_batch_threads=config.tensorflow_inter_op_parallelism or CPUS
+        )
     source = _version_source(config)
     loader = Loader(
         LoadOptions(
@@ -220,11 +207,9 @@ def _version_source(config: ServerConfig) -> VersionSource:
         return BackendSource.from_config(config)
     return FolderSource(
         RuntimeChoice(
-            config.runtime,
             config.compile_after_seconds,
-            config.operation_threads,
-            config.compute_threads,
-            Path(config.runtime_cache_dir) if config.runtime_cache_dir else None,
+            config.tensorflow_intra_op_parallelism,
+            config.tensorflow_inter_op_parallelism,
         )
     )
 
@@ -243,7 +228,7 @@ def _make_rest(
     metrics_path: str,
 ) -> RestServer:
     rest = Rest(
-        server.inference,
+        server.service,
         futures.ThreadPoolExecutor(THREADS, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,
@@ -253,5 +238,5 @@ def _make_rest(
         None if metrics is None else metrics.page,
         metrics_path,
     )
-    address = bound(config.host, config.rest_api_port, "rest_api_port", config.shares_ports)
+    address = bound(config.host, config.rest_api_port, "rest_api_port")
     return RestServer(rest, address, certificates, config.grace_seconds)

@@ -41,10 +41,6 @@ class Signals:
         if wait_for([self._came], 0):
             os.kill(os.getpid(), self.wait())
 
-    def fileno(self) -> int:
-        """What can be read once one has come."""
-        return self._came
-
     def wait(self) -> int:
         """The first that has come, or comes."""
         return os.read(self._came, 1)[0]

@@ -31,11 +31,10 @@ from pathlib import Path
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.background import Background, unhurried
+from serving.common.background import Background
 from serving.common.errors import DeadlineExceeded, FailedPrecondition, ServingError
-from serving.common.gc_tuning import collect_garbage
 from serving.runtimes.tensorflow.padding import Arrays, Padding, Sizes, padded, paddings
-from serving.runtimes.tensorflow.session import TensorFlowSession, beside_requests
+from serving.runtimes.tensorflow.session import TensorFlowSession
 from serving.runtimes.tensorflow.xla_tower import XlaTower
 
 _LOGGER = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class CompiledRuntime:
     def _get_ready(self, shapes: Sequence[tuple[str, _Shape]], end: float) -> None:
         for key in dict(shapes) or self._signatures:
             self._add_tower(key)
-        unhurried(functools.partial(self._take_over, shapes, end))
+        self._take_over(shapes, end)
 
     def _take_over(self, shapes: Sequence[tuple[str, _Shape]], end: float) -> None:
         for key, shape in shapes:
@@ -173,7 +172,6 @@ class CompiledRuntime:
             signature.tower = XlaTower(self._path, self._tensorflow, key)
         except Exception as error:  # whatever a graph has that cannot be cut
             signature.fail(key, error)
-        collect_garbage()  # what it left by itself: requests wait for it
 
     def _compile(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         signature, started = self._signatures[key], time.perf_counter()
@@ -181,8 +179,7 @@ class CompiledRuntime:
         if signature.tower is None:
             return
         try:
-            with beside_requests():
-                self._try(key, signature.tower, shape, inputs)
+            self._try(key, signature.tower, shape, inputs)
         except Exception as error:  # whatever a graph has that does not compile
             signature.fail(key, error)
             return

@@ -6,13 +6,15 @@ them. What is left takes numbers and gives numbers, and its weights are small.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow.python.grappler import tf_optimizer
+
+from serving.runtimes.tensorflow.graph import subgraph
 
 READ = "ReadVariableOp"
 _HANDLE = "VarHandleOp"
@@ -43,7 +45,7 @@ def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> grap
     """The graph that computes some tensors: functions' bodies in place of calls, nothing idle."""
     wanted = [name.partition(":")[0] for name in outputs]
     # Vocabularies, which may be large, lie in the graph for its start alone.
-    whole = meta_graph_pb2.MetaGraphDef(graph_def=_ancestors(meta.graph_def, wanted))
+    whole = meta_graph_pb2.MetaGraphDef(graph_def=subgraph(meta.graph_def, *wanted))
     whole.collection_def["train_op"].node_list.value.extend(wanted)  # what must stay
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
@@ -53,7 +55,7 @@ def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> grap
     flat = tf_optimizer.OptimizeGraph(config, whole)
     for node in flat.node:
         node.attr.pop("_class", None)  # a device beside nodes that have gone
-    return _ancestors(flat, wanted)
+    return subgraph(flat, *wanted)
 
 
 def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collection[str]) -> Split:
@@ -65,7 +67,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
         convertible: Types of operations that need not stay.
     """
     wanted = {name.partition(":")[0] for name in outputs}
-    flat = _ancestors(flat, wanted)
+    flat = subgraph(flat, *wanted)
     nodes = {node.name: node for node in flat.node}
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(flat, name="")
@@ -75,7 +77,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
             if node.op not in (READ, _HANDLE, "NoOp", INPUT)
             and (node.op not in convertible or _is_apart(graph.get_operation_by_name(name)))
         }
-    before = {node.name for node in _ancestors(flat, own).node}
+    before = {node.name for node in subgraph(flat, *own).node}
     behind = graph_pb2.GraphDef(versions=flat.versions)
     cut: dict[str, None] = {}
     reads = []
@@ -97,7 +99,7 @@ def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collect
     kept = tuple(sorted({nodes[name].op for name in own}))
     needed = {name.partition(":")[0] for name in [*cut, *reads]}
     needed |= wanted & before
-    return Split(_ancestors(flat, needed), behind, tuple(cut), tuple(reads), kept)
+    return Split(subgraph(flat, *needed), behind, tuple(cut), tuple(reads), kept)
 
 
 def _is_apart(operation: tf.Operation) -> bool:
@@ -106,24 +108,6 @@ def _is_apart(operation: tf.Operation) -> bool:
     if any(tensor.dtype.as_datatype_enum in _APART for tensor in tensors):
         return True
     return any(value.HasField("func") for value in operation.node_def.attr.values())
-
-
-def _ancestors(graph: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.GraphDef:
-    nodes = {node.name: node for node in graph.node}
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(_producers(nodes[name]))
-    part = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
-    part.node.extend(node for node in graph.node if node.name in found)
-    return part
-
-
-def _producers(node: node_def_pb2.NodeDef) -> Iterator[str]:
-    return (name.removeprefix("^").partition(":")[0] for name in node.input)
 
 
 def _tensor(name: str) -> str:

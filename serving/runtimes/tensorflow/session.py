@@ -28,12 +28,10 @@ from serving.common.errors import (
 from serving.config.server_config import CPUS
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.tensorflow import saved_model
-from serving.runtimes.tensorflow.graph_import import import_graph
 from serving.runtimes.tensorflow.start_values import take_start_values
 from serving.runtimes.tensorflow.value_check import ValueCheck
 
 _OWN_THREAD = -1  # in the place of the number of a pool of threads
-_BESIDE = threading.local()
 
 
 class TensorFlowSession:
@@ -47,8 +45,7 @@ class TensorFlowSession:
         intra_op_threads: Threads that one operation is spread over; 0 for all cores.
         inter_op_threads: Operations that run at once; 0 for as many as cores.
 
-    All sessions of a process share these threads, and the first thing that TensorFlow computes
-    says how many there are: `start_threads` is for that.
+    All sessions of a process share these threads; the first one decides how many there are.
 
     Raises:
         ServingError: The folder holds no SavedModel that can be loaded.
@@ -76,7 +73,9 @@ class TensorFlowSession:
     def _restore(self, meta: meta_graph_pb2.MetaGraphDef, path: Path) -> None:
         values = take_start_values(meta)
         try:
-            import_graph(meta)
+            tf.graph_util.import_graph_def(
+                meta.graph_def, name="", producer_op_list=meta.meta_info_def.stripped_op_list
+            )
             require_values = ValueCheck(meta)
             if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
                 saver = tf.compat.v1.train.Saver(saver_def=meta.saver_def)
@@ -125,11 +124,10 @@ class TensorFlowSession:
         # the model itself: this is the call that it makes in the end.
         given = {self._endpoint(name): array for name, array in feeds.items()}
         wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
-        is_beside = getattr(_BESIDE, "is_on", False)
         with contextlib.ExitStack() as stack:
-            if in_own_thread and not is_beside:
+            if in_own_thread:
                 timeout = stack.enter_context(_place(self._places, timeout))
-            options = stack.enter_context(_options(timeout, in_own_thread or is_beside))
+            options = stack.enter_context(_options(timeout, in_own_thread))
             stack.enter_context(_serving_errors())
             found = iter(
                 pywrap_tf_session.TF_SessionRun_wrapper(
@@ -200,26 +198,6 @@ def share_by_name(part: graph_pb2.GraphDef) -> None:
     for node in part.node:
         if "shared_name" in node.attr and not node.attr["shared_name"].s:
             node.attr["shared_name"].s = node.name.encode()
-
-
-def start_threads(intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
-    """Starts the threads that all sessions compute in, with the calling thread's priority."""
-    config = _threads(intra_op_threads, inter_op_threads)
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        session.run(tf.constant(0.0))
-
-
-@contextlib.contextmanager
-def beside_requests() -> Iterator[None]:
-    """What the calling thread has computed inside, it computes itself, with its own priority.
-
-    The first run of a signature takes a third of a second, in which TensorFlow optimises it.
-    """
-    _BESIDE.is_on = True
-    try:
-        yield
-    finally:
-        _BESIDE.is_on = False
 
 
 @functools.cache

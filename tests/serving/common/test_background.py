@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from serving.common.background import Background, Periodic, unhurried
+from serving.common.background import Background, Periodic
 from serving.common.errors import NotFound, Unavailable
 from tests.serving.conftest import wait_until
 
@@ -45,62 +43,6 @@ def test_one_thing_at_a_time(background: Background) -> None:
     for thread in threads:
         thread.join(5)
     assert most == [1] * 7
-
-
-def test_what_is_unhurried_has_a_low_priority_and_nothing_else_has(background: Background) -> None:
-    def niceness() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    mine = niceness()
-    assert unhurried(niceness) == min(mine + 10, 19)
-    assert unhurried(lambda: unhurried(niceness)) == min(mine + 20, 19), "lower than its caller's"
-    assert niceness() == background.run(niceness) == mine
-    with pytest.raises(RuntimeError, match="of its own"):
-        unhurried(_raise)
-
-
-def test_its_priority_is_that_of_who_makes_it_and_not_of_who_has_work_first(
-    background: Background,
-) -> None:
-    found = []
-
-    def look() -> None:
-        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    look()
-    unhurried(lambda: background.leave(look))
-    background.run(look)
-    assert found == found[:1] * 3
-
-
-def test_pythons_lock_is_handed_over_more_often_while_it_works(background: Background) -> None:
-    before = sys.getswitchinterval()
-    assert background.run(sys.getswitchinterval) < before
-    with pytest.raises(RuntimeError):
-        background.run(_raise)
-    assert sys.getswitchinterval() == before
-
-
-def test_the_usual_interval_is_back_after_two_that_work_at_once(background: Background) -> None:
-    before = sys.getswitchinterval()
-    other = Background("other")
-    begun, first_is_done = threading.Event(), threading.Event()
-
-    def outlast() -> None:
-        begun.set()
-        first_is_done.wait(5.0)
-
-    def wait_for_the_other() -> None:
-        waiter.start()
-        begun.wait(5.0)
-
-    waiter = threading.Thread(target=other.run, args=(outlast,))
-    background.run(wait_for_the_other)
-    assert sys.getswitchinterval() < before
-    first_is_done.set()
-    waiter.join(5.0)
-    assert sys.getswitchinterval() == before
-    other.stop()
 
 
 def test_a_failure_of_what_nobody_waits_for_is_logged(

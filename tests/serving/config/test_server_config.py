@@ -20,7 +20,6 @@ from serving.config.server_config import CPUS, ServerConfig
         ({"grace_seconds": -1}, "`grace_seconds` must be at least 0"),
         ({"max_message_bytes": 2**31}, "`max_message_bytes` must be from 1 to"),
         ({"prediction_log_sampling_rate": 1.5}, "must be from 0 to 1"),
-        ({"runtime": "torch"}, "`runtime` must be one of tensorflow, onnx, auto"),
         ({"model_base_path": ""}, "names what is served. Received: none"),
         ({"backend": "grpc://a:1"}, "With `backend`, `model_name` is the model's name there"),
         ({"monitoring_config_file": "m.txt"}, "needs `rest_api_port`"),

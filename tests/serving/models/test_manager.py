@@ -32,8 +32,6 @@ from tests.serving.fakes import (
     states,
 )
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -24,8 +24,6 @@ from tests.serving.fakes import (
     states,
 )
 
-pytestmark = pytest.mark.usefixtures("small_heap")
-
 
 @pytest.fixture
 def base_path(tmp_path: Path) -> Path:

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
+from serving.common.request_trace import RequestTrace
 from serving.observability.metrics import Metrics
+from tests.serving.traces import trace
 
 MODEL = {"model_name": "ctr"}
-ROOT = Path(__file__).parents[3]
-ONE_OF_SEVERAL = """
-import sys
-from serving.common.call import Call
-from serving.observability.metrics import Metrics
-from serving.observability.multiprocess_metrics import count_as
-
-count_as(int(sys.argv[1]))
-metrics = Metrics()
-metrics.gauge("dropped", "Dropped.", lambda: 7)
-metrics(Call("Predict", model="ctr", is_served=True, seconds=0.004))
-print(metrics.page().decode())
-"""
 
 
-def _call(**found: Any) -> Call:
+def _call(**found: Any) -> RequestTrace:
     known = {"model": "ctr", "version": 5, "is_served": True}
-    return Call("Predict", **{**known, **found})
+    return trace("Predict", **{**known, **found})
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -146,21 +130,6 @@ def test_shadows_warmups_and_gauges_have_their_place() -> None:
     warmup = ":tensorflow:serving:model_warmup_latency_sum"
     assert _value(metrics, warmup, model_path="/models/ctr/6", status="OK") == 500_000
     assert _value(metrics, ":recsys_attn:serving:dropped") == 7
-
-
-def test_processes_add_up_and_one_that_takes_over_goes_on(tmp_path: Path) -> None:
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    for number, requests, gauge in ((0, 1, 7), (1, 2, 14), (0, 3, 14)):
-        command = [sys.executable, "-c", ONE_OF_SEVERAL, str(number)]
-        page = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-        count = f':tensorflow:serving:request_count{{model_name="ctr",status="OK"}} {requests}.0'
-        assert count in page
-        assert f":recsys_attn:serving:dropped {gauge}.0" in page
-        name = ":tensorflow:serving:request_latency_count"
-        assert f'{name}{{API="Predict",entrypoint="GRPC",model_name="ctr"}} {requests}.0' in page
-    assert len(list(tmp_path.glob("counter_*.db"))) == 2, "a file for each number"
 
 
 def test_versions_that_have_gone_are_forgotten_and_those_in_use_are_not() -> None:

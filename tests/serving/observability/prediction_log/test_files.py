@@ -20,7 +20,7 @@ from tests.serving.observability.prediction_log.calls import finished_files, lef
 WRITER = """
 import sys, time
 from pathlib import Path
-from serving.prediction_log import files
+from serving.observability.prediction_log import files
 files._ROW_GROUP_ROWS = 3
 if "tensorflow" in sys.modules: raise SystemExit("slow")
 log = files.LogFiles(Path(sys.argv[1]), 11, 2**20, 60.0, 2**30)

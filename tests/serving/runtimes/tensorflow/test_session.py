@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from serving.common.errors import (
     DataLoss,
@@ -173,6 +174,11 @@ def test_a_damaged_folder_says_so(tmp_path: Path, twofold: Path) -> None:
         TensorFlowSession(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
     with pytest.raises(DataLoss, match="tagged 'serve'"):
+        TensorFlowSession(tmp_path)
+    saved = saved_model_pb2.SavedModel.FromString((twofold / "saved_model.pb").read_bytes())
+    saved.meta_graphs[0].graph_def.node.add(name="last", op="Identity", input=["nowhere"])
+    (tmp_path / "saved_model.pb").write_bytes(saved.SerializeToString())
+    with pytest.raises(DataLoss, match=r"is damaged: .*nowhere"):
         TensorFlowSession(tmp_path)
 
 
