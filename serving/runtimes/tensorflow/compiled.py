@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.background import Background
+from serving.common.background import SerialWorker
 from serving.common.errors import DeadlineExceeded, FailedPrecondition, ServingError
 from serving.runtimes.tensorflow.padding import Arrays, Padding, Sizes, padded, paddings
 from serving.runtimes.tensorflow.session import TensorFlowSession
@@ -69,7 +69,7 @@ class CompiledRuntime:
             if padding.takes_lists
         }
         self._lock = threading.Lock()
-        self._background = Background("compile")
+        self._background = SerialWorker("compile")
 
     def run(
         self, key: str, inputs: Arrays, outputs: Sequence[str], timeout: float | None
@@ -154,7 +154,7 @@ class CompiledRuntime:
 
     def _decide(self, key: str, shape: _Shape, inputs: Arrays) -> None:
         if self._is_mine(key, shape):
-            self._background.leave(lambda: self._compile(key, shape, inputs))
+            self._background.schedule(lambda: self._compile(key, shape, inputs))
 
     def _is_mine(self, key: str, shape: _Shape) -> bool:
         """Whether the caller decides on a shape: nobody has yet, and not on too many others."""
