@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from tensorflow_serving.apis import predict_pb2
 
-from pipelines.artifacts import MANIFEST, write_json
-from pipelines.config import ExportOptions
-from pipelines.data import DataSplit
-from pipelines.export import export
+from pipelines.common.artifacts import MANIFEST, write_json
+from pipelines.experiment.config import ExportOptions
+from pipelines.export.export import export
 from pipelines.features import fit
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import autoint
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
 

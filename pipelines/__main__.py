@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 
 if __name__ == "__main__":
     main(prog_name="recsys-attn")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from pipelines.training import worker_index
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ import pytest
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import parse_model_config
 from serving.config.server_config import ServerConfig
+from serving.proxy.pool import backend_addresses
 from serving.rest.app import Rest
-from serving.runtimes.remote import backend_addresses
 from tests.support.deployment import (
     COMPOSE,
     PLAIN,

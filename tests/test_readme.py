@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.config import TrainingOptions, load_experiment
+from pipelines.experiment.config import TrainingOptions, load_experiment
 from recsys_attn.attention import presets
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def test_every_experiment_is_valid(path: Path) -> None:
 
 
 def test_every_command_is_named() -> None:
-    from pipelines.cli import main
+    from pipelines.cli.commands import main
 
     named = set(re.findall(r"^\| `recsys-attn ([a-z-]+)", README, re.MULTILINE))
     assert named == set(main.list_commands(None))

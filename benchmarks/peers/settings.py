@@ -38,7 +38,7 @@ class Settings:
         learning_rate: Of Adam, for everything.
         precision: `"float32"` or `"mixed_bfloat16"`.
         compiled: Whether XLA compiles the tower.
-        tower_rows: Rows that the tower computes at a time, as in an experiment.
+        micro_batch_size: Rows that the tower computes at a time, as in an experiment.
     """
 
     model: str
@@ -51,7 +51,7 @@ class Settings:
     learning_rate: float = 1e-3
     precision: str = "float32"
     compiled: bool = False
-    tower_rows: int | None = None
+    micro_batch_size: int | None = None
 
     @property
     def has_history(self) -> bool:

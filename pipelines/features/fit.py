@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader
 from pipelines.engines.base import Engine, tree
 from pipelines.features.base import Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
@@ -18,7 +17,8 @@ from pipelines.features.lists import flatten_list
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
-from pipelines.footers import Footers
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.footers import Footers
 from recsys_attn.schema import Feature, Hash, Numeric, Quantile, Schema, is_listed
 
 States = dict[str, Any]

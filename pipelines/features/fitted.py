@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.arrow import arrow_type
-from pipelines.artifacts import read_json, write_json
-from pipelines.data import open_parquet
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import read_json, write_json
+from pipelines.common.errors import PipelineError
 from pipelines.features.base import Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.storage.columns import arrow_type
+from pipelines.storage.dataset import open_parquet
 from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, is_listed
 
 

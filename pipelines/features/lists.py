@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from recsys_attn.schema import PADDING_ID
 
 

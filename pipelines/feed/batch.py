@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from pipelines.feed.batch_layout import LABELS, Arrays, Layout
 from pipelines.feed.chunk import Chunk
-from pipelines.feed.layout import LABELS, Arrays, Layout
 from pipelines.feed.order import START, Position
 from recsys_attn.schema import CANDIDATE_MASK
 

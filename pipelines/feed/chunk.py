@@ -10,9 +10,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import Portion, request_starts
 from pipelines.features import FittedFeatures
-from pipelines.feed.layout import LABELS, Arrays, Layout
+from pipelines.feed.batch_layout import LABELS, Arrays, Layout
+from pipelines.storage.dataset import RowGroups
+from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Task
 
 
@@ -33,7 +34,7 @@ class Chunk:
     @classmethod
     def of(
         cls,
-        portions: Iterable[Portion],
+        row_groups: Iterable[RowGroups],
         rows: int,
         fitted: FittedFeatures,
         request: str | None,
@@ -46,7 +47,7 @@ class Chunk:
         names = [f.name for f in fitted.schema.features if f.side == "context"]
         done = requests = 0
 
-        def add(portion: Portion) -> np.ndarray:
+        def add(portion: RowGroups) -> np.ndarray:
             nonlocal done, requests
             table = portion.table
             begins = group_starts(table, request, portion.rows)
@@ -62,7 +63,7 @@ class Chunk:
             return begins
 
         # A loop's variable would keep a table while the next one is read; `map` does not.
-        starts = np.concatenate([np.zeros(1, np.int64), *map(add, portions)])
+        starts = np.concatenate([np.zeros(1, np.int64), *map(add, row_groups)])
         for block in layout.blocks_of("context"):
             blocks[block] = blocks[block][:requests]
         return cls(layout, blocks, starts)
@@ -104,7 +105,7 @@ def transform(
     table: pa.Table, fitted: FittedFeatures, request: str | None, labelled: bool = True
 ) -> Chunk:
     """A table's rows as one chunk."""
-    portion = Portion(table, np.array([table.num_rows]))
+    portion = RowGroups(table, np.array([table.num_rows]))
     request = own_request(fitted.schema, request)
     return Chunk.of([portion], table.num_rows, fitted, request, labelled)
 

@@ -10,16 +10,16 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.feed.background import Background
 from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
+from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
-from pipelines.feed.lane import Lane, Part
-from pipelines.feed.layout import Layout
-from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Place, Position
+from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position, ShardPosition
+from pipelines.feed.prefetch import Prefetcher
+from pipelines.feed.shard import Shard, ShardBatch
+from pipelines.storage.dataset import DataSplit, Reader
 
 _BATCHES_AHEAD = 4
 
@@ -28,27 +28,27 @@ _BATCHES_AHEAD = 4
 class Feed:
     """Batches of a split in an order that seed and epoch decide.
 
-    Row groups are shuffled over the whole split, dealt to `shards` lanes, gathered into chunks and
-    their requests shuffled; batches are cut from a lane's requests over the borders of chunks. A
-    step takes one batch of each lane. A feed runs the lanes `shard_indices`: its batch is theirs
-    behind one another, so that a worker with two lanes sees in each step what two workers with
-    one see together. A lane that has no more gives nothing, and a feed whose lanes have no more
-    gives one request of padding, until all lanes of the split have come to their end.
+    Row groups are shuffled over the whole split, dealt to `shards` shards, gathered into chunks and
+    their requests shuffled; batches are cut from a shard's requests over the borders of chunks. A
+    step takes one batch of each shard. A feed runs the shards `shard_indices`: its batch is theirs
+    behind one another, so that a worker with two shards sees in each step what two workers with
+    one see together. A shard that has no more gives nothing, and a feed whose shards have no more
+    gives one request of padding, until all shards of the split have come to their end.
 
-    In memory are, for each lane, the chunk in use and the one that is decoded meanwhile.
+    In memory are, for each shard, the chunk in use and the one that is decoded meanwhile.
 
     Args:
         split: The Parquet files.
         fitted: Schema and transforms.
         request: Column of the request's id; None: every row is a request.
-        batch_size: Requests of a lane's batch; fewer where padded to the longest they would hold
+        batch_size: Requests of a shard's batch; fewer where padded to the longest they would hold
             more than `candidates`.
         seed: Shuffles with it; None keeps the order of the files.
         shuffle_rows: Rows whose requests are mixed with one another, at least a row group.
-        candidates: Most candidates of a lane's batch, padding included; a request that has more
+        candidates: Most candidates of a shard's batch, padding included; a request that has more
             is a batch of its own.
         lengths: What T may be, ascending; None: exactly the longest request's.
-        shards: Lanes of the split.
+        shards: Shards of the split.
         shard_indices: Those that this feed runs.
 
     Example::
@@ -99,14 +99,14 @@ class Feed:
         return RequestCounts.read(self.split, self._request)
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has, in every feed of the split's lanes."""
+        """How many batches the epoch has, in every feed of the split's shards."""
         return self._steps(epoch)
 
     @cached_property
     def _steps(self) -> Callable[[int], int]:
         return lru_cache(lambda epoch: self.counts.steps(self.order, epoch, self._size))
 
-    def batches(self, start: Position = START) -> Background[Batch]:
+    def batches(self, start: Position = START) -> Prefetcher[Batch]:
         """The batches of `start`'s epoch from there on, made by a thread.
 
         What a batch's `position` starts is what came after that batch; after the last one it is
@@ -117,9 +117,9 @@ class Feed:
         """
         if not len(self.split.footers):
             raise PipelineError(f"{self.split.footers.storage.name} holds no rows.")
-        return Background(self._stream(start), _BATCHES_AHEAD, "batches")
+        return Prefetcher(self._stream(start), _BATCHES_AHEAD, "batches")
 
-    def __iter__(self) -> Background[Batch]:
+    def __iter__(self) -> Prefetcher[Batch]:
         return self.batches()
 
     @property
@@ -135,11 +135,11 @@ class Feed:
         places = start.places or ((0, 0),) * len(self.shard_indices)
         layout, step = Layout.of(self.fitted.schema), start.step
         with ExitStack() as stack:
-            lanes = [
-                self._lane(start.epoch, index, chunks[index], place, stack)
+            shards = [
+                self._shard(start.epoch, index, chunks[index], place, stack)
                 for index, place in zip(self.shard_indices, places, strict=True)
             ]
-            parts = [next(lane, None) for lane in lanes]
+            parts = [next(shard, None) for shard in shards]
             while self._goes_on(parts, start.epoch, step):
                 places = tuple(p.place if p else o for p, o in zip(parts, places, strict=True))
                 pieces = [piece for part in parts if part for piece in part.pieces]
@@ -147,33 +147,38 @@ class Feed:
                 # The chunk that a batch has used up goes before the next one comes.
                 parts.clear()
                 pieces.clear()
-                parts, step = [next(lane, None) for lane in lanes], step + 1
+                parts, step = [next(shard, None) for shard in shards], step + 1
                 after = Position(start.epoch, step, places)
                 if not self._goes_on(parts, start.epoch, step):
                     after = Position(start.epoch + 1)
                 yield Batch(blocks, layout, after)
 
-    def _goes_on(self, parts: list[Part | None], epoch: int, step: int) -> bool:
-        """Whether any lane of the split has a batch left; others' are counted only at the end."""
+    def _goes_on(self, parts: list[ShardBatch | None], epoch: int, step: int) -> bool:
+        """Whether any shard of the split has a batch left; others' are counted only at the end."""
         if any(parts) or len(self.shard_indices) == self.shards:
             return any(parts)
         return step < self.steps(epoch)
 
-    def _lane(
-        self, epoch: int, number: int, chunks: list[np.ndarray], start: Place, stack: ExitStack
-    ) -> Iterator[Part]:
-        """A lane's parts from `start` on, each chunk decoded while the one before it is in use."""
+    def _shard(
+        self,
+        epoch: int,
+        number: int,
+        chunks: list[np.ndarray],
+        start: ShardPosition,
+        stack: ExitStack,
+    ) -> Iterator[ShardBatch]:
+        """A shard's parts from `start` on, each chunk decoded while the one before it is in use."""
         left = chunks[start[0] :]
-        if not left:  # as where there are more lanes than row groups: no thread for nothing
+        if not left:  # as where there are more shards than row groups: no thread for nothing
             return iter(())
-        decoded = stack.enter_context(Background(self._decode(left), 1, "chunks"))
-        return Lane(self.order, epoch, number, len(chunks), self._size).parts(decoded, start)
+        decoded = stack.enter_context(Prefetcher(self._decode(left), 1, "chunks"))
+        return Shard(self.order, epoch, number, len(chunks), self._size).parts(decoded, start)
 
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features
         encoded = [f.name for f in features if f.dtype == "string"]
         with Reader(self.split.footers, self.column_names, encoded) as reader:
             for numbers in chunks:
-                portions = reader.portions(numbers)
-                yield Chunk.of(portions, int(rows[numbers].sum()), self.fitted, self._request)
+                row_groups = reader.row_groups(numbers)
+                yield Chunk.of(row_groups, int(rows[numbers].sum()), self.fitted, self._request)
         pa.default_memory_pool().release_unused()

@@ -1,4 +1,4 @@
-"""The order of an epoch: row groups dealt to lanes and gathered into chunks of mixed requests."""
+"""The order of an epoch: row groups dealt to shards and gathered into chunks of mixed requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 SHUFFLE_ROWS = 262_144  # 41 MB of 39 integers each
-Place = tuple[int, int]
+ShardPosition = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Position:
     Attributes:
         epoch: Which of the seed's orders it is.
         step: Batches of the epoch that are done.
-        places: For each lane of the feed the chunk and the request in it, in the chunk's order,
+        places: For each shard of the feed the chunk and the request in it, in the chunk's order,
             that comes next; empty at the beginning of an epoch.
     """
 
     epoch: int = 0
     step: int = 0
-    places: tuple[Place, ...] = ()
+    places: tuple[ShardPosition, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
@@ -46,8 +46,8 @@ START = Position()
 class Order:
     """Which requests come when, from numbers of rows alone.
 
-    Row groups are shuffled over the whole split and dealt to lanes of nearly equal rows. In each
-    lane they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
+    Row groups are shuffled over the whole split and dealt to shards of nearly equal rows. In each
+    shard they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
     and the requests of a chunk are shuffled.
 
     Args:
@@ -55,39 +55,39 @@ class Order:
         seed: Shuffles; None keeps the order of the files.
         shuffle_rows: Rows whose requests are mixed with one another; a larger row group is a
             chunk of its own.
-        lanes: How many streams there are.
+        shards: How many streams there are.
     """
 
     rows: np.ndarray
     seed: int | None
     shuffle_rows: int
-    lanes: int = 1
+    shards: int = 1
 
     def chunks(self, epoch: int) -> list[list[np.ndarray]]:
-        """For each lane its chunks: numbers of row groups, ascending in a chunk."""
+        """For each shard its chunks: numbers of row groups, ascending in a chunk."""
         numbers = np.arange(len(self.rows))
         if self.seed is not None:
             numbers = np.random.default_rng([self.seed, epoch, 0]).permutation(numbers)
-        lane = self._deal(numbers)
-        return [self._gather(numbers[lane == index]) for index in range(self.lanes)]
+        shard = self._deal(numbers)
+        return [self._gather(numbers[shard == index]) for index in range(self.shards)]
 
-    def requests(self, epoch: int, lane: int, chunk: int, count: int) -> np.ndarray:
+    def requests(self, epoch: int, shard: int, chunk: int, count: int) -> np.ndarray:
         """The order of a chunk's `count` requests."""
         if self.seed is None:
             return np.arange(count)
-        return np.random.default_rng([self.seed, epoch, 1 + lane, chunk]).permutation(count)
+        return np.random.default_rng([self.seed, epoch, 1 + shard, chunk]).permutation(count)
 
     def _deal(self, numbers: np.ndarray) -> np.ndarray:
-        """A lane for each row group, the largest first to the lane with the fewest rows."""
-        lanes = np.zeros(len(numbers), int)
-        if self.lanes > 1:
+        """A shard for each row group, the largest first to the shard with the fewest rows."""
+        shards = np.zeros(len(numbers), int)
+        if self.shards > 1:
             rows = self.rows[numbers]
-            heap = [(0, lane) for lane in range(self.lanes)]
+            heap = [(0, shard) for shard in range(self.shards)]
             for place in np.argsort(-rows, kind="stable"):
-                total, lane = heap[0]
-                lanes[place] = lane
-                heapq.heapreplace(heap, (total + int(rows[place]), lane))
-        return lanes
+                total, shard = heap[0]
+                shards[place] = shard
+                heapq.heapreplace(heap, (total + int(rows[place]), shard))
+        return shards
 
     def _gather(self, numbers: np.ndarray) -> list[np.ndarray]:
         chunks, begin, total = [], 0, 0
@@ -102,17 +102,17 @@ class Order:
 
 
 def stream(
-    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, lane: int = 0
+    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, shard: int = 0
 ) -> Iterator[np.ndarray]:
-    """Numbers of a lane's requests, counted through the files, chunk by chunk in their order.
+    """Numbers of a shard's requests, counted through the files, chunk by chunk in their order.
 
     Args:
         order: Which requests come when.
         requests: How many there are in each row group.
-        epoch, lane: Of the order.
+        epoch, shard: Of the order.
     """
     first = np.cumsum(requests) - requests
-    for chunk, groups in enumerate(order.chunks(epoch)[lane]):
+    for chunk, groups in enumerate(order.chunks(epoch)[shard]):
         numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
         if len(numbers):  # row groups may be empty
-            yield numbers[order.requests(epoch, lane, chunk, len(numbers))]
+            yield numbers[order.requests(epoch, shard, chunk, len(numbers))]

@@ -32,21 +32,21 @@ class ShuffleQuality:
         """The quality of an epoch's order; it holds the numbers of a chunk at a time.
 
         Args:
-            order: Which requests come when; a batch has as many of each lane.
+            order: Which requests come when; a batch has as many of each shard.
             requests: How many there are in each row group.
-            batch_size: Requests of a batch from each lane.
+            batch_size: Requests of a batch from each shard.
             epoch: Of the order.
         """
-        count, size = int(np.sum(requests)), batch_size * order.lanes
+        count, size = int(np.sum(requests)), batch_size * order.shards
         if count <= size:  # one batch, in which no order can be seen
             return cls(1.0, 1.0)
         distance, sizes, labels = 0.0, *np.zeros((2, count // batch_size + 1))
-        for lane in range(order.lanes):
+        for shard in range(order.shards):
             done = 0
-            for numbers in stream(order, requests, epoch, lane):
+            for numbers in stream(order, requests, epoch, shard):
                 batch, place = np.divmod(np.arange(done, done + len(numbers)), batch_size)
                 done += len(numbers)
-                distance += np.abs(numbers - (batch * size + lane * batch_size + place)).sum()
+                distance += np.abs(numbers - (batch * size + shard * batch_size + place)).sum()
                 found = slice(batch[0], batch[-1] + 1)
                 sizes[found] += np.bincount(batch - batch[0])
                 labels[found] += np.bincount(batch - batch[0], numbers >= count // 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from pipelines.feed.layout import Arrays, Layout
+from pipelines.feed.batch_layout import Arrays, Layout
 from recsys_attn.schema import CANDIDATE_MASK
 
 Tensors = dict[str, tf.Tensor]

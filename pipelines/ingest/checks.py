@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.arrow import arrow_type
-from pipelines.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
+from pipelines.storage.columns import arrow_type, describe_type, require_column
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 
@@ -44,22 +44,6 @@ def check_table(
         if name not in {feature.name for feature in schema.features}:
             table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
-
-
-def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
-    """Raises the error of a missing column, with the nearest name that is there."""
-    names = list(names)
-    if name in names:
-        return
-    raise PipelineError(
-        f"{where}: the column {name!r} ({role}) is missing.{did_you_mean(name, names)} "
-        f"Columns: {', '.join(names)}."
-    )
-
-
-def describe_type(feature: Feature) -> str:
-    """The Arrow type of a feature's column, in words."""
-    return f"list<{feature.dtype}>" if is_listed(feature) else feature.dtype
 
 
 def _column(table: pa.Table, name: str, role: str, where: str) -> pa.ChunkedArray:

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
+from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Feature, Schema, Sequence, is_listed
 
 

@@ -10,7 +10,7 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.source import Columns, File
 
 _BLOCK_BYTES = 8 << 20

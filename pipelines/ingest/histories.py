@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.checks import is_number, require_column
-from pipelines.ingest.options import HistoryOptions
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.checks import is_number
+from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
+from pipelines.storage.columns import require_column
+from pipelines.storage.request_rows import run_starts
 
 
 def add_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> pa.Table:

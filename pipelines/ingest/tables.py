@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.checks import describe_type
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
-from pipelines.ingest.options import DataOptions
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, File, Source
-from pipelines.storage import Storage, is_uri
+from pipelines.storage.columns import describe_type
+from pipelines.storage.filesystem import Storage, is_uri
 from recsys_attn.schema import Schema
 
 Place = TypeVar("Place", Path, Path | Storage)

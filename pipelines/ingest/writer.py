@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.source import SPLITS
+from pipelines.storage.request_rows import run_starts
 
 ROW_GROUP = 16_384  # the feed shuffles whole groups: smaller ones are mixed better
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError, did_you_mean
-from pipelines.storage import Storage, Where
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.storage.filesystem import Storage, Where
 
 COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log")
 _AT_ONCE = 64  # calls: one may hold thousands of candidates
 
 
-class Entry(NamedTuple):
+class LoggedCall(NamedTuple):
     """One logged call; `log` is a serialized `tensorflow.serving.PredictionLog`."""
 
     time: datetime
@@ -69,7 +69,7 @@ class LogFolder:
         model: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[LoggedCall]:
         """Calls in the order of the files.
 
         Args:
@@ -79,7 +79,7 @@ class LogFolder:
         for batch in self._batches(list(COLUMNS), since, until):
             kept = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in kept.to_pylist():
-                yield Entry(*(values[name] for name in COLUMNS))
+                yield LoggedCall(*(values[name] for name in COLUMNS))
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:
         """The model of this name; where there is none, the only one of the log, or the usual one.

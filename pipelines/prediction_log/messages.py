@@ -10,7 +10,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 Shape = tuple[int, ...]
 
 
-class Unreadable(Exception):
+class UnreadableCall(Exception):
     """Why a logged call cannot be used, in a few words that many calls may share."""
 
 
@@ -19,10 +19,10 @@ def parse(content: bytes) -> tuple[str, Any]:
     try:
         log = prediction_log_pb2.PredictionLog.FromString(content)
     except Exception:  # protobuf's own, which has no name in a declared dependency
-        raise Unreadable("it is no PredictionLog") from None
+        raise UnreadableCall("it is no PredictionLog") from None
     kind = log.WhichOneof("log_type")
     if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
-        raise Unreadable(f"a record of type {kind} is not supported")
+        raise UnreadableCall(f"a record of type {kind} is not supported")
     return kind, getattr(log, kind)
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from pipelines.features import FittedFeatures
-from pipelines.prediction_log.log import Entry
-from pipelines.prediction_log.requests import Requests
-from pipelines.scoring import Scorer
+from pipelines.prediction_log.decode import LoggedRequests
+from pipelines.prediction_log.log import LoggedCall
+from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 
 _REQUEST = "number of the request"  # no feature can have this name
 
 
 def recompute(
-    sample: list[tuple[Entry, Requests]],
+    sample: list[tuple[LoggedCall, LoggedRequests]],
     fitted: FittedFeatures,
     model: RankingModel,
     tolerance: float,

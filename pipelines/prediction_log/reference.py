@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader, request_starts
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
-from pipelines.footers import Footers
 from pipelines.ingest.checks import check_table
 from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_labels
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.footers import Footers
+from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Task
 
 

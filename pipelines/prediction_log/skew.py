@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.compare import compare_feature, compare_task, flagged, label_rate
 from pipelines.prediction_log.counts import NOTHING, Counts
 from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.reference import of_split
-from pipelines.prediction_log.served import Period, Served, read_served
 from pipelines.prediction_log.statistics import Statistics, merge, of_scores
-from pipelines.progress import Progress
-from pipelines.storage import Where
+from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Where
 from recsys_attn.models import RankingModel
 
 NO_LABELS = (
@@ -34,7 +34,7 @@ NO_LABELS = (
 
 
 @dataclass(frozen=True)
-class Options:
+class SkewOptions:
     """What `recsys-attn skew` is asked for.
 
     Attributes:
@@ -86,7 +86,7 @@ class Baseline:
     tolerance: float
 
 
-def measure_skew(options: Options, baseline: Baseline, progress: Progress) -> dict[str, Any]:
+def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -> dict[str, Any]:
     """Everything that the report shows, as plain data.
 
     Raises:
@@ -165,7 +165,9 @@ def exported_versions(folder: Path, train: str) -> frozenset[int]:
     )
 
 
-def _reference(options: Options, baseline: Baseline, progress: Progress) -> tuple[Statistics, str]:
+def _reference(
+    options: SkewOptions, baseline: Baseline, progress: Progress
+) -> tuple[Statistics, str]:
     if options.reference is None:
         return baseline.train, "the train split"
     split = DataSplit(options.reference)
@@ -173,7 +175,7 @@ def _reference(options: Options, baseline: Baseline, progress: Progress) -> tupl
     if set(COLUMNS) <= set(split.columns):
         log = LogFolder.open(options.reference)
         model = log.choose_model(options.model, baseline.name)
-        unlimited = Options(options.reference)
+        unlimited = SkewOptions(options.reference)
         served = _served(log, model, unlimited, baseline, frozenset(), progress, 0)
         return served.statistics, f"the log {name}"
     request = baseline.request if baseline.request in split.columns else None
@@ -184,13 +186,13 @@ def _reference(options: Options, baseline: Baseline, progress: Progress) -> tupl
 def _served(
     log: LogFolder,
     model: str,
-    options: Options,
+    options: SkewOptions,
     baseline: Baseline,
     versions: frozenset[int],
     progress: Progress,
     sample: int,
-) -> Served:
-    return read_served(
+) -> LogSummary:
+    return summarise_log(
         log.entries(model, as_utc(options.since), as_utc(options.until)),
         baseline.fitted,
         baseline.request is not None,
@@ -219,7 +221,7 @@ def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statis
     return found, "the evaluation"
 
 
-def _calls(served: Served) -> list[dict[str, Any]]:
+def _calls(served: LogSummary) -> list[dict[str, Any]]:
     return [
         {"method": method, "signature": signature, "version": version, "calls": calls}
         for (method, signature, version), calls in sorted(served.calls.items())
@@ -227,7 +229,7 @@ def _calls(served: Served) -> list[dict[str, Any]]:
 
 
 def _periods(
-    served: Served, fitted: FittedFeatures, reference: Statistics, scores: Statistics
+    served: LogSummary, fitted: FittedFeatures, reference: Statistics, scores: Statistics
 ) -> list[dict[str, Any]]:
     """The same indices for each period alone."""
     found = []
@@ -248,7 +250,7 @@ def _periods(
 
 
 def _recomputed(
-    served: Served, versions: frozenset[int], options: Options, baseline: Baseline
+    served: LogSummary, versions: frozenset[int], options: SkewOptions, baseline: Baseline
 ) -> dict[str, Any]:
     logged = sorted({version for _, _, version in served.calls})
     tolerance = baseline.tolerance if options.tolerance is None else options.tolerance

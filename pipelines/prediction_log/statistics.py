@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.data import open_parquet
 from pipelines.features import FittedFeatures
 from pipelines.features.base import finite_numbers
 from pipelines.features.fitted import raw_column
 from pipelines.prediction_log.counts import NOTHING, Counts, number_keys
+from pipelines.storage.dataset import open_parquet
 from recsys_attn.schema import (
     PADDING_ID,
     RESERVED_IDS,

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import atomic_file
-from pipelines.contents import list_again
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_file
+from pipelines.common.errors import PipelineError
+from pipelines.export.file_list import list_again
+from pipelines.export.warmup import WARMUP_FILE
+from pipelines.prediction_log.bottom_k import BottomK
 from pipelines.prediction_log.log import LogFolder
-from pipelines.prediction_log.messages import Shape, Unreadable, batch_shape, parse, specs
-from pipelines.prediction_log.sample import Smallest
-from pipelines.storage import Where
-from pipelines.warmup import WARMUP_FILE
+from pipelines.prediction_log.messages import Shape, UnreadableCall, batch_shape, parse, specs
+from pipelines.storage.filesystem import Where
 
 MAX_RECORDS = 1000  # TensorFlow Serving refuses a file of more
 _SAVED_MODEL = "saved_model.pb"
@@ -30,7 +30,7 @@ class Stratum(NamedTuple):
     shape: Shape
 
 
-class Written(NamedTuple):
+class WarmupWritten(NamedTuple):
     """What became of a log."""
 
     path: Path
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 def warm_up_from_log(
     where: Where, target: Path, requests: int, model: str | None, seed: int
-) -> Written:
+) -> WarmupWritten:
     """Writes a stratified sample of a log's requests as a TFRecord that a server replays.
 
     Args:
@@ -66,7 +66,7 @@ def warm_up_from_log(
     if not calls:
         raise PipelineError(f"{log.storage.name} has no request of {name!r} that can be replayed.")
     shares = quotas(calls, min(requests, MAX_RECORDS))
-    samples = {stratum: Smallest[bytes](share, seed) for stratum, share in shares.items()}
+    samples = {stratum: BottomK[bytes](share, seed) for stratum, share in shares.items()}
     for entry in log.entries(name):
         stratum = _stratum(entry.log, entry.signature)
         if stratum in samples and samples[stratum].wants(entry.request_id):
@@ -78,7 +78,7 @@ def warm_up_from_log(
             writer.write(record)
     if path.parts[-len(WARMUP_FILE.parts) :] == WARMUP_FILE.parts:
         list_again(path.parents[len(WARMUP_FILE.parts) - 1], path)
-    return Written(path, len(records), len(samples), len(calls))
+    return WarmupWritten(path, len(records), len(samples), len(calls))
 
 
 def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
@@ -117,7 +117,7 @@ def _file(target: Path) -> Path:
 def _stratum(content: bytes, signature: str) -> Stratum | None:
     try:
         kind, log = parse(content)
-    except Unreadable:
+    except UnreadableCall:
         return None
     return Stratum(kind, signature, batch_shape(kind, log))
 

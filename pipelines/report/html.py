@@ -6,10 +6,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipelines.artifacts import atomic_file
+from pipelines.common.artifacts import atomic_file
 from pipelines.report import plots
-from pipelines.report.evaluation import Evaluation
 from pipelines.report.numbers import below, count, decimal, percent, ratio
+from pipelines.report.results import Evaluation
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",

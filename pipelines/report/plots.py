@@ -19,8 +19,8 @@ from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from pipelines.metrics import calibration_curve, roc_curve
-from pipelines.report.evaluation import TaskRows
 from pipelines.report.numbers import decimal, percent
+from pipelines.report.results import TaskRows
 
 Floats = NDArray[np.float64]
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.artifacts import atomic_file
+from pipelines.common.artifacts import atomic_file
 from pipelines.report import plots, skew_plots
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.report.evaluation import complete
 from pipelines.report.numbers import ABSENT, below, count, decimal
+from pipelines.report.results import complete
 
 COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
 ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import atomic_directory, read_json, write_json
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_directory, read_json, write_json
+from pipelines.common.errors import PipelineError
 
 _ARRAYS = "variables.npz"
 _STATE = "state.json"
@@ -94,7 +94,7 @@ class Checkpoints:
             step: How many steps have been taken.
             arrays: The variables by name, asked for one at a time.
             state: Plain data.
-            best: Step of the best one so far, which may be this.
+            best: TrainStep of the best one so far, which may be this.
         """
         with atomic_directory(self.at(step).folder) as folder:
             with zipfile.ZipFile(folder / _ARRAYS, "w", zipfile.ZIP_STORED) as file:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 
 _LEAST = 1e-5  # of an AUC, to count as better
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import keras
 
-from pipelines.config import Experiment
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.config import Experiment
 from pipelines.training.optimizer import penalises_whole_tables
 from recsys_attn import models
 from recsys_attn.models import RankingModel

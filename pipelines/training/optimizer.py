@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 
 _TABLES = {

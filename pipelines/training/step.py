@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
-from pipelines.training.tower import Tower
+from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
 Blocks = Mapping[str, tf.Tensor]
 
 
-class Result(NamedTuple):
+class StepResult(NamedTuple):
     """What a step tells, of all replicas together."""
 
     loss: float  # before the step
@@ -25,7 +25,7 @@ class Result(NamedTuple):
     stop: bool  # whether any worker wants to stop after it
 
 
-class Step:
+class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
     The loss of a task is the mean over all known labels of the global batch, whichever replica
@@ -37,8 +37,8 @@ class Step:
         layout: Names the columns of a batch's blocks.
         jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled:
             their cost is memory, and XLA would make them as large as the tables.
-        tower_rows: Candidates that the tower computes at a time, forwards and backwards; the whole
-            batch where None. See `Tower`.
+        micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
+            None for the whole batch. See `TowerGradient`.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Step:
         optimizer: keras.optimizers.Optimizer,
         layout: Layout,
         jit_compile: bool = False,
-        tower_rows: int | None = None,
+        micro_batch_size: int | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
         self._layout = layout
         self._strategy = tf.distribute.get_strategy()
-        self._tower = Tower(
-            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, tower_rows
+        self._tower = TowerGradient(
+            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> Result:
+    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
         """Takes the step.
 
         Args:
@@ -77,7 +77,7 @@ class Step:
             wish = tf.constant(float(stop))
             result = self._functions[key](wish, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
-        return Result(float(loss), round(rows), bool(wishes > 0))
+        return StepResult(float(loss), round(rows), bool(wishes > 0))
 
     def _specs(self, length: int) -> dict[str, tf.TensorSpec]:
         """Of the blocks of batches of one T; B is free: a last, smaller one needs no trace."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 
 
 class Stopped(PipelineError):

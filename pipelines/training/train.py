@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 import keras
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
 from pipelines.feed.shuffling import ShuffleQuality
-from pipelines.parts import part_rows
-from pipelines.progress import Progress
+from pipelines.scoring.microbatches import micro_batch_rows
+from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
-from pipelines.training.progress import Saver
-from pipelines.training.step import Step
+from pipelines.training.reporter import TrainingReporter
+from pipelines.training.state import Saver
+from pipelines.training.step import TrainStep
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
-from pipelines.training.warm_start import OlderRun
-from pipelines.training.watch import Watch
+from pipelines.training.warm_start import WarmStart
 from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
@@ -31,7 +31,7 @@ LOGS = "tensorboard"
 
 
 @dataclass(frozen=True)
-class Data:
+class TrainingData:
     """What a model is trained on.
 
     Args:
@@ -46,7 +46,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPaths:
     """Where a training leaves what it writes.
 
     Args:
@@ -60,7 +60,7 @@ class Place:
     key: str
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """What comes of a training.
 
     Attributes:
@@ -74,7 +74,9 @@ class Trained(NamedTuple):
     versions: dict[str, str]
 
 
-def train(experiment: Experiment, data: Data, place: Place, progress: Progress) -> Trained:
+def train(
+    experiment: Experiment, data: TrainingData, place: OutputPaths, progress: Progress
+) -> TrainingResult:
     """Fits the experiment's model, or goes on where a checkpoint ends.
 
     Args:
@@ -95,18 +97,18 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
             model = build_model(experiment, fitted.schema)
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
-            part = part_rows(options.tower_rows, model.tower)
-            step = Step(model, optimizer, layout, options.jit_compile, part)
+            part = micro_batch_rows(options.micro_batch_size, model.tower)
+            step = TrainStep(model, optimizer, layout, options.jit_compile, part)
         tasks = [task.name for task in model.schema.tasks]
-        lanes = options.lanes or workers.replicas
-        feeds = _feeds(experiment, data, fitted, workers, lanes)
+        shards = options.shards or workers.replicas
+        feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
-        saver = Saver(checkpoints, place.key, model, optimizer, options, lanes, split.footers)
-        watch = Watch(progress, split.rows, options.epochs, tasks, place.logs)
+        saver = Saver(checkpoints, place.key, model, optimizer, options, shards, split.footers)
+        watch = TrainingReporter(progress, split.rows, options.epochs, tasks, place.logs)
         if saver.newest() is None:
             watch.say(f"shuffle  {_shuffle(feeds[0])}")
             if options.warm_start is not None:
-                watch.say(OlderRun(options.warm_start).start(saver, fitted))
+                watch.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -120,11 +122,15 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
-    return Trained(model, done.epochs, done.versions)
+    return TrainingResult(model, done.epochs, done.versions)
 
 
 def _feeds(
-    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers, lanes: int
+    experiment: Experiment,
+    data: TrainingData,
+    fitted: FittedFeatures,
+    workers: Workers,
+    shards: int,
 ) -> list[Feed]:
     """A feed for each replica of this worker."""
     options = experiment.training
@@ -138,10 +144,10 @@ def _feeds(
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
             lengths=LENGTHS,
-            shards=lanes,
+            shards=shards,
             shard_indices=own,
         )
-        for own in workers.lanes(lanes)
+        for own in workers.shards(shards)
     ]
 
 

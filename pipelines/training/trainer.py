@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import versions
-from pipelines.config import TrainingOptions
+from pipelines.common.artifacts import versions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Feed, Position
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
-from pipelines.training.progress import Saver, TrainingProgress
-from pipelines.training.step import Result, Step
+from pipelines.training.reporter import TrainingReporter
+from pipelines.training.state import Saver, TrainingProgress
+from pipelines.training.step import StepResult, TrainStep
 from pipelines.training.stopping import StopRequest, diverged, stop_request
-from pipelines.training.watch import Watch
 from pipelines.training.workers import Workers
 
 Metrics = dict[str, Any]
@@ -38,13 +38,13 @@ class Trainer:
         workers: Who trains together.
     """
 
-    step: Step
+    step: TrainStep
     rate: LearningRate
     feeds: Sequence[Feed]
     options: TrainingOptions
     saver: Saver
     validate: Callable[[], Metrics]
-    watch: Watch
+    watch: TrainingReporter
     workers: Workers
 
     def run(self) -> TrainingProgress:
@@ -77,10 +77,10 @@ class Trainer:
             if every and progress.step % every == 0 and not progress.epoch_is_done:
                 self._save(progress)
 
-    def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[Result]:
+    def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[StepResult]:
         history = self._history(progress)
         self.watch.start(progress.epoch, progress.rows)
-        start = progress.position  # of an epoch that begins, or of all lanes from a checkpoint
+        start = progress.position  # of an epoch that begins, or of all shards from a checkpoint
         streams = [feed.batches(_of_feed(feed, start)) for feed in self.feeds]
         waited, begin = progress.waited, time.perf_counter() - progress.seconds
         try:
@@ -130,7 +130,7 @@ class Trainer:
         return progress
 
     def _save(self, progress: TrainingProgress) -> None:
-        """The chief's checkpoint, with the places of all workers' lanes."""
+        """The chief's checkpoint, with the places of all workers' shards."""
         places = self.workers.gathered(progress.position.places)
         if self.workers.is_chief:
             position = replace(progress.position, places=places)
@@ -138,8 +138,8 @@ class Trainer:
 
 
 def _of_feed(feed: Feed, position: Position) -> Position:
-    """The part of a position of all lanes that is a feed's."""
-    places = position.places and tuple(position.places[lane] for lane in feed.shard_indices)
+    """The part of a position of all shards that is a feed's."""
+    places = position.places and tuple(position.places[shard] for shard in feed.shard_indices)
     return replace(position, places=places)
 
 

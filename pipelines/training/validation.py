@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.feed import Feed
 from pipelines.metrics import auc_by_class, logloss
-from pipelines.scoring import Scorer
+from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
 

@@ -14,20 +14,20 @@ import keras
 import numpy as np
 import pyarrow.compute as pc
 
-from pipelines.artifacts import CHECKPOINTS, FEATURES, MODEL
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import CHECKPOINTS, FEATURES, MODEL
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.progress import Saver
+from pipelines.training.state import Saver
+from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.schema import RESERVED_IDS, Schema
-from recsys_attn.tables import Table, plan_tables
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowMapping:
     """Which rows of a new table are which of an old one."""
 
     new: np.ndarray
@@ -35,7 +35,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class OlderRun:
+class WarmStart:
     """A run folder to begin from.
 
     Args:
@@ -135,8 +135,8 @@ class OlderRun:
         )
 
 
-def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> Rows:
-    """Rows of the features that both tables have."""
+def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> RowMapping:
+    """The rows of the features that both tables have."""
     news, olds = [], []
     for name in new.sizes.keys() & old.sizes.keys():
         if name not in before.transforms or name not in after.transforms:
@@ -144,7 +144,7 @@ def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeat
         new_ids, old_ids = _same_ids(before.transforms[name], after.transforms[name])
         news.append(new.offsets[name] + new_ids)
         olds.append(old.offsets[name] + old_ids)
-    return Rows(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
+    return RowMapping(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
 
 
 def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +163,7 @@ def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
     return reserved, reserved
 
 
-def _counts(rows: Mapping[int, Rows], new: Mapping[int, Table]) -> list[tuple[int, int]]:
+def _counts(rows: Mapping[int, RowMapping], new: Mapping[int, Table]) -> list[tuple[int, int]]:
     return [
         (len(rows[width].new) if width in rows else 0, table.rows) for width, table in new.items()
     ]

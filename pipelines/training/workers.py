@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
-from pipelines.feed.order import Place
+from pipelines.common.errors import PipelineError
+from pipelines.feed.order import ShardPosition
 
 _GONE = (
     tf.errors.UnavailableError,
@@ -55,22 +55,22 @@ class Workers:
         count = self.replicas // self.count
         return range(self.index * count, (self.index + 1) * count)
 
-    def lanes(self, lanes: int) -> list[tuple[int, ...]]:
-        """For each replica of this worker, the lanes of the data that it runs.
+    def shards(self, shards: int) -> list[tuple[int, ...]]:
+        """For each replica of this worker, the shards of the data that it runs.
 
         Args:
-            lanes: Lanes that the data are dealt to.
+            shards: Shards that the data are dealt to.
         """
-        if lanes % self.replicas:
+        if shards % self.replicas:
             raise PipelineError(
-                f"`training.lanes`: expected a multiple of the {self.replicas} replicas that "
-                f"train together. Received: {lanes}."
+                f"`training.shards`: expected a multiple of the {self.replicas} replicas that "
+                f"train together. Received: {shards}."
             )
-        each = lanes // self.replicas
+        each = shards // self.replicas
         return [tuple(range(r * each, (r + 1) * each)) for r in self.own_replicas]
 
-    def gathered(self, places: tuple[Place, ...]) -> tuple[Place, ...]:
-        """The places of the lanes of all workers, from each worker's own."""
+    def gathered(self, places: tuple[ShardPosition, ...]) -> tuple[ShardPosition, ...]:
+        """The places of the shards of all workers, from each worker's own."""
         if self.count == 1 or not places:
             return places
         first, each = self.own_replicas[0], len(places) // len(self.own_replicas)

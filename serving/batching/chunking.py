@@ -1,24 +1,25 @@
-"""Large requests in parts, so that no computation is larger than allowed."""
+"""Large requests in chunks, so that no computation is larger than allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from serving.batching.arrays import joined, parts
-from serving.common.call import Call
+from serving.batching.arrays import chunks, joined
+from serving.common.request import Arrays
+from serving.common.request_trace import RequestTrace
 from serving.models.signature import Compute, Signature
 
 
-class Split:
-    """Computes a signature's large requests in parts: by rows, then by candidates.
+class Chunked:
+    """Computes a signature's large requests in chunks: of rows, then of candidates.
 
     Args:
         signature: Its rows, and the candidates of each, are independent; so are the Examples of
-            one that takes a context apart.
-        compute: Computes a part.
-        size: Most rows or candidates of a part.
+            a signature with a context of its own.
+        compute: Computes a chunk.
+        size: Most rows or candidates of a chunk.
     """
 
     def __init__(self, signature: Signature, compute: Compute, size: int) -> None:
@@ -26,20 +27,20 @@ class Split:
         self._compute = compute
         self._size = size
 
-    async def __call__(
-        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def __call__(
+        self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         rows, candidates = self._signature.count(inputs)
         if candidates <= self._size:
-            return await self._compute(inputs, outputs, call)
-        names, axis, size = _rows_of(inputs, rows), 0, max(1, self._size * rows // candidates)
+            return self._compute(inputs, outputs, trace)
+        names, axis, size = _with_rows(inputs, rows), 0, max(1, self._size * rows // candidates)
         if rows == 1:
             names, axis, size = sorted(self._signature.candidate_names), 1, self._size
         return joined(
-            [await self(part, outputs, call) for part in parts(inputs, names, axis, size)], axis
+            [self(chunk, outputs, trace) for chunk in chunks(inputs, names, axis, size)], axis
         )
 
 
-def _rows_of(inputs: Mapping[str, np.ndarray], rows: int) -> list[str]:
-    """The inputs that have rows: all but the one context of many Examples."""
+def _with_rows(inputs: Arrays, rows: int) -> list[str]:
+    """Returns the inputs that have rows: all but the one context of many Examples."""
     return [name for name, array in inputs.items() if len(array) == rows]

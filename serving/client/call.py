@@ -80,4 +80,4 @@ class Call:
 
 # A method of the client without its I/O: it yields calls, is sent their responses (or thrown
 # their errors), and returns its answer.
-Steps = Generator[Call, Any, Answer]
+Calls = Generator[Call, Any, Answer]

@@ -4,7 +4,7 @@ ServingError                 carries its gRPC status code
 ├── InvalidArgument          the request must change
 │   └── InvalidFeature       found by the client, before anything is sent
 ├── NotFound                 no such model or version
-│   └── Gone                 the backend has the version no longer
+│   └── VersionGone                 the backend has the version no longer
 ├── FailedPrecondition       the model has no such signature
 ├── DeadlineExceeded
 ├── Cancelled
@@ -52,7 +52,7 @@ class NotFound(ServingError):
     code = grpc.StatusCode.NOT_FOUND
 
 
-class Gone(NotFound):
+class VersionGone(NotFound):
     """A version that is served here, and no longer by the backend that computes it."""
 
 

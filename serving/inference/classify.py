@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from tensorflow_serving.apis import (
@@ -15,10 +15,10 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.call import Call
+from serving.common.request import InferenceRequest
 from serving.common.signatures import DEFAULT_SIGNATURE, WITH_CONTEXT
 from serving.encoding.tf_examples import serialized, shared_context
-from serving.inference.predict import Task, write_spec
+from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.models.model import Model
 from serving.models.signature import Signature
 
@@ -27,43 +27,53 @@ REGRESS_METHOD = "tensorflow/serving/regress"
 _CLASSES, _SCORES = "classes", "scores"
 
 
-async def classify(
-    model: Model, request: classification_pb2.ClassificationRequest, call: Call
-) -> Any:
-    """The answer of a version to a Classify request."""
-    signature = _signature(model, request.model_spec)
-    found = await _run(model, signature, request.input, _check_classify(signature), call)
-    response = classification_pb2.ClassificationResponse()
-    _write_classes(found, call.candidates, response.result)
-    write_spec(response.model_spec, model, signature.key)
-    return response
+def read_classify(model: Model, message: classification_pb2.ClassificationRequest) -> Plan:
+    """Makes the plan of a Classify message."""
+    signature = _signature(model, message.model_spec)
+    request, count = _request(model, signature, message.input, _check_classify(signature))
+
+    def write(results: Sequence[Results]) -> classification_pb2.ClassificationResponse:
+        response = classification_pb2.ClassificationResponse()
+        _write_classes(results[0], count, response.result)
+        write_spec(response.model_spec, model, signature.key)
+        return response
+
+    return Plan((request,), write)
 
 
-async def regress(model: Model, request: regression_pb2.RegressionRequest, call: Call) -> Any:
-    """The answer of a version to a Regress request."""
-    signature = _signature(model, request.model_spec)
-    found = await _run(model, signature, request.input, _check_regress(signature), call)
-    response = regression_pb2.RegressionResponse()
-    _write_values(found, call.candidates, response.result)
-    write_spec(response.model_spec, model, signature.key)
-    return response
+def read_regress(model: Model, message: regression_pb2.RegressionRequest) -> Plan:
+    """Makes the plan of a Regress message."""
+    signature = _signature(model, message.model_spec)
+    request, count = _request(model, signature, message.input, _check_regress(signature))
+
+    def write(results: Sequence[Results]) -> regression_pb2.RegressionResponse:
+        response = regression_pb2.RegressionResponse()
+        _write_values(results[0], count, response.result)
+        write_spec(response.model_spec, model, signature.key)
+        return response
+
+    return Plan((request,), write)
 
 
-async def multi_inference(
-    model: Model, request: inference_pb2.MultiInferenceRequest, call: Call
-) -> Any:
-    """The answer of a version to a MultiInference request: one result for each task."""
-    wanted = [_requested(model, task, request) for task in request.tasks]
-    computed = await _run_together(model, wanted, request.input, call)
-    response = inference_pb2.MultiInferenceResponse()
-    for task, (signature, _), found in zip(request.tasks, wanted, computed, strict=True):
-        result = response.results.add()
-        if task.method_name == CLASSIFY_METHOD:
-            _write_classes(found, call.candidates, result.classification_result)
-        else:
-            _write_values(found, call.candidates, result.regression_result)
-        write_spec(result.model_spec, model, signature.key)
-    return response
+def read_multi_inference(model: Model, message: inference_pb2.MultiInferenceRequest) -> Plan:
+    """Makes the plan of a MultiInference message, with one result for each task."""
+    wanted = [_wanted(model, task, message) for task in message.tasks]
+    requests, count = _requests(model, wanted, message.input)
+
+    def write(results: Sequence[Results]) -> inference_pb2.MultiInferenceResponse:
+        response = inference_pb2.MultiInferenceResponse()
+        for i, (task, one) in enumerate(zip(message.tasks, wanted, strict=True)):
+            shared = results[i if len(results) > 1 else 0]
+            found = {name: shared[own] for name, own in one.outputs.items()}
+            result = response.results.add()
+            if task.method_name == CLASSIFY_METHOD:
+                _write_classes(found, count, result.classification_result)
+            else:
+                _write_values(found, count, result.regression_result)
+            write_spec(result.model_spec, model, one.signature.key)
+        return response
+
+    return Plan(requests, write)
 
 
 def _signature(model: Model, spec: model_pb2.ModelSpec) -> Signature:
@@ -74,30 +84,75 @@ def _signature(model: Model, spec: model_pb2.ModelSpec) -> Signature:
     return signature
 
 
-def _requested(
+class _Wanted(NamedTuple):
+    """One task: its signature, and its outputs by their names in the signature that computes it."""
+
+    signature: Signature
+    outputs: Mapping[str, str]
+
+
+def _wanted(
     model: Model,
     task: inference_pb2.InferenceTask,
-    request: inference_pb2.MultiInferenceRequest,
-) -> tuple[Signature, tuple[str, ...]]:
-    """The signature of one task, checked before anything is computed, and what it gives."""
+    message: inference_pb2.MultiInferenceRequest,
+) -> _Wanted:
+    """Checks one task, before anything is computed."""
     if not task.model_spec.name:
         raise errors.empty_model_name()
-    if task.model_spec.name != request.tasks[0].model_spec.name:  # it may be a warm-up's own name
+    if task.model_spec.name != message.tasks[0].model_spec.name:  # a warm-up may have its own name
         raise errors.different_models()
     key = task.model_spec.signature_name or DEFAULT_SIGNATURE
-    keys = [other.model_spec.signature_name or DEFAULT_SIGNATURE for other in request.tasks]
+    keys = [other.model_spec.signature_name or DEFAULT_SIGNATURE for other in message.tasks]
     if keys.count(key) > 1:
         raise errors.duplicate_signature(key)
     signature = _signature(model, task.model_spec)
     if task.method_name == CLASSIFY_METHOD:
-        return signature, _check_classify(signature)
-    if task.method_name == REGRESS_METHOD:
-        return signature, _check_regress(signature)
-    raise errors.unsupported_method(task.method_name)
+        names = _check_classify(signature)
+    elif task.method_name == REGRESS_METHOD:
+        names = _check_regress(signature)
+    else:
+        raise errors.unsupported_method(task.method_name)
+    return _Wanted(signature, {name: name for name in names})
+
+
+def _requests(
+    model: Model, wanted: list[_Wanted], examples: input_pb2.Input
+) -> tuple[tuple[InferenceRequest, ...], int]:
+    """Makes one request if one signature has the outputs of all tasks, else one for each task.
+
+    The entries of `wanted` then name their outputs as that signature does.
+    """
+    covering = model.covering([one.signature for one in wanted]) if wanted else None
+    if covering is None:
+        found = [_request(model, one.signature, examples, tuple(one.outputs)) for one in wanted]
+        return tuple(request for request, _ in found), found[0][1] if found else 0
+    wanted[:] = [
+        one._replace(
+            outputs={name: covering.output_of(one.signature, name) for name in one.outputs}
+        )
+        for one in wanted
+    ]
+    together = dict.fromkeys(own for one in wanted for own in one.outputs.values())
+    request, count = _request(model, covering, examples, tuple(together))
+    return (request,), count
+
+
+def _request(
+    model: Model, signature: Signature, examples: input_pb2.Input, outputs: tuple[str, ...]
+) -> tuple[InferenceRequest, int]:
+    """Makes the request for a signature of Examples; returns their number too."""
+    apart = model.signatures.get(signature.key + WITH_CONTEXT)
+    shared = None if apart is None else shared_context(examples, model.context_names)
+    if apart is not None and shared is not None:
+        context, candidates = shared
+        inputs = {"context": context, "examples": candidates}
+        return InferenceRequest(ref_to(model), apart.key, inputs, outputs), len(candidates)
+    rows = serialized(examples)
+    return InferenceRequest(ref_to(model), signature.key, {"inputs": rows}, outputs), len(rows)
 
 
 def _write_classes(
-    found: Mapping[str, np.ndarray], count: int, result: classification_pb2.ClassificationResult
+    found: Results, count: int, result: classification_pb2.ClassificationResult
 ) -> None:
     for name, values in found.items():
         _check_table(name, values, count)
@@ -115,9 +170,7 @@ def _write_classes(
                 one.score = columns[_SCORES][i][c]
 
 
-def _write_values(
-    found: Mapping[str, np.ndarray], count: int, result: regression_pb2.RegressionResult
-) -> None:
+def _write_values(found: Results, count: int, result: regression_pb2.RegressionResult) -> None:
     (values,) = found.values()
     if values.ndim != 1 and values.shape[1:] != (1,):
         raise errors.wrong_regression_shape(values.shape)
@@ -127,42 +180,6 @@ def _write_values(
         raise errors.wrong_output_dtype("output", "DT_FLOAT", values.dtype)
     for value in values.ravel().tolist():
         result.regressions.add(value=value)
-
-
-async def _run_together(
-    model: Model,
-    wanted: Sequence[tuple[Signature, tuple[str, ...]]],
-    examples: input_pb2.Input,
-    call: Call,
-) -> list[dict[str, np.ndarray]]:
-    """These outputs of each signature; in one computation where one signature has all of them."""
-    covering = model.covering([signature for signature, _ in wanted])
-    if covering is None:
-        return [await _run(model, signature, examples, names, call) for signature, names in wanted]
-    known_as = [
-        {name: covering.output_of(signature, name) for name in names} for signature, names in wanted
-    ]
-    together = tuple(dict.fromkeys(own for names in known_as for own in names.values()))
-    found = await _run(model, covering, examples, together, call)
-    return [{name: found[own] for name, own in names.items()} for names in known_as]
-
-
-async def _run(
-    model: Model,
-    signature: Signature,
-    examples: input_pb2.Input,
-    outputs: tuple[str, ...],
-    call: Call,
-) -> dict[str, np.ndarray]:
-    apart = model.signatures.get(signature.key + WITH_CONTEXT)
-    if apart is not None:
-        shared = shared_context(examples, model.context_names)
-        if shared is not None:
-            context, candidates = shared
-            return await Task(apart, {"context": context, "examples": candidates}, outputs).run(
-                call
-            )
-    return await Task(signature, {"inputs": serialized(examples)}, outputs).run(call)
 
 
 def _check_classify(signature: Signature) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from serving.common.call import Call
 from serving.common.errors import DeadlineExceeded, ResourceExhausted
+from serving.common.request_trace import RequestTrace
 
 # gRPC gives a call its thread before its message has come, and a client may never send one. So
 # there are more threads than are ever busy (made as they are needed), `Silent` ends some of those
@@ -108,7 +108,7 @@ class Turns:
         self._waiting: deque[threading.Event] = deque()  # each is set once a turn is its own
 
     @contextlib.contextmanager
-    def taken(self, call: Call) -> Iterator[None]:
+    def taken(self, trace: RequestTrace) -> Iterator[None]:
         """The block is the call's turn.
 
         Raises:
@@ -126,8 +126,8 @@ class Turns:
                 self._waiting.append(turn)
         try:
             if turn is not None:
-                self._wait(turn, call)
-            call.require_caller()
+                self._wait(turn, trace)
+            trace.context.require_client()
             yield
         finally:
             self._leave(turn)
@@ -143,10 +143,10 @@ class Turns:
                 f"{self._most} requests are being answered already. Send fewer at a time."
             )
 
-    def _wait(self, turn: threading.Event, call: Call) -> None:
+    def _wait(self, turn: threading.Event, trace: RequestTrace) -> None:
         started = time.perf_counter()
-        is_its_turn = turn.wait(call.remaining())
-        call.queue_seconds += time.perf_counter() - started
+        is_its_turn = turn.wait(trace.context.remaining())
+        trace.queue_seconds += time.perf_counter() - started
         if not is_its_turn:
             raise DeadlineExceeded("The deadline had passed before the computation began.")
 

@@ -1,79 +1,61 @@
-"""Rank: one context and its candidates as work for a signature, and its results as the answer."""
+"""Rank: one context and its candidates in, scores and their order out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
-from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.call import Call
 from serving.common.errors import FailedPrecondition, InvalidArgument
+from serving.common.request import InferenceRequest
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.encoding.features import TensorSpec
-from serving.inference.predict import Task, write_spec
+from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.inference.rank_inputs import rank_inputs
 from serving.models.model import Model
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
 
-_ATTENTION, _GATE = "attention/", "gate/"  # what the outputs of an explanation begin with
+_ATTENTION, _GATE = "attention/", "gate/"  # prefixes of the outputs of an explanation
 
 
-async def rank(
-    model: Model, request: scoring_pb2.RankRequest, call: Call
-) -> scoring_pb2.RankResponse:
-    """The answer of a version to a Rank request."""
-    task = read_rank(model, request)
-    return write_rank(model, task.signature, request, await task.run(call))
-
-
-def read_rank(model: Model, request: scoring_pb2.RankRequest) -> Task:
-    """The task of a request.
+def read_rank(model: Model, message: scoring_pb2.RankRequest) -> Plan:
+    """Makes the plan of a Rank message.
 
     Its signature is `rank`, or `rank_explained`, which compute the context once. A model without
     them scores the candidates as rows of `serving_default`, each with the whole context.
 
     Raises:
-        InvalidArgument: A feature or an option of the request does not fit the model.
+        InvalidArgument: A feature or an option of the message does not fit the model.
         FailedPrecondition: The model can neither rank nor score rows, or not explain.
     """
-    if request.model_spec.signature_name:
+    if message.model_spec.signature_name:
         raise InvalidArgument(
             "Rank chooses the signature itself: `model_spec.signature_name` must be empty. "
-            f"Received: {request.model_spec.signature_name!r}"
+            f"Received: {message.model_spec.signature_name!r}"
         )
-    if request.top_k < 0:
-        raise InvalidArgument(f"`top_k` must not be negative. Received: {request.top_k}")
-    signature = _signature(model, request.explain)
-    inputs = rank_inputs(signature, request)
+    if message.top_k < 0:
+        raise InvalidArgument(f"`top_k` must not be negative. Received: {message.top_k}")
+    signature = _signature(model, message.explain)
+    inputs = rank_inputs(signature, message)
     tasks = _tasks(signature)
     if not tasks:
         raise FailedPrecondition(
             f"Model {model.name!r} has no output with one number for each candidate. "
             f"Outputs: {', '.join(sorted(signature.definition.outputs))}"
         )
-    if request.rank_by and request.rank_by not in tasks:
+    if message.rank_by and message.rank_by not in tasks:
         raise InvalidArgument(
-            f"`rank_by` must be one of the tasks {', '.join(tasks)}. Received: {request.rank_by!r}"
+            f"`rank_by` must be one of the tasks {', '.join(tasks)}. Received: {message.rank_by!r}"
         )
     explanation = [name for name in signature.definition.outputs if _explains(name, signature)]
-    return Task(signature, inputs, (*tasks, *explanation))
+    outputs = (*tasks, *explanation)
+    request = InferenceRequest(ref_to(model), signature.key, inputs, outputs)
+    return Plan((request,), lambda results: write_rank(model, signature, message, results[0]))
 
 
 def write_rank(
-    model: Model,
-    signature: Signature,
-    request: scoring_pb2.RankRequest,
-    results: Mapping[str, np.ndarray],
+    model: Model, signature: Signature, message: scoring_pb2.RankRequest, results: Results
 ) -> scoring_pb2.RankResponse:
-    """The answer, which names the version that computed it.
-
-    Args:
-        model: The version.
-        signature: Of the task.
-        request: What was asked.
-        results: What the task gave.
+    """Makes the answer: scores by task, and the ranking by one of them.
 
     Raises:
         FailedPrecondition: An output has not one number for each candidate.
@@ -89,21 +71,19 @@ def write_rank(
     scores = {name: np.ravel(value) for name, value in scores.items()}
     for name, values in scores.items():
         response.scores[name].values.extend(values.astype("float32").tolist())
-    best = -scores[request.rank_by or min(scores)].astype("float64")
+    best = -scores[message.rank_by or min(scores)].astype("float64")
     order = np.argsort(best, kind="stable")  # what is not a number comes last
-    response.ranking.extend(order[: request.top_k or None].tolist())
+    response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
-        _write_explanation(response.explanation, request, results)
+        _write_explanation(response.explanation, message, results)
     return response
 
 
 def _write_explanation(
-    explanation: scoring_pb2.Explanation,
-    request: scoring_pb2.RankRequest,
-    results: Mapping[str, np.ndarray],
+    explanation: scoring_pb2.Explanation, message: scoring_pb2.RankRequest, results: Results
 ) -> None:
-    # What was padded, here or to the length of others in a batch, is no event.
-    longest = max((_length(column) for column in request.context.values()), default=0)
+    # Padding, of this request or of its batch, is no event.
+    longest = max((_length(column) for column in message.context.values()), default=0)
     for name, value in results.items():
         if name.startswith(_ATTENTION):
             weights = value[0][:, :longest]
@@ -136,16 +116,15 @@ def _signature(model: Model, explain: bool) -> Signature:
 
 
 def _tasks(signature: Signature) -> list[str]:
-    """The outputs that have one number for each candidate, sorted."""
+    """Returns the outputs with one number for each candidate, sorted."""
     return [
         name
-        for name, info in sorted(signature.definition.outputs.items())
-        if not _explains(name, signature) and _is_score(info, bool(signature.candidate_names))
+        for name, spec in sorted(signature.output_specs.items())
+        if not _explains(name, signature) and _is_score(spec, bool(signature.candidate_names))
     ]
 
 
-def _is_score(info: meta_graph_pb2.TensorInfo, per_request: bool) -> bool:
-    spec = TensorSpec.from_proto(info)
+def _is_score(spec: TensorSpec, per_request: bool) -> bool:
     if spec.numpy_dtype is None or spec.numpy_dtype.kind != "f":
         return False
     if spec.shape is None:

@@ -16,45 +16,45 @@ from serving.protos import scoring_pb2
 _CONTEXT, _CANDIDATES = "the context", "the candidates"
 
 
-def rank_inputs(signature: Signature, request: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+def rank_inputs(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
     """One array for each input; what was not sent is missing.
 
     Args:
         signature: One that knows the inputs of candidates takes the context once; any other takes
             rows, each a candidate with the whole context.
-        request: A request that nobody has checked.
+        message: A message that nothing has checked yet.
 
     Raises:
         InvalidArgument: A feature is unknown, on the wrong side, or its column does not fit.
     """
-    for name in sorted(set(request.context) & set(request.candidates)):
+    for name in sorted(set(message.context) & set(message.candidates)):
         raise InvalidArgument(f"Feature {name!r} is in both the context and the candidates.")
-    return _shared(signature, request) if signature.candidate_names else _rows(signature, request)
+    return _shared(signature, message) if signature.candidate_names else _rows(signature, message)
 
 
-def _shared(signature: Signature, request: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+def _shared(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
     """Arrays (1, ...) of the context and (1, N, ...) of the candidates."""
     of_candidates = signature.candidate_names
-    context = {n: s for n, s in _specs(signature).items() if n not in of_candidates}
-    candidates = {n: s for n, s in _specs(signature).items() if n in of_candidates}
-    _check_side(request.context, context, candidates, _CONTEXT, _CANDIDATES)
-    _check_side(request.candidates, candidates, context, _CANDIDATES, _CONTEXT)
-    arrays = _candidates(request, candidates, leading_axes=2)
+    context = {n: s for n, s in signature.input_specs.items() if n not in of_candidates}
+    candidates = {n: s for n, s in signature.input_specs.items() if n in of_candidates}
+    _check_side(message.context, context, candidates, _CONTEXT, _CANDIDATES)
+    _check_side(message.candidates, candidates, context, _CANDIDATES, _CONTEXT)
+    arrays = _candidates(message, candidates, leading_axes=2)
     count = _count(arrays)
     arrays |= _absent(signature, candidates, arrays, count, leading_axes=2)
     arrays = {name: array[np.newaxis] for name, array in arrays.items()}
-    arrays |= _context(request, context)
+    arrays |= _context(message, context)
     return arrays | _absent(signature, context, arrays, 1, leading_axes=1)
 
 
-def _rows(signature: Signature, request: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+def _rows(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
     """Arrays (N, ...) of rows, each a candidate with the whole context."""
-    specs = _specs(signature)
-    check_names(request.context, specs, _CONTEXT)
-    check_names(request.candidates, specs, _CANDIDATES)
-    arrays = _candidates(request, specs, leading_axes=1)
+    specs = signature.input_specs
+    check_names(message.context, specs, _CONTEXT)
+    check_names(message.candidates, specs, _CANDIDATES)
+    arrays = _candidates(message, specs, leading_axes=1)
     count = _count(arrays)
-    for name, array in _context(request, specs).items():
+    for name, array in _context(message, specs).items():
         if array.size * count > MAX_PADDED_ELEMENTS:
             raise InvalidArgument(
                 f"Feature {name!r} of {_CONTEXT}: {array.size} values are too many to be repeated "
@@ -66,20 +66,20 @@ def _rows(signature: Signature, request: scoring_pb2.RankRequest) -> dict[str, n
 
 
 def _candidates(
-    request: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec], leading_axes: int
+    message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec], leading_axes: int
 ) -> dict[str, np.ndarray]:
     return {
         name: Target.of(name, specs[name], leading_axes).array(column, _CANDIDATES, one_row=False)
-        for name, column in request.candidates.items()
+        for name, column in message.candidates.items()
     }
 
 
 def _context(
-    request: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec]
+    message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec]
 ) -> dict[str, np.ndarray]:
     arrays = {
         name: Target.of(name, specs[name], 1).array(column, _CONTEXT, one_row=True)
-        for name, column in request.context.items()
+        for name, column in message.context.items()
     }
     for name, array in arrays.items():
         if len(array) != 1:
@@ -129,8 +129,3 @@ def _check_side(
         if name in other:
             raise InvalidArgument(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
     check_names(names, own, where)
-
-
-def _specs(signature: Signature) -> dict[str, TensorSpec]:
-    definition = signature.definition
-    return {name: TensorSpec.from_proto(info) for name, info in definition.inputs.items()}

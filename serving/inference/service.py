@@ -1,6 +1,6 @@
-"""What the service answers: each request by the version it asks for, watched by observers.
+"""Serves each request with the version that it names, and reports it to the observers.
 
-gRPC and REST translate; this is what both of them call.
+gRPC and REST translate; both of them call this.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -24,14 +23,15 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.answering import finished
-from serving.common.call import Call, Observer
+from serving.common.request import ModelRef, RequestContext
+from serving.common.request_trace import Observer, RequestTrace
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
-from serving.inference.classify import classify, multi_inference, regress
+from serving.inference.classify import read_classify, read_multi_inference, read_regress
 from serving.inference.concurrency import Turns
-from serving.inference.predict import predict
-from serving.inference.rank import rank
+from serving.inference.plan import Api, compute
+from serving.inference.predict import read_predict
+from serving.inference.rank import read_rank
 from serving.models.manager import ModelManager
 from serving.models.model import Model
 from serving.protos import scoring_pb2
@@ -39,112 +39,148 @@ from serving.protos import scoring_pb2
 _LOGGER = logging.getLogger(__name__)
 _SIGNATURE_DEF = "signature_def"
 
-Answer = Callable[[Model, Any, Call], Coroutine[Any, Any, Any]]
+Answer = TypeVar("Answer")
 
-# The API's name, and what answers, by the kind of the request.
-APIS: Mapping[type, tuple[str, Answer]] = {
-    predict_pb2.PredictRequest: ("Predict", predict),
-    classification_pb2.ClassificationRequest: ("Classify", classify),
-    regression_pb2.RegressionRequest: ("Regress", regress),
-    inference_pb2.MultiInferenceRequest: ("MultiInference", multi_inference),
-    scoring_pb2.RankRequest: ("Rank", rank),
+
+def _own_spec(message: Any) -> model_pb2.ModelSpec:
+    if not message.HasField("model_spec"):
+        raise errors.missing_model_spec()
+    spec: model_pb2.ModelSpec = message.model_spec
+    return spec
+
+
+def _first_spec(message: inference_pb2.MultiInferenceRequest) -> model_pb2.ModelSpec:
+    """Returns the model spec of the first task: that of all."""
+    return message.tasks[0].model_spec if message.tasks else model_pb2.ModelSpec()
+
+
+PREDICT = Api("Predict", _own_spec, read_predict)
+CLASSIFY = Api("Classify", _own_spec, read_classify)
+REGRESS = Api("Regress", _own_spec, read_regress)
+MULTI_INFERENCE = Api("MultiInference", _first_spec, read_multi_inference)
+RANK = Api("Rank", _own_spec, read_rank)
+
+# For messages of unknown kind: those of a warm-up file.
+_APIS = {
+    predict_pb2.PredictRequest: PREDICT,
+    classification_pb2.ClassificationRequest: CLASSIFY,
+    regression_pb2.RegressionRequest: REGRESS,
+    inference_pb2.MultiInferenceRequest: MULTI_INFERENCE,
+    scoring_pb2.RankRequest: RANK,
 }
 
 
-def replay(model: Model, request: Any) -> Call:
-    """Has a version answer that nobody is served by yet; the call knows what was computed."""
-    api, answer = APIS[type(request)]
-    call = Call(api, entrypoint="WARMUP")
-    call.response = finished(answer(model, request, call))
-    return call
+def replay(model: Model, message: Any) -> RequestTrace:
+    """Answers a message of a warm-up file with a version that serves no client yet."""
+    api = _APIS[type(message)]
+    trace = RequestTrace(RequestContext(api.name, entrypoint="WARMUP"))
+    trace.response = compute(model, api.read(model, message), trace)
+    return trace
 
 
-class Inference:
-    """Answers requests.
+class InferenceService:
+    """Serves requests, and what is known of models.
 
     Args:
-        manager: Hands out the versions.
-        observers: Told of every call at its end. They run in the thread that answers, before the
-            answer leaves; what they raise is logged.
-        turns: How many are answered at once.
-        check_reload: Raises where a reload by RPC may not have these models.
+        manager: Leases the versions.
+        observers: Called with the trace of every request at its end, in the thread that serves
+            it, before the answer leaves. Their exceptions are logged.
+        limit: Requests that are served at once.
+        check_reload: Raises if these models must not be configured by a request.
     """
 
     def __init__(
         self,
         manager: ModelManager,
         observers: Sequence[Observer] = (),
-        turns: Turns | None = None,
+        limit: Turns | None = None,
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
     ) -> None:
-        self.turns = Turns(CPUS) if turns is None else turns
+        self.limit = Turns(CPUS) if limit is None else limit
         self._manager = manager
         self._observers = tuple(observers)
         self._check_reload = check_reload
 
-    def answer(self, request: Any, call: Call) -> Any:
-        """The answer to a request of one of the kinds of `APIS`.
+    def handle(self, api: Api, message: Any, trace: RequestTrace) -> Any:
+        """Returns the answer to a message.
 
         Raises:
-            ServingError: There is none; anything unforeseen is `Internal`.
+            ServingError: The request failed; an unexpected exception is `Internal`.
         """
-        call.request = request
-        try:
-            spec = _spec(request)
-            call.model = spec.name
-            with self.turns.taken(call):
-                call.response = self._answer(spec, request, call)
-        except errors.ServingError as error:
-            call.error = error
-        except Exception as error:  # a fault of ours is answered too
-            _LOGGER.exception("%s failed", call.api)
-            call.error = errors.Internal(f"{type(error).__name__}: {error}")
-        self._end(call)
-        if call.error is not None:
-            raise call.error
-        return call.response
+        trace.message = message
 
-    def refuse(self, call: Call, error: errors.ServingError) -> None:
-        """Has the observers see a call that came to no request."""
-        call.error = error
-        self._end(call)
+        def work(model: Model) -> Any:
+            with self.limit.taken(trace):
+                return compute(model, api.read(model, message), trace)
+
+        with self.observed(trace):
+            trace.response = self.answer(model_ref(api.model_spec(message)), work, trace)
+        return trace.response
+
+    def answer(self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace) -> Answer:
+        """Runs `work` with the version that a request names, which is leased until its end.
+
+        If a backend has unloaded the version meanwhile, it runs again with the next one.
+        """
+        trace.model = ref.name
+        try:
+            return self._answer_once(ref, work, trace)
+        except errors.VersionGone:
+            is_pinned = ref.version is not None or ref.label is not None
+            if is_pinned or trace.version is None:
+                raise
+            if not self._manager.look_again(ref.name, trace.version, trace.context.remaining()):
+                raise
+        return self._answer_once(ref, work, trace)
+
+    @contextlib.contextmanager
+    def observed(self, trace: RequestTrace) -> Iterator[None]:
+        """Reports the request of the block to the observers, with its error if it has one.
+
+        Raises:
+            ServingError: The block failed; an unexpected exception is `Internal`.
+        """
+        try:
+            yield
+        except errors.ServingError as error:
+            trace.error = error
+            raise
+        except Exception as error:
+            _LOGGER.exception("%s failed", trace.context.api)
+            trace.error = errors.Internal(f"{type(error).__name__}: {error}")
+            raise trace.error from error
+        finally:
+            self._report(trace)
+
+    def reject(self, trace: RequestTrace, error: errors.ServingError) -> None:
+        """Reports a request that was rejected before it was read."""
+        trace.error = error
+        self._report(trace)
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """The signatures of a version."""
-        if not request.HasField("model_spec"):
-            raise errors.missing_model_spec()
+        """Returns the signatures of a version."""
+        spec = _own_spec(request)
         if not request.metadata_field:
             raise errors.missing_metadata_field()
         for field in request.metadata_field:
             if field != _SIGNATURE_DEF:
                 raise errors.unsupported_metadata_field(field)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
-        with self._lease(_spec(request)) as model:
+        with self._lease(model_ref(spec)) as model:
             response.model_spec.name = model.name
             response.model_spec.version.value = model.version
             signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
         response.metadata[_SIGNATURE_DEF].Pack(signatures)
         return response
 
-    def described(
-        self, spec: model_pb2.ModelSpec
-    ) -> tuple[Mapping[str, meta_graph_pb2.SignatureDef], bool]:
-        """The signatures of the version that a request would be answered by.
-
-        And whether it has missing values (`Model.takes_missing`).
-        """
-        with self._lease(spec) as model:
-            return model.definitions, model.takes_missing
-
     def status(
         self, request: get_model_status_pb2.GetModelStatusRequest
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """Where the versions of a model stand."""
-        if not request.HasField("model_spec"):
-            raise errors.missing_model_spec()
-        name, version = request.model_spec.name, _version(request.model_spec)
+        """Returns the states of the versions of a model."""
+        spec = _own_spec(request)
+        name, version = spec.name, _version(spec)
         statuses = [
             status
             for status in self._manager.statuses(name)
@@ -159,56 +195,39 @@ class Inference:
     def reload(
         self, request: model_management_pb2.ReloadConfigRequest
     ) -> model_management_pb2.ReloadConfigResponse:
-        """Makes the models of a configuration the ones that are served; waits until they are."""
+        """Serves the models of a configuration instead; returns once they are loaded."""
         models = model_configs(request.config)
         if self._check_reload is not None:
             self._check_reload(models)
         self._manager.reload(models)
         return model_management_pb2.ReloadConfigResponse()
 
-    def _answer(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
-        """The version's answer; the next one's where it has gone, and any may answer."""
-        try:
-            return self._answer_once(spec, request, call)
-        except errors.Gone:
-            is_pinned = spec.WhichOneof("version_choice") is not None
-            if is_pinned or call.version is None:
-                raise
-            if not self._manager.look_again(spec.name, call.version, call.remaining()):
-                raise
-        return self._answer_once(spec, request, call)
+    def _answer_once(
+        self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace
+    ) -> Answer:
+        with self._lease(ref) as model:
+            trace.version = model.version
+            return work(model)
 
-    def _answer_once(self, spec: model_pb2.ModelSpec, request: Any, call: Call) -> Any:
-        _, answer = APIS[type(request)]
-        with self._lease(spec) as model:
-            call.version = model.version
-            return model.run(answer(model, request, call), call)
+    def _lease(self, ref: ModelRef) -> contextlib.AbstractContextManager[Model]:
+        return self._manager.lease(ref.name, ref.version, ref.label)
 
-    def _lease(self, spec: model_pb2.ModelSpec) -> contextlib.AbstractContextManager[Model]:
-        label = spec.version_label if spec.HasField("version_label") else None
-        return self._manager.lease(spec.name, _version(spec), label)
-
-    def _end(self, call: Call) -> None:
-        call.seconds = time.perf_counter() - call.started
-        call.is_served = call.version is not None or call.model in self._manager.models
+    def _report(self, trace: RequestTrace) -> None:
+        trace.seconds = time.perf_counter() - trace.started
+        trace.is_served = trace.version is not None or trace.model in self._manager.models
         for observer in self._observers:
             try:
-                observer(call)
-            except Exception:  # who looks on must not spoil the answer
+                observer(trace)
+            except Exception:  # an observer must not spoil the answer
                 _LOGGER.exception("An observer failed")
 
 
-def _spec(request: Any) -> model_pb2.ModelSpec:
-    """The model that a request asks for; of several tasks, the first one's."""
-    if isinstance(request, inference_pb2.MultiInferenceRequest):
-        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
-    elif request.HasField("model_spec"):
-        spec = request.model_spec
-    else:
-        raise errors.missing_model_spec()
+def model_ref(spec: model_pb2.ModelSpec) -> ModelRef:
+    """Returns the model, and the version or label, that a spec names."""
     if not spec.name:
         raise errors.unnamed_model()
-    return spec
+    label = spec.version_label if spec.HasField("version_label") else None
+    return ModelRef(spec.name, _version(spec), label)
 
 
 def _version(spec: model_pb2.ModelSpec) -> int | None:

@@ -15,7 +15,7 @@ from serving.config.text_protos import read_content
 _LOGGER = logging.getLogger(__name__)
 
 
-class ConfigFile:
+class ConfigWatcher:
     """A model config file, and what is done when it changes.
 
     A change that cannot be read or not be made is logged once, and tried again with every

@@ -25,7 +25,7 @@ class _Failure:
     retry_at: float  # as time.monotonic() counts
 
 
-class Retries:
+class LoadRetries:
     """Lets a version be tried again a number of times, and anew when its folder has changed.
 
     Args:

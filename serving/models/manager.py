@@ -26,7 +26,7 @@ from serving.common.errors import ServingError, Unavailable, servable_not_found,
 from serving.common.status import VersionStatus
 from serving.config.models import ModelConfig, require_unique
 from serving.models.model import Model
-from serving.models.reconciler import Load, ManagerOptions, Upkeep
+from serving.models.reconciler import Load, ManagerOptions, VersionReconciler
 from serving.models.versions import ModelVersions
 
 _LOGGER = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class ModelManager:
 
     def poll(self) -> None:
         """Brings every model up to date with its folder."""
-        self._background.run(lambda: self._settle(Upkeep.poll))
+        self._background.run(lambda: self._settle(VersionReconciler.poll))
 
     def look_again(self, name: str, version: int, timeout: float | None) -> bool:
         """Whether another version than this one is the newest; looks, where none is known of.
@@ -151,18 +151,20 @@ class ModelManager:
             self._timer.stop()
 
     def _retry(self) -> None:
-        self._background.run(lambda: self._settle(Upkeep.retry))
+        self._background.run(lambda: self._settle(VersionReconciler.retry))
 
     def _look_again(self, name: str, version: int) -> None:
         upkeep = self._kept_up.get(name)
         if upkeep is not None and upkeep.versions.current == version:  # nobody has looked since
             with contextlib.suppress(ServingError):
-                self._settle(Upkeep.poll, [upkeep])
+                self._settle(VersionReconciler.poll, [upkeep])
 
     def _settle(
-        self, settle: Callable[[Upkeep], None], upkeeps: Collection[Upkeep] | None = None
+        self,
+        settle: Callable[[VersionReconciler], None],
+        upkeeps: Collection[VersionReconciler] | None = None,
     ) -> None:
-        def settled(upkeep: Upkeep) -> None:
+        def settled(upkeep: VersionReconciler) -> None:
             if not self._is_stopped.is_set():
                 settle(upkeep)
 
@@ -190,16 +192,16 @@ class ModelManager:
         for name, upkeep in absent.items():
             _LOGGER.info("Model %s is not configured any more", name)
             upkeep.versions.keep_only(())
-        self._settle(Upkeep.poll)
+        self._settle(VersionReconciler.poll)
         failed = [upkeep for upkeep in changed if not upkeep.is_settled]
         if failed:
             reasons = "".join(f"{{{upkeep.failure()}}}, " for upkeep in failed)
             raise ServingError(f"{len(failed)} model(s) did not become available: {{{reasons}}}")
 
-    def _upkeep(self, config: ModelConfig) -> Upkeep:
+    def _upkeep(self, config: ModelConfig) -> VersionReconciler:
         versions = ModelVersions(config, self._background.leave)
-        return Upkeep(versions, self._load, self._options)
+        return VersionReconciler(versions, self._load, self._options)
 
 
-def _versions(kept_up: Mapping[str, Upkeep]) -> Mapping[str, ModelVersions]:
+def _versions(kept_up: Mapping[str, VersionReconciler]) -> Mapping[str, ModelVersions]:
     return MappingProxyType({name: upkeep.versions for name, upkeep in kept_up.items()})

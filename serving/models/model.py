@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.common.answering import Run, finished
-from serving.common.call import Call
 from serving.common.errors import signature_not_found
+from serving.common.request import Arrays, InferenceRequest
+from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
@@ -20,7 +20,7 @@ from serving.runtimes.tensorflow.saved_model import is_ours
 
 
 class Model:
-    """The signatures of one version; it computes and holds no state of its own.
+    """The signatures of one version, and their computation.
 
     Args:
         name: Name of the model.
@@ -29,7 +29,6 @@ class Model:
         runtime: Computes; the model closes it.
 
     Attributes:
-        run: Runs the coroutine that answers a request.
         takes_missing: Whether it has missing values, as exports of this project have.
     """
 
@@ -38,7 +37,6 @@ class Model:
         self.version = version
         self.path = path
         self.definitions = runtime.definitions
-        self.run: Run = finished
         self.takes_missing = is_ours(path)
         self._runtime = runtime
         self._signatures = {
@@ -49,6 +47,14 @@ class Model:
         for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
+
+    def compute(self, request: InferenceRequest, trace: RequestTrace) -> dict[str, np.ndarray]:
+        """Returns the outputs of a request by name; the trace receives what is computed.
+
+        Raises:
+            ServingError: The request does not fit the signature, or the computation failed.
+        """
+        return self.signature(request.signature).run(request.inputs, request.outputs, trace)
 
     def signature(self, key: str) -> Signature:
         """The signature of this name."""
@@ -62,7 +68,7 @@ class Model:
         return self._signatures
 
     def covering(self, signatures: Sequence[Signature]) -> Signature | None:
-        """One that computes all that these do, of the same input; None where none does."""
+        """Returns a signature with the outputs of all of these, of the same input; or None."""
         for one in self._signatures.values():
             if all(one.covers(signature) for signature in signatures):
                 return one
@@ -95,15 +101,15 @@ def load_model(name: str, version: int, path: Path, choice: RuntimeChoice | None
 
 
 def _compute(runtime: Runtime, key: str) -> Compute:
-    async def compute(
-        inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def compute(
+        inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        call.require_caller()
+        trace.context.require_client()
         started = time.perf_counter()
         try:
-            return runtime.run(key, inputs, outputs, call.remaining())
+            return runtime.run(key, inputs, outputs, trace.context.remaining())
         finally:
-            call.batch_rows = call.candidates
-            call.runtime_seconds += time.perf_counter() - started
+            trace.batch_rows = trace.candidates
+            trace.runtime_seconds += time.perf_counter() - started
 
     return compute

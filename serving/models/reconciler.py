@@ -21,7 +21,7 @@ from serving.common.errors import FailedPrecondition, NotFound, ServingError, Un
 from serving.config.models import ModelConfig
 from serving.config.version_policy import Specific
 from serving.models.completeness import Look, look
-from serving.models.load_retries import Retries
+from serving.models.load_retries import LoadRetries
 from serving.models.model import Model
 from serving.models.version_dirs import find_versions, fingerprint, has_graph, why_nothing
 from serving.models.versions import ModelVersions
@@ -56,7 +56,7 @@ class ManagerOptions:
     find: Find | None = None
 
 
-class Upkeep:
+class VersionReconciler:
     """Loads and lets go of the versions of one model, for the one thread that does.
 
     Args:
@@ -271,7 +271,7 @@ class Upkeep:
             _LOGGER.warning("%s", warning)
 
 
-def _retries(options: ManagerOptions) -> Retries:
+def _retries(options: ManagerOptions) -> LoadRetries:
     if options.find is None:
-        return Retries(options.max_num_load_retries, options.load_retry_interval_seconds)
-    return Retries(math.inf, options.load_retry_interval_seconds, _FIRST_RETRY_SECONDS)
+        return LoadRetries(options.max_num_load_retries, options.load_retry_interval_seconds)
+    return LoadRetries(math.inf, options.load_retry_interval_seconds, _FIRST_RETRY_SECONDS)

@@ -13,7 +13,7 @@ from serving.config.models import ModelConfig
 _LOGGER = logging.getLogger(__name__)
 
 
-class Roots:
+class ReloadRoots:
     """The folders of `reload_root`, and the base paths that the operator has configured.
 
     Args:

@@ -1,23 +1,22 @@
-"""One signature of a loaded model: what it takes, what it gives, and the call."""
+"""One signature of a loaded model: its inputs, its outputs and its computation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common import errors
-from serving.common.call import Call
+from serving.common.request import Arrays
+from serving.common.request_trace import RequestTrace
 from serving.common.signatures import WITH_CONTEXT
-from serving.encoding.codec import decode, dtype_name, numpy_dtype
+from serving.encoding.codec import decode
+from serving.encoding.features import TensorSpec
 
-# Arrays by input name, the names of the outputs, the call -> arrays by output name.
-Compute = Callable[
-    [Mapping[str, np.ndarray], Sequence[str], Call], Coroutine[Any, Any, dict[str, np.ndarray]]
-]
+# Arrays by input name, the names of the outputs, the trace -> arrays by output name.
+Compute = Callable[[Arrays, Sequence[str], RequestTrace], dict[str, np.ndarray]]
 
 
 class Signature:
@@ -38,42 +37,45 @@ class Signature:
         self.key = key
         self.definition = definition
         self._compute = compute
+        self.input_specs = _specs(definition.inputs)
+        self.output_specs = _specs(definition.outputs)
+        self.candidate_names: frozenset[str] = frozenset()
         self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
         self._required = set(definition.inputs) - set(self._defaults)
-        self._inputs = {name: _declared(info) for name, info in definition.inputs.items()}
-        self._dtypes = {name: numpy_dtype(enum) for name, (enum, _) in self._inputs.items()}
-        dtypes = {name: numpy_dtype(info.dtype) for name, info in definition.outputs.items()}
-        self._quantized = {name: dtype for name, dtype in dtypes.items() if dtype and dtype.names}
+        self._quantized = {
+            name: spec.numpy_dtype
+            for name, spec in self.output_specs.items()
+            if spec.numpy_dtype is not None and spec.numpy_dtype.names
+        }
         self._sized = {
             name
-            for name, (_, shape) in self._inputs.items()
-            if shape is not None and any(dim is not None for dim in shape)
+            for name, spec in self.input_specs.items()
+            if spec.shape is not None and any(dim is not None for dim in spec.shape)
         }
-        # Where every input and output starts with an open axis, that axis is the batch.
-        shapes = [shape for _, shape in self._inputs.values()]
-        shapes += [_declared(info)[1] for info in definition.outputs.values()]
+        # If every input and output starts with an open axis, that axis is the batch.
+        specs = [*self.input_specs.values(), *self.output_specs.values()]
         self.is_batched = not key.endswith(WITH_CONTEXT) and all(
-            shape and shape[0] is None for shape in shapes
+            spec.shape and spec.shape[0] is None for spec in specs
         )
-        self.candidate_names: frozenset[str] = frozenset()
 
     @property
     def takes_examples_apart(self) -> bool:
         """Whether it takes one context, and the Examples of its candidates."""
-        return self.key.endswith(WITH_CONTEXT) and set(self._inputs) == {"context", "examples"}
+        return self.key.endswith(WITH_CONTEXT) and set(self.input_specs) == {"context", "examples"}
 
     def share_candidates(self, rows: Signature) -> None:
-        """Notes the inputs of candidates: they have one axis more here than among the rows."""
+        """Finds the inputs of candidates: those with one axis more than in a signature of rows."""
         self.candidate_names = frozenset(
             name
-            for name, (_, shape) in self._inputs.items()
-            if shape is not None
-            and (of_row := rows._inputs.get(name, (0, None))[1]) is not None
-            and len(shape) == len(of_row) + 1
+            for name, spec in self.input_specs.items()
+            if spec.shape is not None
+            and name in rows.input_specs
+            and (of_row := rows.input_specs[name].shape) is not None
+            and len(spec.shape) == len(of_row) + 1
         )
 
     def wrap(self, wrap: Callable[[Compute], Compute]) -> None:
-        """Puts something around the computation, such as what joins requests in a batch."""
+        """Puts a layer around the computation, such as batching."""
         self._compute = wrap(self._compute)
 
     def covers(self, other: Signature) -> bool:
@@ -91,8 +93,8 @@ class Signature:
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""
         received = set(names)
-        if not self._required <= received <= set(self._inputs):
-            raise errors.wrong_inputs(received, self._inputs, self._required)
+        if not self._required <= received <= set(self.input_specs):
+            raise errors.wrong_inputs(received, self.input_specs, self._required)
 
     def select(self, output_filter: Sequence[str]) -> tuple[str, ...]:
         """The outputs to return: those of the filter, or all where it is empty."""
@@ -106,20 +108,20 @@ class Signature:
 
     @property
     def context_names(self) -> frozenset[str]:
-        """The inputs that candidates share; none where the signature takes rows."""
+        """The inputs that candidates share; none if the signature takes rows."""
         if not self.candidate_names:
             return frozenset()
-        return frozenset(self._inputs) - self.candidate_names
+        return frozenset(self.input_specs) - self.candidate_names
 
-    async def run(
-        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def run(
+        self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        """Outputs by name.
+        """Returns the outputs by name.
 
         Args:
             inputs: One array for each input.
             outputs: Names of the outputs to return.
-            call: Who waits for it; it learns what was computed.
+            trace: The record of the request; it receives what is computed.
 
         Raises:
             InvalidArgument: A name, dtype or shape is not the signature's.
@@ -133,18 +135,17 @@ class Signature:
             _check_same(inputs, 0, "batch size (first dimension)")
         listed = {name: array for name, array in inputs.items() if name in self.candidate_names}
         _check_same(listed, 1, "number of candidates (second dimension)")
-        call.signature, call.inputs = self.key, inputs
-        call.rows, call.candidates = self.count(inputs)
-        call.results = await self._compute(inputs, outputs, call)
-        if self._quantized:  # TensorFlow gives their integers
-            call.results = {
-                name: array.view(self._quantized.get(name, array.dtype))
-                for name, array in call.results.items()
-            }
-        return call.results
+        trace.signature, trace.inputs = self.key, inputs
+        trace.rows, trace.candidates = self.count(inputs)
+        results = self._compute(inputs, outputs, trace)
+        for name, dtype in self._quantized.items():  # TensorFlow returns their integers
+            if name in results:
+                results[name] = results[name].view(dtype)
+        trace.results = results
+        return results
 
-    def count(self, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
-        """Rows or requests, and the candidates in all of them."""
+    def count(self, inputs: Arrays) -> tuple[int, int]:
+        """Returns the number of rows or requests, and of the candidates in all of them."""
         for name in self.candidate_names:
             rows, candidates = inputs[name].shape[:2]
             return rows, rows * candidates
@@ -152,12 +153,12 @@ class Signature:
         return rows, rows
 
     def _check(self, name: str, array: np.ndarray) -> None:
-        enum, shape = self._inputs[name]
-        if array.dtype != self._dtypes[name]:
+        spec = self.input_specs[name]
+        if array.dtype != spec.numpy_dtype:
             raise errors.InvalidArgument(
-                f"input {name}: expected dtype {dtype_name(enum)}. "
-                f"Received: {_tf_dtype(array).name}"
+                f"input {name}: expected dtype {spec.dtype}. Received: {_tf_dtype(array).name}"
             )
+        shape = spec.shape
         if shape is None or (len(shape) == array.ndim and name not in self._sized):
             return
         if len(array.shape) != len(shape) or any(
@@ -170,24 +171,19 @@ class Signature:
             )
 
 
-Shape = tuple[int | None, ...]
+def _specs(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, TensorSpec]:
+    return {name: TensorSpec.from_proto(info) for name, info in infos.items()}
 
 
 def _tensors(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, str]:
     return {name: info.name for name, info in infos.items()}
 
 
-def _declared(info: meta_graph_pb2.TensorInfo) -> tuple[int, Shape | None]:
-    if info.tensor_shape.unknown_rank:
-        return info.dtype, None
-    return info.dtype, tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
-
-
 def _tf_dtype(array: np.ndarray) -> tf.DType:
     return tf.string if array.dtype == object else tf.as_dtype(array.dtype)
 
 
-def _check_same(inputs: Mapping[str, np.ndarray], axis: int, what: str) -> None:
+def _check_same(inputs: Arrays, axis: int, what: str) -> None:
     if len({array.shape[axis] for array in inputs.values()}) > 1:
         sizes = {name: array.shape[axis] for name, array in sorted(inputs.items())}
         raise errors.InvalidArgument(f"inputs must have the same {what}. Received: {sizes}")

@@ -6,8 +6,8 @@ import json
 import logging
 import sys
 
-from serving.common.call import Call
 from serving.common.errors import truncated
+from serving.common.request_trace import RequestTrace
 
 _LOGGER = logging.getLogger("serving.access")
 
@@ -21,24 +21,24 @@ def log_to_standard_error() -> None:
     _LOGGER.propagate = False
 
 
-def log_access(call: Call) -> None:
+def log_access(trace: RequestTrace) -> None:
     """Logs a call; an observer of `Inference`."""
     line = {
-        "time": round(call.at, 3),
-        "request_id": call.request_id,
-        "entrypoint": call.entrypoint,
-        "api": call.api,
-        "model": call.model,
-        "version": call.version,
-        "signature": call.signature,
-        "code": "OK" if call.error is None else call.error.code.name,
-        "milliseconds": round(1e3 * call.seconds, 3),
-        "queue_milliseconds": round(1e3 * call.queue_seconds, 3),
-        "runtime_milliseconds": round(1e3 * call.runtime_seconds, 3),
-        "rows": call.rows,
-        "candidates": call.candidates,
-        "batch_rows": call.batch_rows,
+        "time": round(trace.at, 3),
+        "request_id": trace.context.request_id,
+        "entrypoint": trace.context.entrypoint,
+        "api": trace.context.api,
+        "model": trace.model,
+        "version": trace.version,
+        "signature": trace.signature,
+        "code": "OK" if trace.error is None else trace.error.code.name,
+        "milliseconds": round(1e3 * trace.seconds, 3),
+        "queue_milliseconds": round(1e3 * trace.queue_seconds, 3),
+        "runtime_milliseconds": round(1e3 * trace.runtime_seconds, 3),
+        "rows": trace.rows,
+        "candidates": trace.candidates,
+        "batch_rows": trace.batch_rows,
     }
-    if call.error is not None:
-        line["error"] = truncated(str(call.error))
+    if trace.error is not None:
+        line["error"] = truncated(str(trace.error))
     _LOGGER.info("%s", json.dumps(line))

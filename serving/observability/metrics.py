@@ -19,7 +19,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
 
 _SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
 _MICROSECONDS = [10 * 1.8**n for n in range(33)]
@@ -51,12 +51,12 @@ class _Recent:
             return series
 
 
-def _are_scores(output: str, values: np.ndarray, call: Call) -> bool:
+def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
     """Whether an output is a task's: one number for each candidate.
 
     So what explains a score (`attention/...`, `gate/...`) is none, nor are the classes of Classify.
     """
-    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == call.candidates
+    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == trace.candidates
 
 
 class Metrics:
@@ -107,24 +107,26 @@ class Metrics:
             ("model_name", "version", "task"), _DIFFERENCES, _OWN,
         )  # fmt: skip
 
-    def __call__(self, call: Call) -> None:
-        """Counts a call."""
-        name = call.model if call.is_served else ""  # not what anybody may make up
-        code = "OK" if call.error is None else call.error.code.name
+    def __call__(self, trace: RequestTrace) -> None:
+        """Counts a request."""
+        name = trace.model if trace.is_served else ""  # not what anybody may make up
+        code = "OK" if trace.error is None else trace.error.code.name
         self._requests.labels(name, code).inc()
-        if call.error is not None:
+        if trace.error is not None:
             return
-        self._latency.labels(name, call.api, call.entrypoint).observe(1e6 * call.seconds)
-        self._runtime_latency.labels(name, call.api, self._runtime).observe(
-            1e6 * call.runtime_seconds
+        self._latency.labels(name, trace.context.api, trace.context.entrypoint).observe(
+            1e6 * trace.seconds
         )
-        self._queuing.labels(name).observe(1e6 * call.queue_seconds)
-        self._examples.labels(name).observe(call.candidates)
-        self._examples_total.labels(name).inc(call.candidates)
-        self._batches.labels(name).observe(call.batch_rows)
-        for task, scores in call.results.items():
-            if _are_scores(task, scores, call):
-                of_task = self._scores.labels(name, str(call.version), task)
+        self._runtime_latency.labels(name, trace.context.api, self._runtime).observe(
+            1e6 * trace.runtime_seconds
+        )
+        self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
+        self._examples.labels(name).observe(trace.candidates)
+        self._examples_total.labels(name).inc(trace.candidates)
+        self._batches.labels(name).observe(trace.batch_rows)
+        for task, scores in trace.results.items():
+            if _are_scores(task, scores, trace):
+                of_task = self._scores.labels(name, str(trace.version), task)
                 for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
                     of_task.observe(score)
 

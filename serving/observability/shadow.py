@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from serving.common.call import Call
 from serving.common.errors import ServingError
-from serving.inference.service import APIS
+from serving.common.request import RequestContext
+from serving.common.request_trace import RequestTrace
 from serving.models.manager import ModelManager
 from serving.observability.prediction_log.sampling import Sample
 
@@ -73,47 +73,47 @@ class Shadow:
         self._manager = manager
         self._report = report
         self._sample = Sample(options.share, _SEED)
-        self._calls: queue.Queue[Call | None] = queue.Queue(_WAITING)
+        self._traces: queue.Queue[RequestTrace | None] = queue.Queue(_WAITING)
         self._thread = threading.Thread(target=self._compare_all, name="shadow", daemon=True)
         self._thread.start()
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, trace: RequestTrace) -> None:
         """Takes note of a call; it is compared later, or never where too many wait."""
         if (
-            call.error is None
-            and call.model == self._options.model
-            and self._sample.keeps(call.request_id)
+            trace.error is None
+            and trace.model == self._options.model
+            and self._sample.keeps(trace.context.request_id)
         ):
             with contextlib.suppress(queue.Full):
-                self._calls.put_nowait(call)
+                self._traces.put_nowait(trace)
 
     def close(self) -> None:
         """Compares what waits, and ends."""
-        self._calls.put(None)
+        self._traces.put(None)
         self._thread.join()
 
     def _compare_all(self) -> None:
         told = ""
-        while (call := self._calls.get()) is not None:
+        while (trace := self._traces.get()) is not None:
             try:
-                self._compare(call)
+                self._compare(trace)
                 told = ""
             except ServingError as error:
                 if str(error) != told:  # most often that of all requests: there is no such version
                     told = str(error)
-                    _LOGGER.warning("No shadow of request %s: %s", call.request_id, error)
+                    _LOGGER.warning("No shadow of request %s: %s", trace.context.request_id, error)
             except Exception:
-                _LOGGER.exception("No shadow of request %s", call.request_id)
+                _LOGGER.exception("No shadow of request %s", trace.context.request_id)
 
-    def _compare(self, call: Call) -> None:
-        again = Call(call.api, "SHADOW", call.request_id)
+    def _compare(self, trace: RequestTrace) -> None:
+        context = RequestContext(trace.context.api, "SHADOW", trace.context.request_id)
         with self._lease() as model:
-            if model.version == call.version:
+            if model.version == trace.version:
                 return
-            _, answer = APIS[type(call.request)]
-            model.run(answer(model, call.request, again), again)
-            for task, difference in differences(call.results, again.results).items():
-                self._report(call.model, model.version, task, difference)
+            for request, results in trace.computed:
+                again = model.compute(request, RequestTrace(context))
+                for task, difference in differences(results, again).items():
+                    self._report(trace.model, model.version, task, difference)
 
     def _lease(self) -> Any:
         model, version = self._options.model, self._options.version

@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from serving.common.call import Call
 from serving.common.errors import ServingError, shutting_down, truncated
+from serving.common.request_trace import RequestTrace
 from serving.inference.concurrency import answered_promptly
-from serving.rpc.servicers import call_named
+from serving.rpc.servicers import trace_of
 
-# Has the observers see a call that is answered with an error: `Inference.refuse`.
-Refuse = Callable[[Call, ServingError], object]
+# Has the observers see a call that is answered with an error: `InferenceService.reject`.
+Refuse = Callable[[RequestTrace, ServingError], object]
 
 
 class Refusal(grpc.ServerInterceptor):
@@ -59,9 +59,9 @@ class Refusal(grpc.ServerInterceptor):
             return refused(shutting_down(), handler_call_details, self._refuse_when_free)
         return continuation(handler_call_details)
 
-    def _refuse_when_free(self, call: Call, error: ServingError) -> None:
+    def _refuse_when_free(self, trace: RequestTrace, error: ServingError) -> None:
         self.is_free.wait()
-        self._refuse(call, error)
+        self._refuse(trace, error)
 
 
 def refused(error: ServingError, details: grpc.HandlerCallDetails, refuse: Refuse) -> Any:
@@ -78,7 +78,7 @@ def refused(error: ServingError, details: grpc.HandlerCallDetails, refuse: Refus
 
     @answered_promptly
     def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> None:
-        refuse(call_named(api, context), error)
+        refuse(trace_of(api, context), error)
         context.abort(error.code, str(error))
 
     return grpc.stream_unary_rpc_method_handler(answer)

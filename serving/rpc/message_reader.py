@@ -11,7 +11,7 @@ import grpc
 from serving.common.errors import Internal, ServingError, Unimplemented
 from serving.inference.concurrency import PROMPT, PROMPT_THREADS, THREADS, Silent
 from serving.rpc.drain import Refuse
-from serving.rpc.servicers import call_named
+from serving.rpc.servicers import trace_of
 
 
 class Readable(grpc.ServerInterceptor):
@@ -65,7 +65,7 @@ class Readable(grpc.ServerInterceptor):
             try:
                 request = _read(handler.request_deserializer, content, path)
             except ServingError as error:
-                self._refuse(call_named(path.rpartition("/")[2], context), error)
+                self._refuse(trace_of(path.rpartition("/")[2], context), error)
                 return context.abort(error.code, str(error))
             return method(request, context)
 

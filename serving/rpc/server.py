@@ -22,7 +22,7 @@ from serving.common.errors import InvalidArgument, Unavailable
 from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
 from serving.inference.concurrency import THREADS
-from serving.inference.service import Inference
+from serving.inference.service import InferenceService
 from serving.observability.metrics import Metrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.rpc.drain import Refusal
@@ -48,31 +48,31 @@ _SERVICES = (
 
 def make_grpc_server(
     config: ServerConfig,
-    inference: Inference,
+    service: InferenceService,
     health_service: Health,
     refusal: Refusal,
     access: Access,
     metrics: Metrics | None,
 ) -> grpc.Server:
     """A server with all services, which listens nowhere yet."""
-    readable = Readable(inference.refuse)
+    readable = Readable(service.reject)
     server = grpc.server(
         futures.ThreadPoolExecutor(THREADS, "rpc"),
         interceptors=[
             refusal,
-            *([] if access.is_free else [Authentication(access, inference.refuse)]),
+            *([] if access.is_free else [Authentication(access, service.reject)]),
             readable,
         ],
         options=_options(config),
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(inference), server
+        PredictionService(service), server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(inference, None if metrics is None else metrics.counted),
+        ModelService(service, None if metrics is None else metrics.counted),
         server,
     )
-    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(inference), server)
+    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
     services = list(_SERVICES)
     if config.enable_grpc_healthcheck_service:
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)

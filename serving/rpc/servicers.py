@@ -21,8 +21,16 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.call import Call, request_id_of
-from serving.inference.service import APIS, Inference
+from serving.common.request import RequestContext, request_id_of
+from serving.common.request_trace import RequestTrace
+from serving.inference.plan import Api
+from serving.inference.service import (
+    CLASSIFY,
+    MULTI_INFERENCE,
+    PREDICT,
+    REGRESS,
+    InferenceService,
+)
 from serving.runtimes.base import LONGEST_SECONDS
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,23 +57,24 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
     return answer
 
 
-def call_of(request: Any, context: grpc.ServicerContext) -> Call:
-    """The call that a request came with; its id goes back with the answer."""
-    api, _ = APIS[type(request)]
-    return call_named(api, context)
-
-
-def call_named(api: str, context: grpc.ServicerContext) -> Call:
-    """A call of an API, whatever it asks for; its id goes back with the answer."""
+def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
+    """Starts the trace of a call; its request id goes back with the answer."""
     metadata = dict(context.invocation_metadata())
     request_id = request_id_of(metadata.get(REQUEST_ID))
     context.set_trailing_metadata([(REQUEST_ID, request_id)])
-    return Call(
-        api,
-        request_id=request_id,
-        remaining=functools.partial(_remaining, context),
-        is_active=context.is_active,
+    return RequestTrace(
+        RequestContext(
+            api,
+            request_id=request_id,
+            remaining=functools.partial(_remaining, context),
+            is_active=context.is_active,
+        )
     )
+
+
+def handle(service: InferenceService, api: Api, message: Any, context: grpc.ServicerContext) -> Any:
+    """Answers a message of an API."""
+    return service.handle(api, message, trace_of(api.name, context))
 
 
 def _remaining(context: grpc.ServicerContext) -> float | None:
@@ -76,32 +85,32 @@ def _remaining(context: grpc.ServicerContext) -> float | None:
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
     """Scores of loaded models, and what their signatures are."""
 
-    def __init__(self, inference: Inference) -> None:
-        self._inference = inference
+    def __init__(self, service: InferenceService) -> None:
+        self._service = service
 
     @rpc
     def Predict(
         self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
     ) -> predict_pb2.PredictResponse:
-        return self._inference.answer(request, call_of(request, context))
+        return handle(self._service, PREDICT, request, context)
 
     @rpc
     def Classify(
         self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
     ) -> classification_pb2.ClassificationResponse:
-        return self._inference.answer(request, call_of(request, context))
+        return handle(self._service, CLASSIFY, request, context)
 
     @rpc
     def Regress(
         self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
     ) -> regression_pb2.RegressionResponse:
-        return self._inference.answer(request, call_of(request, context))
+        return handle(self._service, REGRESS, request, context)
 
     @rpc
     def MultiInference(
         self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
     ) -> inference_pb2.MultiInferenceResponse:
-        return self._inference.answer(request, call_of(request, context))
+        return handle(self._service, MULTI_INFERENCE, request, context)
 
     @rpc
     def GetModelMetadata(
@@ -109,26 +118,30 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         request: get_model_metadata_pb2.GetModelMetadataRequest,
         context: grpc.ServicerContext,
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        return self._inference.metadata(request)
+        return self._service.metadata(request)
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     """Where the versions of each model stand, and which ones there are to be.
 
     Args:
-        inference: Answers.
+        service: Serves the requests.
         counted: What a counter has come to, by its name; None where nothing is counted.
     """
 
-    def __init__(self, inference: Inference, counted: Callable[[str], int] | None = None) -> None:
-        self._inference = inference
+    def __init__(
+        self,
+        service: InferenceService,
+        counted: Callable[[str], int] | None = None,
+    ) -> None:
+        self._service = service
         self._counted = counted or (lambda name: 0)
 
     @rpc
     def GetModelStatus(
         self, request: get_model_status_pb2.GetModelStatusRequest, context: grpc.ServicerContext
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        return self._inference.status(request)
+        return self._service.status(request)
 
     @rpc
     def HandleReloadConfigRequest(
@@ -137,7 +150,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         context: grpc.ServicerContext,
     ) -> model_management_pb2.ReloadConfigResponse:
         before = {name: self._counted(name) for name in request.metric_names}
-        response = self._inference.reload(request)
+        response = self._service.reload(request)
         for name, count in before.items():
             response.metric.add(name=name, int64_value_increase=self._counted(name) - count)
         return response

@@ -14,11 +14,11 @@ import numpy as np
 
 from serving.batching.arrays import grown
 from serving.batching.batched import Batched
-from serving.batching.chunking import Split
-from serving.batching.scheduler import Scheduler
-from serving.common.answering import finished
-from serving.common.call import Call
+from serving.batching.chunking import Chunked
+from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
+from serving.common.request import Arrays, RequestContext
+from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
 from serving.encoding.raw_values import missing_value
@@ -26,8 +26,8 @@ from serving.inference.service import replay
 from serving.models.model import Model, load_model
 from serving.models.signature import Compute, Signature
 from serving.models.warmup import warm_up
+from serving.proxy.pool import BackendPool, RemoteModel, remote_versions
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.remote import Fleet, Remote, remote_versions
 from serving.runtimes.tensorflow.saved_model import is_ours
 
 _LOGGER = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LoadOptions:
     """
 
     runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
-    backend: Fleet | None = None
+    backend: BackendPool | None = None
     batching: BatchingParameters | None = None
     reads_own_batching: bool = False
     warmup_iterations: int = 1
@@ -72,7 +72,7 @@ class Loader:
         self._options = options
         self._newest = weakref.WeakValueDictionary[str, Model]()  # of each name
         self._scheduler = (
-            None if options.batching is None else Scheduler(options.batching.num_batch_threads)
+            None if options.batching is None else BatchScheduler(options.batching.num_batch_threads)
         )
 
     def __call__(self, name: str, version: int, path: Path) -> Model:
@@ -83,7 +83,7 @@ class Loader:
         """
         options = self._options
         if options.backend is not None:
-            model = Model(name, version, path, Remote(options.backend, name, version))
+            model = Model(name, version, path, RemoteModel(options.backend, name, version))
         else:
             model = load_model(name, version, path, options.runtime)
         try:
@@ -104,8 +104,6 @@ class Loader:
         parameters = self._parameters(model.path)
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
-        if self._scheduler is not None and parameters is not None:
-            model.run = self._scheduler.answer
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)
         model.prepare(self._newest.get(model.name))
@@ -122,12 +120,13 @@ class Loader:
                 functools.partial(
                     Batched,
                     signature,
+                    scheduler=self._scheduler,
                     parameters=parameters,
                     fill=missing_value if takes_missing else None,
                 )
             )
         if (splits and signature.is_batched) or signature.takes_examples_apart:
-            signature.wrap(functools.partial(Split, signature, size=size))
+            signature.wrap(functools.partial(Chunked, signature, size=size))
         signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
 
     def _parameters(self, path: Path) -> BatchingParameters | None:
@@ -138,12 +137,12 @@ class Loader:
 
     def _warm_up(self, model: Model, parameters: BatchingParameters | None) -> None:
         started, succeeded, count = time.perf_counter(), False, 0
-        rows: dict[str, Mapping[str, np.ndarray]] = {}
+        rows: dict[str, Arrays] = {}
 
         def answer(request: object) -> None:
-            call = replay(model, request)
-            if call.signature:  # else it had no tasks
-                rows.setdefault(call.signature, call.inputs)
+            trace = replay(model, request)
+            if trace.signature:  # else it had no tasks
+                rows.setdefault(trace.signature, trace.inputs)
 
         try:
             count = warm_up(model, answer, self._options.warmup_iterations)
@@ -160,9 +159,7 @@ class Loader:
         )  # fmt: skip
 
 
-def _warm_sizes(
-    model: Model, rows: Mapping[str, Mapping[str, np.ndarray]], sizes: Sequence[int]
-) -> None:
+def _warm_sizes(model: Model, rows: Mapping[str, Arrays], sizes: Sequence[int]) -> None:
     """Computes a batch of every allowed size, of the rows that the warm-up file has."""
     for key, inputs in rows.items():
         signature = model.signature(key)
@@ -170,18 +167,19 @@ def _warm_sizes(
             for size in sizes:
                 one = {name: array[:1] for name, array in inputs.items()}
                 outputs = tuple(signature.definition.outputs)
-                finished(signature.run(grown(one, size), outputs, Call("Predict", "WARMUP")))
+                trace = RequestTrace(RequestContext("Predict", "WARMUP"))
+                signature.run(grown(one, size), outputs, trace)
 
 
 def _limited(compute: Compute, limit: int) -> Compute:
-    async def checked(
-        inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def checked(
+        inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        if call.candidates > limit:
+        if trace.candidates > limit:
             raise InvalidArgument(
-                f"A request may have {limit} rows or candidates. Received: {call.candidates}. "
+                f"A request may have {limit} rows or candidates. Received: {trace.candidates}. "
                 "Send several requests."
             )
-        return await compute(inputs, outputs, call)
+        return compute(inputs, outputs, trace)
 
     return checked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.common.call import Observer
 from serving.common.errors import InvalidArgument
+from serving.common.request_trace import Observer
 from serving.config.server_config import ServerConfig
 from serving.models.manager import ModelManager
 from serving.observability.access_log import log_access, log_to_standard_error

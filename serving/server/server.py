@@ -23,12 +23,13 @@ from serving.config.files import (
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
 from serving.inference.concurrency import THREADS, Turns
-from serving.inference.service import Inference
-from serving.models.config_watcher import ConfigFile
+from serving.inference.service import InferenceService
+from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
 from serving.models.reconciler import ManagerOptions
-from serving.models.reload_roots import Roots
+from serving.models.reload_roots import ReloadRoots
 from serving.observability.metrics import Metrics
+from serving.proxy.pool import BackendPool, backend_addresses
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.rpc.drain import Refusal
@@ -36,7 +37,6 @@ from serving.rpc.health import Health
 from serving.rpc.security import Access, TlsWithToken
 from serving.rpc.server import listen, make_grpc_server
 from serving.runtimes.choice import RuntimeChoice
-from serving.runtimes.remote import Fleet, backend_addresses
 from serving.server.certificates import tell_of_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
@@ -58,18 +58,18 @@ class Server:
         manager: ModelManager,
         health: Health,
         observers: Observers,
-        config_file: ConfigFile | None,
-        roots: Roots,
+        config_file: ConfigWatcher | None,
+        roots: ReloadRoots,
     ) -> None:
         self.config = config
         self.manager = manager
         self.health = health
         turns = Turns(config.requests_at_once, config.max_concurrent_requests)
         # A backend's models have base paths that are no folders.
-        self.inference = Inference(
+        self.service = InferenceService(
             manager, observers.all, turns, None if config.backend else roots.require
         )
-        self.refusal = Refusal(self.inference.refuse)
+        self.refusal = Refusal(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self._observers = observers
@@ -126,7 +126,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics("remote" if config.backend else "tensorflow") if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.inference, server.health, server.refusal, access, metrics
+        config, server.service, server.health, server.refusal, access, metrics
     )
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
@@ -180,11 +180,11 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
             warmed=None if metrics is None else metrics.warmed,
         )
     )
-    config_file: ConfigFile | None = None
+    config_file: ConfigWatcher | None = None
     models: tuple[ModelConfig, ...] = ()
-    roots = Roots(config.reload_roots)
+    roots = ReloadRoots(config.reload_roots)
     if config.model_config_file:
-        config_file = ConfigFile(
+        config_file = ConfigWatcher(
             config.model_config_file, lambda found: _follow(found, roots, manager)
         )
         models = config_file.read()
@@ -213,12 +213,12 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     return Server(config, manager, health, observers, config_file, roots)
 
 
-def _follow(models: Sequence[ModelConfig], roots: Roots, manager: ModelManager) -> None:
+def _follow(models: Sequence[ModelConfig], roots: ReloadRoots, manager: ModelManager) -> None:
     roots.follow(models)
     manager.reload(models)
 
 
-def _fleet(config: ServerConfig) -> Fleet | None:
+def _fleet(config: ServerConfig) -> BackendPool | None:
     """The backend's servers; None where there is no backend."""
     if not config.backend:
         return None
@@ -233,7 +233,7 @@ def _fleet(config: ServerConfig) -> Fleet | None:
             server_name=config.backend_tls_server_name or None,
         )
     try:
-        return Fleet(backend_addresses(config.backend), tls)
+        return BackendPool(backend_addresses(config.backend), tls)
     except InvalidArgument as error:
         raise InvalidArgument(f"TLS to `backend`: {error}") from error
 
@@ -247,7 +247,7 @@ def _make_rest(
     metrics_path: str,
 ) -> RestServer:
     rest = Rest(
-        server.inference,
+        server.service,
         futures.ThreadPoolExecutor(THREADS, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,

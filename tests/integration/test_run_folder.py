@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import load_experiment
+from pipelines.experiment.config import load_experiment
 from tests.integration.commands import error_of, finish, invoke
 from tests.support.experiments import write
 from tests.support.once import once

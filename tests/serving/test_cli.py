@@ -109,7 +109,7 @@ def test_other_failures_of_a_request(shared_address: str) -> None:
     unknown = _request(shared_address, RANKING, "--model", "ctr")
     absent = CliRunner().invoke(request, ["--file", "/nowhere.json"])
     for result, words in (
-        (unreachable, "Error: No scores from localhost:1"),
+        (unreachable, "Error: Cannot reach localhost:1"),
         (unknown, "Error: Servable not found for request: Latest(ctr)"),
         (absent, "Error: Cannot read /nowhere.json: No such file or directory."),
     ):

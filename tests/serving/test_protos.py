@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, json_format
 
-from serving.client.rank_messages import make_rank_request
 from serving.protos import scoring_pb2, scoring_pb2_grpc
+from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"

@@ -20,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.progress import Progress
-from pipelines.training import Data, Place, train
+from pipelines.training import OutputPaths, TrainingData, train
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import Workers
 from tests.support.experiments import load
@@ -67,8 +67,10 @@ def main(
     try:
         model, history, _ = train(
             load(own, **{**OPTIONS, **options}),
-            Data(prepared / "data", "request_id", FittedFeatures.load(prepared / "features")),
-            Place(folder / "checkpoints", folder / "tensorboard", "key"),
+            TrainingData(
+                prepared / "data", "request_id", FittedFeatures.load(prepared / "features")
+            ),
+            OutputPaths(folder / "checkpoints", folder / "tensorboard", "key"),
             Progress(Console(width=80)),
         )
     except PipelineError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipelines.ingest.options import DataOptions, SimulateOptions
+from pipelines.ingest.data_options import DataOptions, SimulateOptions
 from pipelines.ingest.simulate.marketplace import REQUESTS_PER_CHUNK, SECONDS, START, Marketplace
 from pipelines.ingest.source import ALL, Columns, File, Source
 

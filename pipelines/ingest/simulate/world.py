@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.options import SimulateOptions
+from pipelines.ingest.data_options import SimulateOptions
 
 SEGMENTS, CATEGORIES, BRANDS, STYLES = 8, 12, 20, 8
 HOURS, HOUR_PARTS = 24, 4

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
 from serving.observability.prediction_log.files import LogFiles
 from serving.observability.prediction_log.record import Answered, to_row
 from serving.observability.prediction_log.sampling import Sample
@@ -94,15 +94,16 @@ class PredictionLogger:
         """Requests in files that are finished."""
         return self._files.written
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, trace: RequestTrace) -> None:
         """Takes note of a finished request; never raises and never waits."""
         try:
-            # Without an id no two servers can agree, and a share is kept all the same.
-            if call.response is None or not self._sample.keeps(call.request_id or uuid.uuid4().hex):
+            # Requests without an id are sampled too, each server by itself.
+            request_id = trace.context.request_id or uuid.uuid4().hex
+            if trace.response is None or not self._sample.keeps(request_id):
                 return
             if self._closed:
                 raise queue.Full
-            self._queue.put_nowait(Answered.of(call, time.time_ns() // 1000))
+            self._queue.put_nowait(Answered.of(trace, time.time_ns() // 1000))
         except queue.Full:
             self._count(dropped=1)
         except Exception as error:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from tensorflow_serving.apis import model_pb2, prediction_log_pb2
 
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
 from serving.encoding.codec import encode
 from serving.observability.prediction_log.files import Row
 
@@ -41,19 +41,19 @@ class Answered(NamedTuple):
     results: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, call: Call, time: int) -> Self:
+    def of(cls, trace: RequestTrace, time: int) -> Self:
         return cls(
             time,
-            call.api,
-            call.request,
-            call.response,
-            call.model,
-            call.version or 0,
-            call.signature,
-            call.request_id,
-            call.seconds,
-            call.inputs,
-            call.results,
+            trace.context.api,
+            trace.message,
+            trace.response,
+            trace.model,
+            trace.version or 0,
+            trace.signature,
+            trace.context.request_id,
+            trace.seconds,
+            trace.inputs,
+            trace.results,
         )
 
 
@@ -72,7 +72,7 @@ def to_row(call: Answered, sampling_rate: float) -> Row:
     spec.name, spec.version.value, spec.signature_name = call.model, call.version, call.signature
     log.log_metadata.sampling_config.sampling_rate = sampling_rate
     log.log_metadata.timestamp_secs = call.time // 1_000_000
-    name = call.request.DESCRIPTOR.full_name
+    name = "" if call.request is None else call.request.DESCRIPTOR.full_name
     if name in _LOGS:
         part = getattr(log, _LOGS[name])
         part.request.CopyFrom(call.request)

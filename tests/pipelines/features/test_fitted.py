@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.features.fitted import raw_column

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.export.raw_inputs import raw_rows
 from pipelines.features.base import MISSING_INT
 from pipelines.features.graph import FeatureGraph, keep_last, raw_dtype
-from pipelines.raw import raw_rows
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop
 from tests.support.rounding import assert_rounded

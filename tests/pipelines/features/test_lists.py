@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 
 LISTS = [[1, 2, 3], None, [], [4, None], [5, 6, 7, 8, 9, 10, 11]]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import Portion
 from pipelines.feed.chunk import Chunk, group_starts, transform
+from pipelines.storage.dataset import RowGroups
 from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -27,8 +27,8 @@ def test_portions_make_the_chunk_of_the_whole_table(fitted, table, request_colum
     starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
     cuts = [0, starts[7], starts[8], starts[23], table.num_rows]
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
-    portions = [Portion(part, np.array([part.num_rows])) for part in parts]
-    found = Chunk.of(portions, table.num_rows, fitted, request_column)
+    row_groups = [RowGroups(part, np.array([part.num_rows])) for part in parts]
+    found = Chunk.of(row_groups, table.num_rows, fitted, request_column)
     expect_same(found, transform(table, fitted, request_column))
     assert len(found) == len(starts if request_column else table)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.data import Reader
 from pipelines.feed import LENGTHS, Feed
 from pipelines.feed.batch import BatchSize
 from pipelines.feed.counts import RequestCounts
 from pipelines.feed.order import Order
+from pipelines.storage.dataset import Reader
 from tests.support import feeds
 
 
@@ -47,13 +47,13 @@ def vars_of(feed):
 def test_only_what_cuts_a_batch_short_is_read_again(split, monkeypatch):
     counts = RequestCounts.read(split, "request")
     read = []
-    original = Reader.portions
+    original = Reader.row_groups
 
     def noted(self, numbers):
         read.extend(numbers)
         return original(self, numbers)
 
-    monkeypatch.setattr(Reader, "portions", noted)
+    monkeypatch.setattr(Reader, "row_groups", noted)
     order = Order(split.footers.rows, 5, 1)
     assert counts.steps(order, 0, BatchSize(7, 35)) == 8
     assert read == []

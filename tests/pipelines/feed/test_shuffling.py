@@ -44,23 +44,23 @@ def test_chunks_of_more_rows_are_closer_to_a_perfect_shuffle(k: int):
 
 def test_a_step_mixes_the_chunks_of_all_lanes():
     rows = np.full(60, COUNT // 60)
-    order = Order(rows, 3, 2 * COUNT // 60, lanes=3)
+    order = Order(rows, 3, 2 * COUNT // 60, shards=3)
     found = [ShuffleQuality.of(order, rows, BATCH, epoch).deviation for epoch in range(30)]
     np.testing.assert_allclose(np.mean(found), expected_deviation(60, 6, 3 * BATCH), rtol=0.25)
 
 
 def test_batches_of_which_a_lane_has_no_share_count_too():
-    """One row group for two lanes: one of them has nothing, and every batch is half as large."""
+    """One row group for two shards: one of them has nothing, and every batch is half as large."""
     rows = np.array([10 * BATCH])
-    assert 0.3 < ShuffleQuality.of(Order(rows, 3, 1, lanes=2), rows, BATCH).deviation < 3
+    assert 0.3 < ShuffleQuality.of(Order(rows, 3, 1, shards=2), rows, BATCH).deviation < 3
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_row_groups_may_be_empty(lanes: int):
-    """As an empty file has one, which may be a chunk, or a lane, of its own."""
+@pytest.mark.parametrize("shards", [1, 4])
+def test_row_groups_may_be_empty(shards: int):
+    """As an empty file has one, which may be a chunk, or a shard, of its own."""
     rows = np.array([0, 9 * BATCH, 0, 0, 9 * BATCH])
     for epoch in range(9):
-        found = ShuffleQuality.of(Order(rows, 3, BATCH, lanes), rows, BATCH, epoch)
+        found = ShuffleQuality.of(Order(rows, 3, BATCH, shards), rows, BATCH, epoch)
         assert np.isfinite([found.displacement, found.deviation]).all()
 
 

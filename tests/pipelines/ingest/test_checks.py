@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.checks import check_table
 from recsys_attn.schema import Categorical, Numeric, Quantile, Schema, Sequence, Task
 

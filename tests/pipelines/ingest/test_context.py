@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.context import check_context
 from recsys_attn.schema import Schema, is_listed
 from tests.support import shop

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.histories import Histories, add_histories
-from pipelines.ingest.options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
 
 LIKED = HistoryOptions(name="liked", of="item", by="user", time="time", where="like", max_length=3)

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest import ingest
-from pipelines.ingest.options import DataOptions
+from pipelines.ingest.data_options import DataOptions
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from tests.pipelines.ingest.files import (
     THIRDS,

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
 from tests.pipelines.ingest.files import THIRDS, read_all, run, write_parquet, write_text
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder, as_utc
 from serving.observability.prediction_log.files import LogFiles, Row
 from tests.support import shop

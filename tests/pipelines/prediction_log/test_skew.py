@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.errors import PipelineError
-from pipelines.prediction_log.skew import Options, exported_versions, has_failed
-from pipelines.steps import Steps
+from pipelines.common.errors import PipelineError
+from pipelines.prediction_log.skew import SkewOptions, exported_versions, has_failed
+from pipelines.workflow.steps import Steps
 from tests.integration.commands import error_of, invoke
 from tests.pipelines.prediction_log.serve import Service
 from tests.serving.observability.prediction_log.calls import finished_files
@@ -50,7 +50,7 @@ def other_log(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     steps: Steps, log: Path, written: Callable[[], str]
 ) -> None:
-    found = steps.skew(Options(log))
+    found = steps.skew(SkewOptions(log))
     assert not has_failed(found)
     assert found["shifted"] == []
     rows = pq.read_table(steps.run.path("ingest") / "test").num_rows
@@ -71,7 +71,7 @@ def test_what_is_served_as_trained_has_neither_skew_nor_drift(
 def test_the_statistics_are_made_once(steps: Steps, log: Path, written: Callable[[], str]) -> None:
     steps.statistics()
     written()
-    steps.skew(Options(log, sample=0))
+    steps.skew(SkewOptions(log, sample=0))
     assert "statistics: unchanged, skipped" in written()
 
 
@@ -223,7 +223,7 @@ def test_without_an_evaluation_scores_have_the_label_rate(
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "evaluation")
-    found = Steps.of(steps.experiment, folder, steps.console, False).skew(Options(log))
+    found = Steps.of(steps.experiment, folder, steps.console, False).skew(SkewOptions(log))
     train = pq.read_table(folder / "data" / "train")
     for name, task in found["tasks"].items():
         assert task["psi"] is task["status"] is None

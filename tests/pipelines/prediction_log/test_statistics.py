@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log import statistics as module
 from pipelines.prediction_log.counts import NOTHING, Counts, key_numbers
@@ -23,6 +22,7 @@ from pipelines.prediction_log.statistics import (
     save,
     value_bins,
 )
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import Categorical, Schema, Task, is_listed
 from tests.support import shop
 from tests.support.exports import split_requests

@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import MANIFEST, read_json, write_json
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import MANIFEST, read_json, write_json
+from pipelines.common.errors import PipelineError
+from pipelines.export.warmup import WARMUP_FILE
 from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
-from pipelines.steps import Steps
-from pipelines.warmup import WARMUP_FILE
+from pipelines.workflow.steps import Steps
 from serving.inference.service import replay
 from serving.models.completeness import look
 from serving.models.model import load_model

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.report import write_report
 from tests.pipelines.report import folders
 from tests.pipelines.report.pages import Page

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from pipelines.report import plots
-from pipelines.report.evaluation import TaskRows
+from pipelines.report.results import TaskRows
 from tests.pipelines.report import folders
 
 

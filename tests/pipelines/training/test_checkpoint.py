@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.training.checkpoint import Checkpoints
 
 ARRAYS = {"model/0": np.arange(6.0).reshape(2, 3), "optimizer/0": np.array(7, "int64")}

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
-from pipelines.training import Data, Place, train
+from pipelines.scoring.scorer import Scorer
+from pipelines.training import OutputPaths, TrainingData, train
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.stopping import Stopped
 from pipelines.training.validation import Validation
@@ -39,12 +39,12 @@ class Training:
     def __call__(self, **options: Any) -> list[np.ndarray]:
         model, self.history, _ = train(
             load(self.folder, **{"model": MLP, **options}),
-            Data(
+            TrainingData(
                 self.prepared / "data",
                 "request_id",
                 FittedFeatures.load(self.prepared / "features"),
             ),
-            Place(self.folder / "checkpoints", None, "key"),
+            OutputPaths(self.folder / "checkpoints", None, "key"),
             Progress(Console(file=self.output, width=200)),
         )
         return model.get_weights()
@@ -110,9 +110,9 @@ def test_asked_to_stop_while_it_validates_it_stops(
 
 
 def test_with_other_lanes_it_does_not_go_on(training: Training) -> None:
-    """The places in the checkpoint are of lanes that there are no more."""
+    """The places in the checkpoint are of shards that there are no more."""
     training(training__epochs=1, training__lanes=2)
-    with pytest.raises(PipelineError, match=r"has 2, and there would be 1 .*lanes = 2` to go on"):
+    with pytest.raises(PipelineError, match=r"has 2, and there would be 1 .*shards = 2` to go on"):
         training(training__epochs=2)
     training(training__epochs=2, training__lanes=2)
     assert len(training.history) == 2

@@ -18,17 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.feed.order import SHUFFLE_ROWS, Order
 from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.metrics import auc
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
-from pipelines.training import Data, Place, check_model, train
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
+from pipelines.training import OutputPaths, TrainingData, check_model, train
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 from tests.support.experiments import load
@@ -60,12 +60,12 @@ class Trainer:
         schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
         model, history, _ = train(
             experiment,
-            Data(
+            TrainingData(
                 self.data or self.prepared / "data",
                 "request_id",
                 FittedFeatures(schema, fitted.transforms),
             ),
-            Place(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
+            OutputPaths(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
             Progress(Console(file=self.output, width=80)),
         )
         return model, history

@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
-from pipelines.steps import Steps
+from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.progress import Saver
-from pipelines.training.warm_start import OlderRun, _same_ids
+from pipelines.training.state import Saver
+from pipelines.training.warm_start import WarmStart, _same_ids
+from pipelines.workflow.steps import Steps
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.schema import RESERVED_IDS, Numeric
-from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
@@ -83,7 +83,7 @@ def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
     footers = DataSplit(older.run.folder / "data" / "train").footers
     saver = Saver(Checkpoints(tmp_path), "", model, optimizer, options, 1, footers)
     initial = {name: v.numpy() for name, v in saver.variables()}
-    OlderRun(older.run.folder).start(saver, FittedFeatures(schema, transforms))
+    WarmStart(older.run.folder).start(saver, FittedFeatures(schema, transforms))
     checkpoint = Checkpoints(older.run.folder / "checkpoints").newest
     assert checkpoint is not None
     arrays = dict(checkpoint.arrays())

@@ -1,15 +1,14 @@
-"""Large requests in parts score as they do whole."""
+"""Large requests have the same scores in chunks as whole."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from serving.batching.chunking import Split
-from serving.common.answering import finished
-from serving.common.call import Call
+from serving.batching.chunking import Chunked
 from serving.models.signature import Signature
 from tests.serving.batching.test_batched import RANK, ROWS, Model, definition, request, scores_of
+from tests.serving.traces import trace
 
 
 def _signature(model: Model, size: int, rank: bool) -> Signature:
@@ -17,7 +16,7 @@ def _signature(model: Model, size: int, rank: bool) -> Signature:
     signature = Signature("rank" if rank else "rows", definition(inputs, 1 + rank), model)
     if rank:
         signature.share_candidates(Signature("rows", definition(ROWS, 1), model))
-    signature.wrap(lambda compute: Split(signature, compute, size))
+    signature.wrap(lambda compute: Chunked(signature, compute, size))
     return signature
 
 
@@ -38,10 +37,12 @@ def _large(rows: int, candidates: int) -> dict[str, np.ndarray]:
         (5, 1, 5, [5]),
     ],
 )
-def test_parts_make_the_whole(rows: int, candidates: int, size: int, computed: list[int]) -> None:
+def test_chunks_score_as_the_whole(
+    rows: int, candidates: int, size: int, computed: list[int]
+) -> None:
     model = Model()
     sent = _large(rows, candidates)
     signature = _signature(model, size, candidates > 0)
-    scores = finished(signature.run(sent, ["score"], Call("")))["score"]
+    scores = signature.run(sent, ["score"], trace())["score"]
     np.testing.assert_array_equal(scores, scores_of(sent))
     assert model.rows == computed

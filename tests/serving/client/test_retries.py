@@ -128,7 +128,7 @@ def test_one_attempt_is_one_attempt(connect: Connect, start_stub: StartStub) -> 
     stub = start_stub()
     stub.is_failing = True
     handle = connect(stub.address, options=ONCE)
-    with pytest.raises(Unavailable, match=f"No scores from {stub.address}: The server is shutting"):
+    with pytest.raises(Unavailable, match=f"Cannot reach {stub.address}: The server is shutting"):
         handle.predict()
     assert len(stub.seen) == 1
 
@@ -203,6 +203,6 @@ def test_nobody_listens(connect: Connect) -> None:
     with pytest.raises(Unavailable) as raised:
         handle.predict()
     words = str(raised.value)
-    assert words.startswith("No scores from localhost:1, 127.0.0.1:2: ")
+    assert words.startswith("Cannot reach localhost:1, 127.0.0.1:2: ")
     assert "Check that the server runs and listens there" in words
     assert len(raised.value.request_id or "") == 32

@@ -11,7 +11,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from serving.common.errors import InvalidArgument, NotFound
 from serving.config.models import ModelConfig, model_configs
 from serving.config.version_policy import All, Latest, Specific
-from serving.models.config_watcher import ConfigFile
+from serving.models.config_watcher import ConfigWatcher
 
 WHOLE = """
 model_config_list {
@@ -44,7 +44,7 @@ def _message(config: str) -> model_server_config_pb2.ModelServerConfig:
 def test_every_field_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "models.pbtxt"
     file.write_text(WHOLE)
-    ctr, cvr, every, two, one = ConfigFile(file, pytest.fail).read()
+    ctr, cvr, every, two, one = ConfigWatcher(file, pytest.fail).read()
     assert ctr == ModelConfig(
         "ctr",
         Path("/models/ctr"),
@@ -118,13 +118,13 @@ def test_a_file_that_is_not_valid_is_named(tmp_path: Path, content: bytes, words
     file = tmp_path / "models.pbtxt"
     file.write_bytes(content)
     with pytest.raises(InvalidArgument, match=words) as raised:
-        ConfigFile(file, pytest.fail).read()
+        ConfigWatcher(file, pytest.fail).read()
     assert str(raised.value).startswith(str(file))
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"none\.pbtxt: No such file"):
-        ConfigFile(tmp_path / "none.pbtxt", pytest.fail).read()
+        ConfigWatcher(tmp_path / "none.pbtxt", pytest.fail).read()
 
 
 def test_a_policy_for_no_version() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.client.rank_messages import make_rank_request
 from serving.common.errors import InvalidArgument
 from serving.encoding.columns import MAX_PADDED_ELEMENTS, Target
 from serving.encoding.features import TensorSpec, encode_rows
 from serving.protos.scoring_pb2 import Binaries, Column, Floats, Ints, Strings
+from tests.serving.rank_messages import make_rank_request
 
 INT_MIN = np.iinfo(np.int64).min
 SPECS = {

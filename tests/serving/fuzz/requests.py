@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from tensorflow_serving.apis import model_management_pb2
 
-from serving.client.rank_messages import make_rank_request
 from serving.protos import scoring_pb2
 from tests.serving import stubs
+from tests.serving.rank_messages import make_rank_request
 
 MODEL = "tiny"
 SPARE = "spare"  # a second model, which reloads may break

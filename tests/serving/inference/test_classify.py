@@ -12,9 +12,6 @@ import pytest
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-import serving.inference.classify as classify_module
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
 from serving.inference.service import replay
 from serving.models.model import Model
@@ -120,9 +117,7 @@ def test_tasks_of_one_computation_are_computed_once() -> None:
     runtime = _Views()
     request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
     model = Model("tiny", 5, Path("nowhere"), runtime)
-    regressed, classified = finished(
-        classify_module.multi_inference(model, request, Call(""))
-    ).results
+    regressed, classified = replay(model, request).response.results
     assert [one.value for one in regressed.regression_result.regressions] == [0, 1, 2]
     scores = [row.classes[1].score for row in classified.classification_result.classifications]
     assert scores == [0, 1, 2]

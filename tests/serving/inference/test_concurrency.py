@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from serving.common.call import Call
 from serving.common.errors import Cancelled, DeadlineExceeded, ResourceExhausted
 from serving.inference.concurrency import Silent, Turns
 from tests.serving.conftest import wait_until
+from tests.serving.traces import trace
 
 
 def test_no_more_are_answered_at_once_than_may_be() -> None:
@@ -22,7 +22,7 @@ def test_no_more_are_answered_at_once_than_may_be() -> None:
 
     def answer(_: int) -> None:
         nonlocal running, most
-        with turns.taken(Call("Predict")):
+        with turns.taken(trace("Predict")):
             with lock:
                 running += 1
                 most = max(most, running)
@@ -39,11 +39,11 @@ def test_turns_come_in_the_order_of_the_requests() -> None:
     turns, order = Turns(1), []
 
     def answer(number: int) -> None:
-        with turns.taken(Call("Predict")):
+        with turns.taken(trace("Predict")):
             order.append(number)
 
     waiters = [threading.Thread(target=answer, args=(number,)) for number in range(7)]
-    with turns.taken(Call("Predict")):
+    with turns.taken(trace("Predict")):
         for count, waiter in enumerate(waiters, 1):
             waiter.start()
             wait_until(lambda count=count: len(turns._waiting) == count)
@@ -54,11 +54,11 @@ def test_turns_come_in_the_order_of_the_requests() -> None:
 
 def test_who_waits_longer_than_his_deadline_has_no_turn() -> None:
     turns = Turns(1)
-    late = Call("Predict", remaining=lambda: 0.05)
-    with turns.taken(Call("Predict")), pytest.raises(DeadlineExceeded), turns.taken(late):
+    late = trace("Predict", remaining=lambda: 0.05)
+    with turns.taken(trace("Predict")), pytest.raises(DeadlineExceeded), turns.taken(late):
         pytest.fail("It had a turn.")
     assert late.queue_seconds >= 0.05
-    with turns.taken(Call("Predict", remaining=lambda: 1.0)):
+    with turns.taken(trace("Predict", remaining=lambda: 1.0)):
         pass
 
 
@@ -69,19 +69,19 @@ def test_who_went_while_he_waited_has_no_turn() -> None:
 
     def wait() -> None:
         try:
-            with turns.taken(Call("Predict", is_active=lambda: is_here)):
+            with turns.taken(trace("Predict", is_active=lambda: is_here)):
                 found.append(AssertionError("It had a turn."))
         except Cancelled as error:
             found.append(error)
 
-    with turns.taken(Call("Predict")):
+    with turns.taken(trace("Predict")):
         waiter = threading.Thread(target=wait)
         waiter.start()
         time.sleep(0.05)
         is_here = False
     waiter.join(timeout=5.0)
     assert [type(error) for error in found] == [Cancelled]
-    with turns.taken(Call("Predict", remaining=lambda: 1.0)):
+    with turns.taken(trace("Predict", remaining=lambda: 1.0)):
         pass
 
 
@@ -89,13 +89,13 @@ def test_those_that_wait_count_under_the_limit() -> None:
     turns, leave = Turns(1, most=2), threading.Event()
 
     def answer() -> None:
-        with turns.taken(Call("Predict")):
+        with turns.taken(trace("Predict")):
             leave.wait(5.0)
 
     with ThreadPoolExecutor(2) as pool:
         answers = [pool.submit(answer) for _ in range(2)]
         wait_until(lambda: _is_full(turns))
-        with pytest.raises(ResourceExhausted, match=r"^2 requests"), turns.taken(Call("Predict")):
+        with pytest.raises(ResourceExhausted, match=r"^2 requests"), turns.taken(trace("Predict")):
             pytest.fail("It had a turn.")
         leave.set()
         for one in answers:

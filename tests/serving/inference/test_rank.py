@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.client.rank_messages import Ranking, make_rank_request, read_rank_response
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import FailedPrecondition, InvalidArgument, ServingError
-from serving.inference.rank import rank, read_rank
+from serving.inference.rank import read_rank
+from serving.inference.service import replay
 from serving.models.model import Model, load_model
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.protos.scoring_pb2 import Column, Floats, Ints
+from tests.serving.rank_messages import Ranking, make_rank_request, read_rank_response
 
 CONTEXT = {"user": "ann", "age": 31, "history": ["i1", None, "i2"]}
 # click = 2 * price + history entries + 100 * tags; convert = letters of the user + age
@@ -27,7 +26,7 @@ CLICK = np.float32([3 + 2 + 100, 2, -6 + 2 + 200, 14 + 2])
 
 
 def answer(model: Model, request: scoring_pb2.RankRequest) -> Ranking:
-    return read_rank_response(finished(rank(model, request, Call("Rank"))))
+    return read_rank_response(replay(model, request).response)
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +107,9 @@ def test_scores_are_in_the_order_of_the_candidates(tiny: Model) -> None:
 
 
 def test_the_context_is_not_repeated(tiny: Model) -> None:
-    task = read_rank(tiny, make_rank_request("tiny", CONTEXT, CANDIDATES))
-    assert task.signature.key == "rank"
-    assert {name: array.shape for name, array in task.inputs.items()} == {
+    (request,) = read_rank(tiny, make_rank_request("tiny", CONTEXT, CANDIDATES)).requests
+    assert request.signature == "rank"
+    assert {name: array.shape for name, array in request.inputs.items()} == {
         "user": (1,), "age": (1,), "history": (1, 3), "price": (1, 4), "tags": (1, 4, 3),
     }  # fmt: skip
 
@@ -161,7 +160,7 @@ def test_a_model_of_rows_ranks_too(foreign: Model) -> None:
     np.testing.assert_allclose(found.scores["total"], [4.5, 7.5, 15])
     np.testing.assert_allclose(found.scores["known"], [2 + 3] * 3)
     np.testing.assert_array_equal(found.ranking, [2, 1])
-    response = finished(rank(foreign, request, Call("Rank")))
+    response = replay(foreign, request).response
     assert response.model_spec.signature_name == "serving_default"
     # Whose side a feature is on is the caller's to say: here each candidate has another user.
     turned = make_rank_request("foreign", {"price": 1.5, "sizes": [1, 2]}, {"user": ["a", "bb"]})
@@ -175,10 +174,10 @@ def test_the_explanation(explained: Model) -> None:
     np.testing.assert_array_equal(found.ranking, [1, 2, 0])
     np.testing.assert_allclose(found.attention["seen"], [[10, 11], [30, 31], [20, 21]])
     np.testing.assert_allclose(found.gates["click"], [[0.25, 0.75]] * 3)
-    response = finished(rank(explained, request, Call("Rank")))
+    response = replay(explained, request).response
     assert response.model_spec.signature_name == "rank_explained"
     request.explain = False
-    response = finished(rank(explained, request, Call("Rank")))
+    response = replay(explained, request).response
     assert response.model_spec.signature_name == "rank"
     assert not response.HasField("explanation")
 
@@ -250,21 +249,21 @@ def test_models_that_cannot_rank(tmp_path: Path) -> None:
     request = make_rank_request("m", {}, {"price": [1.5, 2.5]})
     other = save(tmp_path / "other", ("other", lambda price: {"out": price}, inputs))
     with pytest.raises(FailedPrecondition, match=r'"serving_default" not found'):
-        finished(rank(other, request, Call("Rank")))
+        replay(other, request)
 
     def words(price: Any) -> dict[str, Any]:
         return {"words": tf.as_string(price), "pair": tf.stack([price, price], 1)}
 
     wordy = save(tmp_path / "wordy", ("serving_default", words, inputs))
     with pytest.raises(FailedPrecondition, match=r"no output with one number.*: pair, words"):
-        finished(rank(wordy, request, Call("Rank")))
+        replay(wordy, request)
 
     def uneven(price: Any) -> dict[str, Any]:
         return {"one": price[:1], "both": price}
 
     short = save(tmp_path / "short", ("serving_default", uneven, inputs))
     with pytest.raises(ServingError, match=r"one number for each candidate\. Received: \{'both'"):
-        finished(rank(short, request, Call("Rank")))
+        replay(short, request)
 
 
 def test_over_grpc(shared_channel: grpc.Channel) -> None:

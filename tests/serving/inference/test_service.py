@@ -1,4 +1,4 @@
-"""What every call goes through: its version, its observers, its end."""
+"""The service: versions, observers and errors of each request."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
-from serving.inference.service import Inference
+from serving.common.request_trace import RequestTrace
+from serving.inference.service import PREDICT, InferenceService
 from serving.models.model import load_model
 from tests.serving.exports import install
 from tests.serving.stubs import ROWS, predict
+from tests.serving.traces import trace
 
 
 class _Manager:
@@ -44,18 +44,18 @@ def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path) -> _Manager
     return _Manager(load_model("tiny", 5, install(twofold, tmp_path_factory.mktemp("models"), 5)))
 
 
-def test_observers_see_what_became_of_each_call(manager: _Manager) -> None:
-    seen: list[Call] = []
-    inference = Inference(manager, [seen.append])
-    response = inference.answer(predict(), Call("Predict", request_id="r1"))
+def test_observers_receive_the_trace_of_each_request(manager: _Manager) -> None:
+    seen: list[RequestTrace] = []
+    service = InferenceService(manager, [seen.append])
+    response = service.handle(PREDICT, predict(), trace("Predict", request_id="r1"))
     with pytest.raises(ServingError):
-        inference.answer(predict(signature_name="score"), Call("Predict", request_id="r2"))
+        service.handle(PREDICT, predict(signature_name="score"), trace("Predict", request_id="r2"))
     good, bad = seen
-    assert (good.response, good.error, good.request) == (response, None, predict())
+    assert (good.response, good.error, good.message) == (response, None, predict())
     assert (good.model, good.version, good.signature) == ("tiny", 5, "serving_default")
     assert (good.rows, good.candidates, good.batch_rows) == (2, 2, 2)
     assert 0 < good.runtime_seconds <= good.seconds
-    assert (bad.request_id, bad.response, type(bad.error).__name__) == (
+    assert (bad.context.request_id, bad.response, type(bad.error).__name__) == (
         "r2", None, "FailedPrecondition",
     )  # fmt: skip
     assert (manager.most, manager.leased) == (1, 0)
@@ -67,17 +67,18 @@ def test_candidates_of_all_requests_are_counted(manager: _Manager) -> None:
         "price": np.ones((2, 3), np.float32),
         "tags": np.full((2, 3, 1), b"", object),
     }
-    call = Call("Predict")
-    Inference(manager).answer(predict(inputs=inputs, signature_name="rank"), call)
-    assert (call.rows, call.candidates) == (2, 6)
+    record = trace("Predict")
+    InferenceService(manager).handle(PREDICT, predict(inputs=inputs, signature_name="rank"), record)
+    assert (record.rows, record.candidates) == (2, 6)
 
 
-def test_an_observer_that_fails_spoils_nothing(manager: _Manager) -> None:
-    def fail(call: Call) -> None:
+def test_a_failing_observer_does_not_fail_the_request(manager: _Manager) -> None:
+    def fail(call: RequestTrace) -> None:
         raise OSError("disk full")
 
-    seen: list[Call] = []
-    assert Inference(manager, [fail, seen.append]).answer(predict(), Call("Predict")).outputs
+    seen: list[RequestTrace] = []
+    service = InferenceService(manager, [fail, seen.append])
+    assert service.handle(PREDICT, predict(), trace()).outputs
     assert len(seen) == 1
 
 
@@ -88,28 +89,27 @@ def test_an_observer_that_fails_spoils_nothing(manager: _Manager) -> None:
         ({"is_active": lambda: False}, Cancelled),
     ],
 )
-def test_what_nobody_waits_for_is_not_computed(
+def test_an_abandoned_request_is_not_computed(
     manager: _Manager, caller: dict[str, Any], error: type[ServingError]
 ) -> None:
-    call = Call("Predict", **caller)
+    record = trace("Predict", **caller)
     with pytest.raises(error):
-        Inference(manager).answer(predict(), call)
-    assert call.runtime_seconds == 0
+        InferenceService(manager).handle(PREDICT, predict(), record)
+    assert record.runtime_seconds == 0
 
 
-def test_a_fault_of_the_server_is_internal() -> None:
+def test_an_unexpected_exception_is_internal() -> None:
     class Broken:
         version = 5
-        run = staticmethod(finished)
 
         def signature(self, key: str) -> None:
             raise KeyError(key)
 
     with pytest.raises(Internal, match="KeyError"):
-        Inference(_Manager(Broken())).answer(predict(), Call("Predict"))
+        InferenceService(_Manager(Broken())).handle(PREDICT, predict(), trace("Predict"))
 
 
-def test_no_model_no_answer() -> None:
+def test_an_unknown_model_is_not_found() -> None:
     class Empty:
         models = ()
 
@@ -121,4 +121,4 @@ def test_no_model_no_answer() -> None:
             yield
 
     with pytest.raises(NotFound):
-        Inference(Empty()).answer(predict(), Call("Predict"))
+        InferenceService(Empty()).handle(PREDICT, predict(), trace("Predict"))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import artifacts, contents, signatures
+from pipelines.common import artifacts
+from pipelines.export import file_list, signatures
 from serving.models import completeness
 from serving.models.completeness import look
 from serving.runtimes.tensorflow import saved_model
@@ -236,5 +237,5 @@ def test_both_sides_have_the_same_names(copied: Path) -> None:
     assert saved_model.MANIFEST == artifacts.MANIFEST
     assert saved_model.MANIFEST_MARK == signatures.MANIFEST_MARK
     assert (completeness.FILES, completeness.BYTES, completeness.SHA256) == (
-        contents.FILES, contents.BYTES, contents.SHA256
+        file_list.FILES, file_list.BYTES, file_list.SHA256
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from serving.common.errors import NotFound, Unavailable
 from serving.config.models import ModelConfig
-from serving.models.config_watcher import ConfigFile
+from serving.models.config_watcher import ConfigWatcher
 from tests.serving.conftest import wait_until
 
 
@@ -38,7 +38,7 @@ def _write(path: Path, *names: str) -> None:
 
 def test_a_change_is_reloaded_once(path: Path) -> None:
     reload = _Reloads()
-    file = ConfigFile(path, reload)
+    file = ConfigWatcher(path, reload)
     assert [model.name for model in file.read()] == ["a"]
     file.poll()
     assert reload.names == [], "nothing has changed since it was read"
@@ -52,7 +52,7 @@ def test_a_broken_file_is_logged_once_per_content(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reload = _Reloads()
-    file = ConfigFile(path, reload)
+    file = ConfigWatcher(path, reload)
     file.read()
     for content in ("model_config_list {", "nonsense"):
         path.write_text(content)
@@ -74,7 +74,7 @@ def test_a_reload_that_fails_is_tried_again_and_logged_once(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reload = _Reloads()
-    file = ConfigFile(path, reload)
+    file = ConfigWatcher(path, reload)
     file.read()
     _write(path, "b")
     reload.error = Unavailable("not yet")
@@ -89,7 +89,7 @@ def test_a_reload_that_fails_is_tried_again_and_logged_once(
 
 def test_it_is_read_at_intervals(path: Path) -> None:
     reload = _Reloads()
-    file = ConfigFile(path, reload)
+    file = ConfigWatcher(path, reload)
     file.read()
     file.start(0.005)
     _write(path, "b")
@@ -98,11 +98,11 @@ def test_it_is_read_at_intervals(path: Path) -> None:
 
 
 def test_it_is_never_read_again_at_no_interval(path: Path) -> None:
-    file = ConfigFile(path, _Reloads())
+    file = ConfigWatcher(path, _Reloads())
     file.start(0)
     file.stop()
 
 
 def test_a_file_that_is_not_there_at_the_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"Cannot read .*none: No such file"):
-        ConfigFile(tmp_path / "none", _Reloads()).read()
+        ConfigWatcher(tmp_path / "none", _Reloads()).read()

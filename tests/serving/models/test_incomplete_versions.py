@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.artifacts import MANIFEST, write_json
+from pipelines.common.artifacts import MANIFEST, write_json
 from recsys_attn.schema import Numeric, Schema, Task
 from serving.client import Client
 from serving.common.errors import FailedPrecondition, ServingError

@@ -8,17 +8,17 @@ import pytest
 
 from serving.common.errors import PermissionDenied
 from serving.config.models import ModelConfig
-from serving.models.reload_roots import Roots
+from serving.models.reload_roots import ReloadRoots
 
 
 @pytest.fixture
-def roots(tmp_path: Path) -> Roots:
+def roots(tmp_path: Path) -> ReloadRoots:
     (tmp_path / "models" / "ctr").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "models" / "ctr" / "out").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "in").symlink_to(tmp_path / "models" / "ctr")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    found = Roots([tmp_path / "wide"])
+    found = ReloadRoots([tmp_path / "wide"])
     found.follow([ModelConfig("ctr", tmp_path / "models" / "ctr")])
     return found
 
@@ -26,7 +26,7 @@ def roots(tmp_path: Path) -> Roots:
 @pytest.mark.parametrize(
     "path", ["models/ctr", "models/ctr/", "models/ctr/a/../b", "in", "in/a", "wide", "wide/a/b"]
 )
-def test_inside(roots: Roots, tmp_path: Path, path: str) -> None:
+def test_inside(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
     roots.require([ModelConfig("ctr", Path(f"{tmp_path}/{path}"))])
 
 
@@ -35,7 +35,7 @@ def test_inside(roots: Roots, tmp_path: Path, path: str) -> None:
     ["", "models", "models/ctr2", "models/ctr/..", "models/ctr/none/../../x", "models/ctr/out",
      "models/ctr/out/none", "elsewhere", "wider", "loop", "loop/a"],
 )  # fmt: skip
-def test_outside(roots: Roots, tmp_path: Path, path: str) -> None:
+def test_outside(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
     inside = ModelConfig("a", tmp_path / "wide")
     with pytest.raises(PermissionDenied, match="Model ctr: a reload may name"):
         roots.require([inside, ModelConfig("ctr", Path(f"{tmp_path}/{path}"))])

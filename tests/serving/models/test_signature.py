@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
+from serving.common.request_trace import RequestTrace
 from serving.encoding.codec import encode
 from serving.models.signature import Signature
+from tests.serving.traces import trace
 
 
 def _definition(**shapes: tuple[int, ...] | None) -> meta_graph_pb2.SignatureDef:
@@ -27,17 +27,14 @@ def _definition(**shapes: tuple[int, ...] | None) -> meta_graph_pb2.SignatureDef
     return definition
 
 
-CALL = Call("Predict")
-
-
-async def _product(
-    inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+def _product(
+    inputs: Mapping[str, np.ndarray], outputs: Sequence[str], trace: RequestTrace
 ) -> dict[str, np.ndarray]:
     return {"out": inputs["x"] * inputs["y"]}
 
 
 def _run(signature: Signature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return finished(signature.run(inputs, ["out"], CALL))
+    return signature.run(inputs, ["out"], trace())
 
 
 def test_an_input_with_a_default_may_be_left_out() -> None:
@@ -67,8 +64,8 @@ def test_an_input_of_unknown_rank_takes_any_shape() -> None:
 
 
 def test_a_call_learns_what_is_computed_for_it() -> None:
-    call = Call("Predict")
+    call = trace("Predict")
     x = np.ones((3, 2), np.float32)
     signature = Signature("scale", _definition(x=(-1, 2), y=(-1, 2)), _product)
-    finished(signature.run({"x": x, "y": x}, ["out"], call))
+    signature.run({"x": x, "y": x}, ["out"], call)
     assert (call.signature, call.rows, call.candidates) == ("scale", 3, 3)

@@ -12,8 +12,6 @@ import pytest
 from tensorflow_serving.apis import predict_pb2
 
 from serving.client import Client
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import NotFound, ServingError
 from serving.common.status import State
 from serving.config.models import ModelConfig
@@ -23,6 +21,7 @@ from serving.server.loader import Loader
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, write_warmup
 from tests.serving.fakes import served, states
+from tests.serving.traces import trace
 
 Manage = Callable[[Path], ModelManager]
 ROW = {"user": "ann", "price": 1.0}
@@ -83,7 +82,7 @@ def test_running_requests_keep_the_old_version(
         manager.poll()
         assert states(manager) == {6: State.AVAILABLE, 5: State.UNLOADING}
         assert model.version == 5
-        found = finished(model.signature("pair").run(pair, ["total"], Call("Predict")))
+        found = model.signature("pair").run(pair, ["total"], trace("Predict"))
         np.testing.assert_array_equal(found["total"], [3])
     wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
 

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
+from serving.common.request_trace import RequestTrace
 from serving.observability.metrics import Metrics
+from tests.serving.traces import trace
 
 MODEL = {"model_name": "ctr"}
 
 
-def _call(**found: Any) -> Call:
+def _call(**found: Any) -> RequestTrace:
     known = {"model": "ctr", "version": 5, "is_served": True}
-    return Call("Predict", **{**known, **found})
+    return trace("Predict", **{**known, **found})
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

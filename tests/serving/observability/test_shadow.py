@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.common.call import Call
 from serving.common.errors import NotFound
-from serving.inference.service import Inference
+from serving.inference.service import PREDICT, InferenceService
 from serving.models.model import load_model
 from serving.observability.shadow import Shadow, ShadowOptions, differences
 from tests.serving.exports import install
 from tests.serving.stubs import predict
+from tests.serving.traces import trace
 
 
 class _Manager:
@@ -42,8 +42,8 @@ def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: 
     return _Manager({n: load_model("tiny", n, path) for n, path in found.items()})
 
 
-def _ask(inference: Inference, request_id: str = "r") -> None:
-    inference.answer(predict(), Call("Predict", request_id=request_id))
+def _ask(service: InferenceService, request_id: str = "r") -> None:
+    service.handle(PREDICT, predict(), trace(request_id=request_id))
 
 
 @pytest.mark.parametrize("version", [6, "canary"])
@@ -52,7 +52,7 @@ def test_the_largest_difference_of_each_task_is_reported(
 ) -> None:
     seen: list[tuple[Any, ...]] = []
     shadow = Shadow(ShadowOptions("tiny", version, 1.0), manager, lambda *found: seen.append(found))
-    _ask(Inference(manager, [shadow]))
+    _ask(InferenceService(manager, [shadow]))
     shadow.close()
     assert sorted(seen) == [("tiny", 6, "click", 1.5), ("tiny", 6, "convert", 0.0)]
 
@@ -60,7 +60,7 @@ def test_the_largest_difference_of_each_task_is_reported(
 def test_a_share_of_the_requests_is_compared(manager: _Manager) -> None:
     seen: list[Any] = []
     shadow = Shadow(ShadowOptions("tiny", 6, 0.25), manager, lambda *found: seen.append(found))
-    inference = Inference(manager, [shadow])
+    inference = InferenceService(manager, [shadow])
     for i in range(80):
         _ask(inference, f"request {i}")
     shadow.close()
@@ -72,7 +72,7 @@ def test_a_version_that_is_not_there_disturbs_nobody(
 ) -> None:
     shadow = Shadow(ShadowOptions("tiny", 9, 1.0), manager, lambda *found: None)
     for request_id in ("r7", "r8"):
-        _ask(Inference(manager, [shadow]), request_id)
+        _ask(InferenceService(manager, [shadow]), request_id)
     shadow.close()
     assert [record.getMessage() for record in caplog.records] == [
         "No shadow of request r7: version 9"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from serving.config.server_config import ServerConfig
-from serving.inference.service import Inference
+from serving.inference.service import InferenceService
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.rpc.drain import Refusal
@@ -45,7 +45,7 @@ def rest(
                 "admit": lambda header: None,
                 **options,
             }
-            inference = Inference(backend.manager, settings.pop("observers", []))
+            inference = InferenceService(backend.manager, settings.pop("observers", []))
             address = bound("127.0.0.1", 0, "rest_api_port")
             grace = settings.pop("grace_seconds", 5.0)
             server = RestServer(Rest(inference, executor, **settings), address, None, grace)

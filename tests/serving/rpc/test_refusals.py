@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
 from serving.config.files import METRICS_PATH
 from serving.config.server_config import ServerConfig
 from serving.observability.access_log import log_access
@@ -36,7 +36,7 @@ class _Seen:
 
     def __init__(self, server: Server, address: str) -> None:
         self.server, self.address = server, address
-        self.calls: list[Call] = []
+        self.calls: list[RequestTrace] = []
         self.returned = ""  # the id that came back with the last refusal
         server.inference._observers += (self.calls.append, log_access)
 
@@ -84,7 +84,7 @@ def seen(tmp_path: Path, twofold: Path) -> Iterator[_Seen]:
     server.stop()
 
 
-def _told(calls: list[Call]) -> Counter[tuple[str, str, str, str]]:
+def _told(calls: list[RequestTrace]) -> Counter[tuple[str, str, str, str]]:
     return Counter(
         (call.entrypoint, call.api, call.model, call.error.code.name)
         for call in calls

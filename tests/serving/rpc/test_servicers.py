@@ -8,9 +8,9 @@ import weakref
 
 import grpc
 
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument
 from serving.rpc.servicers import rpc
+from tests.serving.traces import trace
 
 
 class _Tensor:
@@ -22,7 +22,7 @@ class _Service:
 
     @rpc
     def Predict(self, request: _Tensor, context: _Context) -> None:
-        call = Call("Predict", request=request)
+        call = trace("Predict", request=request)
         try:
             raise InvalidArgument("too many rows")
         except InvalidArgument as error:

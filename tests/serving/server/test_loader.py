@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving.common.answering import finished
-from serving.common.call import Call
 from serving.common.errors import InvalidArgument, ServingError
 from serving.config.batching import BatchingParameters
-from serving.inference.classify import regress
+from serving.inference.service import replay
 from serving.models.model import Model
 from serving.runtimes.choice import load_runtime
 from serving.server.loader import Loader, LoadOptions
@@ -23,6 +21,7 @@ from tests.serving.exports import write_warmup
 from tests.serving.stubs import classify as classify_request
 from tests.serving.stubs import examples, multi_inference, predict
 from tests.serving.stubs import regress as regress_request
+from tests.serving.traces import trace
 
 TWO = examples({"user": "ann", "price": 1.5}, {"price": 2.0})
 LOGS = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
@@ -133,7 +132,7 @@ def test_examples_of_one_context_are_computed_in_parts(
     monkeypatch.setattr("serving.server.loader._LARGEST_PART", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
-    answer = finished(regress(model, regress_request(sent), Call("Regress")))
+    answer = replay(model, regress_request(sent)).response
     assert [one.value for one in answer.result.regressions] == [2 * n + 3.5 for n in range(7)]
     assert computed == [3, 3, 1]
     model.close()
@@ -144,24 +143,14 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
     three = {"values": np.ones(3, np.float32)}
     for reads_own in (False, True):
         options = LoadOptions(batching=BatchingParameters(), reads_own_batching=reads_own)
-        call = Call("Predict")
         model = Loader(options)("tiny", 5, base_path / "5")
-        answer = model.signature("double").run(three, ["doubled"], call)
+        double = model.signature("double")
         if reads_own:
             with pytest.raises(InvalidArgument, match=r"Task size 3 is larger than .* 2"):
-                model.run(answer, call)
+                double.run(three, ["doubled"], trace())
         else:
-            assert model.run(answer, call)["doubled"].tolist() == [2] * 3
+            assert double.run(three, ["doubled"], trace())["doubled"].tolist() == [2] * 3
         model.close()
-
-
-def test_a_version_without_batching_is_left_to_no_thread_that_computes_batches(
-    base_path: Path,
-) -> None:
-    options = LoadOptions(batching=BatchingParameters(), reads_own_batching=True)
-    model = Loader(options)("tiny", 5, base_path / "5")
-    assert model.run is finished
-    model.close()
 
 
 def test_a_version_is_prepared_by_the_one_before(

@@ -22,7 +22,6 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
 
 from serving.client import Client, Tls
-from serving.client.rank_messages import make_rank_request
 from serving.common.errors import (
     InvalidArgument,
     NotFound,
@@ -37,6 +36,7 @@ from serving.server.server import Server, create_server
 from tests.serving.certificates import make_authority, make_certificate, needs_openssl
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, write_warmup
+from tests.serving.rank_messages import make_rank_request
 from tests.serving.stubs import predict, send
 
 CONTEXT = {"user": "ann", "age": 31}

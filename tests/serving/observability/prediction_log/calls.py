@@ -9,19 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tensorflow_serving.apis import predict_pb2
 
-from serving.common.call import Call
+from serving.common.request_trace import RequestTrace
 from serving.encoding.codec import encode
 from tests.serving.stubs import predict
+from tests.serving.traces import trace
 
 
-def finished(request: Any, response: Any, request_id: str, **changes: Any) -> Call:
+def finished(message: Any, response: Any, request_id: str, **changes: Any) -> RequestTrace:
     """A call at its end."""
     known = {"model": "tiny", "version": 5, "signature": "serving_default", "seconds": 0.002}
-    values = {"api": "Predict", "request": request, "response": response, **known, **changes}
-    return Call(request_id=request_id, **values)
+    values = {"api": "Predict", "message": message, "response": response, **known, **changes}
+    return trace(request_id=request_id, **values)
 
 
-def answered(request_id: str, letters: int = 1) -> Call:
+def answered(request_id: str, letters: int = 1) -> RequestTrace:
     """A request whose answer is one score."""
     response = predict_pb2.PredictResponse()
     response.outputs["click"].CopyFrom(encode([0.25] * letters))

@@ -52,7 +52,7 @@ def test_a_row_is_tensorflow_servings_own_record(tmp_path: Path) -> None:
     assert tuple(found[name] for name in names) == expected
     log = record(found)
     assert log.WhichOneof("log_type") == "predict_log"
-    assert log.predict_log.request == call.request
+    assert log.predict_log.request == call.message
     assert log.predict_log.response == call.response
     spec = log.log_metadata.model_spec
     assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "serving_default")

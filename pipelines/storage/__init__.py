@@ -1,0 +1,1 @@
+"""Parquet files: where they lie, their footers, splits and columns."""
