@@ -6,12 +6,12 @@ import os
 
 import pyarrow as pa
 import pytest
-from pipelines.storage.filesystem import Storage
 from pyarrow import fs
 
 from pipelines.common.errors import PipelineError
 from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Storage
 from tests.support import feeds, s3, shop
 
 
@@ -79,13 +79,6 @@ def test_files_beside_the_data_are_left_out(tmp_path):
     alone = Storage.of(tmp_path / "c.csv")
     assert alone.files() == [""]
     assert alone.file_name("") == str(tmp_path / "c.csv")
-
-
-def test_a_file_is_named_by_its_uri(folder, tmp_path):
-    split = DataSplit(f"file://{folder}")
-    assert split.files[1] == f"file://{folder}/of the day/part-00001.parquet"
-    with pytest.raises(PipelineError, match=f"file://{tmp_path}/none holds no Parquet file"):
-        print(DataSplit(f"file://{tmp_path}/none").rows)
 
 
 def test_a_changed_file_has_another_stamp(folder, s3_uri):
