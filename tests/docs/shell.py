@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from tests.docs.pages import ROOT
 
 _MAKEFILE = (ROOT / "Makefile").read_text("utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from pipelines.config import load_experiment
+from pipelines.experiment.config import load_experiment
 from serving.protos import server_config_pb2
 from tests.docs import shell
 from tests.docs.pages import PAGES, Block, Page

@@ -18,9 +18,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from serving.config import ServerConfig
-from serving.server import Server, create_server
+from pipelines.cli.commands import main
+from serving.config.server_config import ServerConfig
+from serving.server.server import Server, create_server
 from tests.docs import shell
 from tests.docs.pages import DOCS, Block, Page
 from tests.serving.commands import free_port
@@ -106,7 +106,9 @@ class Workplace:
 
     def _serve(self) -> None:
         """Starts the server of the tutorial's `recsys-attn serve` on free ports."""
-        lines = [command for block in TUTORIAL.blocks("sh") for command in shell.commands(block.text)]
+        lines = [
+            command for block in TUTORIAL.blocks("sh") for command in shell.commands(block.text)
+        ]
         (words,) = [words for words in lines if words[:2] == ["recsys-attn", "serve"]]
         options = shell.parse(words[1:]).params
         with self._inside():
