@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.attend import shares_query_and_key
-from recsys_attn.attention.heads import Heads
-from recsys_attn.attention.pruning import slice_heads, take_heads
+from recsys_attn.attention.core.dispatch import shares_query_and_key
+from recsys_attn.attention.layers.heads import Heads
+from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.checks import require_bool, require_mask_of, require_not_negative, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer

@@ -8,13 +8,13 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import require_weights, returns_weights
-from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.attention.core.dispatch import require_weights, returns_weights
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
-from recsys_attn.pooling import masked_mean
+from recsys_attn.masked_mean import masked_mean
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import (
+from recsys_attn.attention.core.dispatch import (
     require_apart,
     require_taken,
     require_weights,

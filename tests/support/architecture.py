@@ -43,6 +43,14 @@ FOLDER_ORDER: Mapping[str, str] = {
     "client runtimes encoding config common protos",
     "pipelines": "__main__ cli workflow prediction_log export training evaluation experiment "
     "scoring feed features ingest storage report engines metrics common",
+    "recsys_attn": (
+        "models interactions multitask attention blocks optimizers embeddings losses initializers "
+        "backend layer registry serialization embedding_tables schema checks masked_mean tensors"
+    ),
+    "recsys_attn.attention": (
+        "layers disagreement presets mechanisms routers gates scores weightings feature_maps "
+        "compressors patterns masks core"
+    ),
 }
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {
@@ -126,19 +134,27 @@ def independent_slots(source: Source) -> list[str]:
 
 def folder_order(source: Source) -> list[str]:
     """Inside a package imports go one way: each folder imports only those below it."""
-    for package, order in FOLDER_ORDER.items():
-        above: list[str] = []
-        for folder in (f"{package}.{name}" for name in order.split()):
-            if _within(source.module, folder):
-                return [
-                    _finding(source, line, f"imports {target}, a folder above {folder}")
-                    for target, line, _ in source.imports
-                    if any(_within(target, higher) for higher in above)
-                ]
-            above.append(folder)
-    if source.package in FOLDER_ORDER and not source.is_package:
-        return [_finding(source, 1, "is in no folder of FOLDER_ORDER; add it where it belongs")]
-    return []
+    return [
+        finding
+        for package, order in FOLDER_ORDER.items()
+        if _within(source.module, package)
+        for finding in _out_of_order(source, package, order.split())
+    ]
+
+
+def _out_of_order(source: Source, package: str, order: list[str]) -> list[str]:
+    above: list[str] = []
+    for folder in (f"{package}.{name}" for name in order):
+        if _within(source.module, folder):
+            return [
+                _finding(source, line, f"imports {target}, a folder above {folder}")
+                for target, line, _ in source.imports
+                if any(_within(target, higher) for higher in above)
+            ]
+        above.append(folder)
+    if source.module == package:
+        return []
+    return [_finding(source, 1, f"is in no folder of {package} in FOLDER_ORDER; add it")]
 
 
 def names_from_their_module(source: Source, modules: Collection[str]) -> list[str]:

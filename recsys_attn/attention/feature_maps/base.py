@@ -6,9 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.head_layout import head_sizes, swap_heads
+from recsys_attn.attention.core.pairs import allowed_pairs
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 # Far below any exponent, and far enough from overflow for another one to be subtracted.
@@ -122,6 +123,9 @@ class FeatureMap(Layer):
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+FEATURE_MAPS = Registry("a feature map", "feature_maps", FeatureMap)
 
 
 def stable_exp(

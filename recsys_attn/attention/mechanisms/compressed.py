@@ -8,16 +8,16 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import compressors, scores, weightings
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     broadcast_batch,
     logits_shape,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.positions import natural_positions, pairs
+from recsys_attn.attention.core.pairs import allowed_pairs, both
+from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
@@ -27,7 +27,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
+@MECHANISMS.register("compressed")
 class Compressed(Layer):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 

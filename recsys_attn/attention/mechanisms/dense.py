@@ -8,17 +8,17 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, scores, weightings
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     broadcast_batch,
     logits_shape,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs, pairwise
-from recsys_attn.attention.masks.pairs import both
+from recsys_attn.attention.core.pairs import allowed_pairs, both, pairwise
+from recsys_attn.attention.core.positions import length_of, pairs, per_head, resolve
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.patterns.base import check_heads, require_steady
-from recsys_attn.attention.positions import length_of, pairs, per_head, resolve
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
@@ -29,7 +29,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Dense")
+@MECHANISMS.register("dense")
 class Dense(Layer):
     """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
 

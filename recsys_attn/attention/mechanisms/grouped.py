@@ -9,13 +9,17 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, routers, scores
-from recsys_attn.attention.layout import batched_matmul, broadcast_size, head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
+from recsys_attn.attention.core.head_layout import (
+    batched_matmul,
+    broadcast_size,
+    head_sizes,
+    swap_heads,
+)
+from recsys_attn.attention.core.pairs import allowed_pairs, both
+from recsys_attn.attention.core.positions import pairs
 from recsys_attn.attention.patterns.base import check_heads, require_steady
-from recsys_attn.attention.positions import pairs
 from recsys_attn.attention.routers.base import Groups
-from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share

@@ -8,14 +8,15 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import feature_maps
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.causal_prefix_sums import prefix_attention
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     broadcast_batch,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.prefix import prefix_attention
+from recsys_attn.attention.core.pairs import allowed_pairs
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
@@ -34,7 +35,7 @@ class LinearState(NamedTuple):
     totals: Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Linear")
+@MECHANISMS.register("linear")
 class Linear(Layer):
     """Attention whose similarity is a product of features, so that the keys are summed up once.
 

@@ -7,8 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_batch, require_a_value_a_key
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.head_layout import broadcast_batch, require_a_value_a_key
+from recsys_attn.attention.core.pairs import allowed_pairs
+from recsys_attn.attention.core.positions import length_of, per_head
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
@@ -16,13 +18,12 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_tokens,
     tokens_missing,
 )
-from recsys_attn.attention.positions import length_of, per_head
-from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Retrieved")
+@MECHANISMS.register("retrieved")
 class Retrieved(Grouped):
     """Queries that come from elsewhere, each attending the few keys that a router brings it.
 

@@ -7,7 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.pairs import allowed_pairs
+from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
@@ -15,13 +17,12 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_tokens,
 )
 from recsys_attn.attention.mechanisms.retrieved import Retrieved
-from recsys_attn.attention.positions import length_of
-from recsys_attn.attention.routers.layout import between
+from recsys_attn.attention.routers.group_layout import between
 from recsys_attn.attention.scores.lookup import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Routed")
+@MECHANISMS.register("routed")
 class Routed(Grouped):
     """A sequence attends to itself, each query to those keys only that a router brings it.
 
