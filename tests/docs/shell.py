@@ -18,7 +18,7 @@ _COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
 _PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 # Tools of others, whose options are not checked here.
 _FOREIGN = {"curl", "git", "grpcurl", "helm", "openssl", "source", "tensorboard"}
-_SYNTAX = {"export", "for", "do", "done", "cd", "pem()", "{", "}", "tar"}
+_SYNTAX = {"export", "for", "do", "done", "cd", "pem", "pem()", "{", "}", "tar"}
 
 
 def commands(text: str) -> Iterator[list[str]]:

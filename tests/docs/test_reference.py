@@ -23,6 +23,7 @@ from recsys_attn import models
 from recsys_attn.attention import presets
 from tests.docs.pages import DOCS, DOCUMENTS, README, ROOT, SITE, Page
 from tests.support import imports_picture
+from tests.support.architecture import FOLDER_ORDER
 
 KEYS = Page(DOCS / "guides/experiment-file.md")
 REQUIRED = "required"
@@ -160,24 +161,31 @@ def test_api_pages_have_every_public_name_of_the_library() -> None:
     directives = [
         name for page in SITE for name in re.findall(r"^::: ([\w.]+)$", page.text, re.MULTILINE)
     ]
-    shown = {f"{name}.{part}" for name in directives for part in _public(name)}
+    shown = [value for name in directives for value in _public(name).values()]
     packages = pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn.")
     names = ["recsys_attn", *(module.name for module in packages if module.ispkg)]
-    missing = [
-        f"{name}.{part}"
-        for name in names
-        if not name.endswith((".backend", ".mechanisms"))  # no layers; shown one folder up
-        for part in _public(name)
-        if f"{name}.{part}" not in shown
-    ]
-    _expect_none(missing)
+    _expect_none(
+        [
+            f"{name}.{part}"
+            for name in names
+            if not name.endswith(".mechanisms")  # a page has its layers, one folder up
+            for part, value in _public(name).items()
+            if not any(value is other for other in shown)
+        ]
+    )
 
 
-def _public(name: str) -> list[str]:
+def _public(name: str) -> dict[str, Any]:
+    """The names that a module exports."""
     module = importlib.import_module(name)
-    if hasattr(module, "__all__"):
-        return list(module.__all__)
-    return [part for part in vars(module) if not part.startswith("_")]
+    return {part: getattr(module, part) for part in getattr(module, "__all__", ())}
+
+
+def test_contributing_has_the_order_of_the_folders() -> None:
+    rows = Page(ROOT / "CONTRIBUTING.md").rows("Layout")
+    shown = {row[0].strip("`").replace("/", "."): row[1].split(", ") for row in rows}
+    for package, order in FOLDER_ORDER.items():
+        assert shown[package] == [name for name in order.split() if name != "__main__"]
 
 
 def test_picture_of_the_imports_is_current() -> None:

@@ -56,7 +56,7 @@ class Workplace:
     def python(self, block: Block, page: Page, namespace: dict[str, Any]) -> str:
         """Runs a block; returns what it printed."""
         lines = "\n" * (block.line - 1)  # so that a traceback names the line of the page
-        code = compile(lines + self._here(block.text), str(page.path), "exec")
+        code = compile(lines + self._here(block.text), str(page.path), "exec", dont_inherit=True)
         with self._inside(), contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, namespace)
         return printed.getvalue()

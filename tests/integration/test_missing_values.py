@@ -1,4 +1,4 @@
-"""The table of missing values in `docs/serving/clients.md`, row by row against an export's scores."""
+"""The table of missing values in `docs/serving/clients.md`, against an export's scores."""
 
 from __future__ import annotations
 
