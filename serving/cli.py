@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config.click_options import either_spelling, options_of
+from serving.config.click_options import GroupedCommand, either_spelling, options_of
 from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class StartError(click.ClickException):
     exit_code = 2
 
 
-@click.command(context_settings={"token_normalize_func": either_spelling})
+@click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
     """Serve models over gRPC and REST, as TensorFlow Serving.
