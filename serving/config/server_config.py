@@ -131,9 +131,6 @@ class ServerConfig:
         f"{_BATCHING_THREADS} with batching.",
         0,
     )
-    max_connections: int = _limit(
-        0, "gRPC connections; further ones are closed. 0 for no limit.", 0
-    )
     max_candidates: int = _limit(100_000, "Rows or candidates of one request.", 1)
     max_message_bytes: int = _limit(
         INT32_MAX, "Bytes of one gRPC request or response.", 1, INT32_MAX
