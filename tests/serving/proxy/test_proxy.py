@@ -232,5 +232,5 @@ def test_a_fleet_that_wants_a_token(
     front, _ = start_server("", **options)
     assert not front.health.is_serving
     assert "refuses this server, whose `backend_token_file`" in caplog.text
-    with pytest.raises(InvalidArgument, match=r"tokens holds 2 tokens. Expected one"):
+    with pytest.raises(InvalidArgument, match=r"tokens has 2 tokens. Expected one"):
         start_server("", backend_token_file=str(tmp_path / "tokens"), **options)
