@@ -1,4 +1,4 @@
-"""The commands `serve` and `request`; the heavy imports wait until one of them runs."""
+"""The commands `serve` and `request`; imports TensorFlow only when one of them runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config.click_options import either_spelling, options_of
+from serving.config.click_options import GroupedCommand, either_spelling, options_of
 from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ _PEM = click.Path(path_type=Path)
 
 
 class StartError(click.ClickException):
-    """Why nothing can be served, in one sentence."""
+    """The error of a server that cannot start, in one sentence."""
 
     exit_code = 2
 
 
-@click.command(context_settings={"token_normalize_func": either_spelling})
+@click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
     """Serve models over gRPC and REST, as TensorFlow Serving.
@@ -44,19 +44,19 @@ def serve(**options: Any) -> None:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _listed(server, port)
+            where = _print_models(server, port)
             process.serve(server, lambda: console.print(where), signals)
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
-def _listed(server: Server, port: int) -> str:
-    """Prints what is served; where."""
+def _print_models(server: Server, port: int) -> str:
+    """Prints the served models and returns the line that says where the server listens."""
     from serving import cli_output
     from serving.server.ports import listening
 
     for name, versions in server.manager.models.items():
-        if not versions.is_available:  # a reload brings it, or the backend
+        if not versions.is_available:  # a version comes later
             continue
         with server.manager.lease(name) as model:
             Console().print(cli_output.served_model(model))
