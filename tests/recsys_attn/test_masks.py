@@ -128,5 +128,5 @@ def test_a_record_and_the_arguments_it_is_made_of_give_the_same() -> None:
 
 def test_a_mask_in_the_place_of_the_record_is_refused() -> None:
     events = RNG.normal(size=(B, T, N, 4))
-    with pytest.raises(TypeError, match="`masks` must be a Masks.*key_mask=.*Received: ndarray"):
+    with pytest.raises(TypeError, match=r"`masks` must be a Masks.*key_mask=.*Received: ndarray"):
         Dense()(events, events, events, MASKS["key_mask"])
