@@ -29,7 +29,8 @@ def test_the_attention_example_runs() -> None:
 def test_the_attention_table_names_what_is_there(tmp_path: Path) -> None:
     """Its Python runs, its TOML is valid, and every preset has a row."""
     text = (ROOT / "recsys_attn/attention/README.md").read_text(encoding="utf-8")
-    exec(compile(blocks("python", text)[0], "README.md", "exec"), {})
+    for block in blocks("python", text):
+        exec(compile(block, "README.md", "exec"), {})
     (model,) = blocks("toml", text)
     experiment = re.sub(r"\[model\]\nname = .*\n", model, blocks("toml")[0])
     (tmp_path / "clicks.toml").write_text(experiment, encoding="utf-8")

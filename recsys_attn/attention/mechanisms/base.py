@@ -162,7 +162,7 @@ class Mechanism(Layer):
         if self.own_sequence and any(x is not None and x is not query for x in others):
             raise ValueError(
                 f"{type(self).__name__} attends a sequence to itself, so `query`, `value` and "
-                "`key` must be one tensor. For queries from elsewhere use the mechanism Retrieved, "
+                "`key` must be one tensor. For queries from elsewhere use the mechanism Lookup, "
                 "with the same router"
             )
 
