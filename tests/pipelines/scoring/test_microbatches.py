@@ -78,7 +78,7 @@ def test_a_tower_of_many_weights_gets_larger_parts(
 SCRIPT = """
 import os
 import tensorflow as tf
-from pipelines import parts
+from pipelines.scoring import microbatches as parts
 
 threads = tf.config.threading
 parts._processors = lambda: 3
