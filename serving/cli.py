@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config import ServerConfig
-from serving.options import either_spelling, options_of
+from serving.config.click_options import either_spelling, options_of
+from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
-    from serving.server import Server
+    from serving.server.server import Server
 
 _PEM = click.Path(path_type=Path)
 
@@ -33,37 +33,33 @@ def serve(**options: Any) -> None:
     Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving
     spells its own, such as --model_base_path.
     """
-    from serving import process
+    from serving.server import process
 
     process.silence_grpc()
-    from serving.errors import ServingError
-    from serving.processes import StartFailed, supervise
-    from serving.signals import Signals
+    from serving.common.errors import ServingError
+    from serving.server.signals import Signals
 
     console = Console(soft_wrap=True)
     try:
         config = ServerConfig(**options)
-        if config.processes > 1:
-            supervise(config, console.print)
-            return
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
             where = _listed(server, port)
             process.serve(server, lambda: console.print(where), signals)
-    except (ServingError, StartFailed, ValueError) as error:
+    except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
 def _listed(server: Server, port: int) -> str:
     """Prints what is served; where."""
-    from serving import display
-    from serving.ports import listening
+    from serving import cli_output
+    from serving.server.ports import listening
 
     for name, versions in server.manager.models.items():
         if not versions.is_available:  # a reload brings it, or the backend
             continue
         with server.manager.lease(name) as model:
-            Console().print(display.served_model(model))
+            Console().print(cli_output.served_model(model))
     return listening(server.config, port, 0 if server.rest is None else server.rest.port)
 
 
@@ -128,16 +124,18 @@ def request(
 
     A feature that is absent or null is missing.
     """
-    from serving.process import import_tensorflow_quietly
+    from serving.server.process import import_tensorflow_quietly
 
     import_tensorflow_quietly()
-    from serving import display
+    from serving import cli_output
     from serving.client import Client, Tls
-    from serving.errors import ServingError
+    from serving.common.errors import ServingError
 
     security = Tls(tls["tls_ca"], tls["tls_cert"], tls["tls_key"], tls["tls_server_name"])
     try:
-        document = display.read_document(_read(file), "The standard input" if file == "-" else file)
+        document = cli_output.read_document(
+            _read(file), "The standard input" if file == "-" else file
+        )
         with Client(
             addresses,
             model=model,
@@ -150,9 +148,9 @@ def request(
             else:
                 scores = client.rank(document.get("context", {}), document["candidates"])
         if as_json:
-            click.echo(display.to_json(scores))
+            click.echo(cli_output.to_json(scores))
         else:
-            Console().print(display.score_table(scores, document.get("candidates"), by))
+            Console().print(cli_output.score_table(scores, document.get("candidates"), by))
     except ServingError as error:
         raise click.ClickException(str(error)) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from serving.config import ServerConfig
+from serving.config.server_config import ServerConfig
 from serving.rest.bodies import LIST_BYTES
 
 MODEL = "logistic_regression"

@@ -57,10 +57,10 @@ def _requests(steps: Steps) -> list[pa.Table]:
 
 def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
     """Scores of each request's candidates from a server on a free port."""
+    from serving.cli_output import score_table
     from serving.client import Client
-    from serving.config import ServerConfig
-    from serving.display import score_table
-    from serving.server import create_server
+    from serving.config.server_config import ServerConfig
+    from serving.server.server import create_server
 
     base = steps.export_folder
     sides = {feature.name: feature.side for feature in steps.experiment.model_schema.features}

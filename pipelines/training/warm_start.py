@@ -22,8 +22,8 @@ from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
 from pipelines.training.state import Saver
+from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.schema import RESERVED_IDS, Schema
-from recsys_attn.tables import Table, plan_tables
 
 
 @dataclass(frozen=True)

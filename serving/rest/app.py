@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -29,21 +31,23 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_pb2,
-    predict_pb2,
     regression_pb2,
 )
 
-from serving import errors
-from serving.call import Call, request_id_of
-from serving.inference import Inference
-from serving.interceptors import Refusal
+from serving.common import errors
+from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
+from serving.common.request_trace import RequestTrace
+from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.inference.concurrency import Turns
+from serving.inference.plan import Api, Plan, compute, ref_to
+from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
+from serving.models.model import Model
 from serving.protos import scoring_pb2
 from serving.rest.bodies import LARGE, too_large, unpacked
 from serving.rest.documents import parsed, written
 from serving.rest.examples import classes, fill_examples, values
-from serving.rest.tensors import answer, fill_inputs, shown
-from serving.signature import DEFAULT_SIGNATURE
-from serving.workers import Turns
+from serving.rest.tensors import read_inputs, shown, write_outputs
+from serving.rpc.drain import Refusal
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
@@ -53,8 +57,9 @@ _PATH = re.compile(
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
     re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
 )
+Body = bytes | bytearray
+Read = TypeVar("Read")
 _GET, _POST = ("GET", "HEAD"), ("POST",)
-Write = Callable[[Any], Any]  # a message's document
 _METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
 _MAX_DIGITS = 19  # of an int64
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
@@ -72,7 +77,7 @@ class Rest:
     """What the REST API stands on.
 
     Args:
-        inference: Answers.
+        service: Serves the requests.
         executor: The threads that do it.
         timeout_seconds: Time that a request may take.
         max_bytes: Largest body, as it is sent and as it was before it was packed.
@@ -85,7 +90,7 @@ class Rest:
             lock it shares with all other requests.
     """
 
-    inference: Inference
+    service: InferenceService
     executor: futures.Executor
     timeout_seconds: float
     max_bytes: int
@@ -122,28 +127,31 @@ class Rest:
         path = request.scope["path"]  # `request.url` has the `Host` in it, which may be anything
         request_id = request_id_of(request.headers.get(REQUEST_ID))
         end = time.monotonic() + self.timeout_seconds
-        call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
-        headers = {REQUEST_ID: request_id}
         found = _PATH.fullmatch(path)
-        if found is not None:
-            call.model, call.api = found["model"], _APIS.get((found["method"] or "").lower(), "")
+        api = "" if found is None else _APIS.get((found["method"] or "").lower(), "")
+        gone = threading.Event()
+        context = RequestContext(
+            api, "REST", request_id, lambda: end - time.monotonic(), lambda: not gone.is_set()
+        )
+        trace = RequestTrace(context, model="" if found is None else found["model"])
+        headers = {REQUEST_ID: request_id}
         try:
-            await self._admit(request, call, headers)
+            await self._admit(request, trace, headers)
             body = await self._body(request)
-            watch = asyncio.ensure_future(_gone(request, call))
+            watch = asyncio.ensure_future(_watch(request, gone))
             try:
                 status, text = (
                     200,
                     await asyncio.get_running_loop().run_in_executor(
-                        self.executor, self._text, request, found, body, call
+                        self.executor, self._text, request, found, body, trace
                     ),
                 )
             finally:
                 watch.cancel()
         except errors.ServingError as error:
-            error.with_traceback(None)  # which has the call, which has the error
-            if call.api and call.error is None:
-                self.inference.refuse(call, error)
+            error.with_traceback(None)  # which has the trace, which has the error
+            if api and trace.error is None:
+                self.service.reject(trace, error)
             status = HTTP_STATUS.get(error.code.name, 500)
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
@@ -155,7 +163,7 @@ class Rest:
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
         return Response(text, status, headers, media_type="application/json")
 
-    async def _admit(self, request: Request, call: Call, headers: dict[str, str]) -> None:
+    async def _admit(self, request: Request, trace: RequestTrace, headers: dict[str, str]) -> None:
         """Raises where a request is refused, whatever it asks for; the observers see that."""
         try:
             if self.refusal.is_on:
@@ -164,9 +172,9 @@ class Rest:
                     await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
-            self.inference.turns.require_room()
+            self.service.limit.require_room()
         except errors.ServingError as error:
-            self.inference.refuse(call, error)
+            self.service.reject(trace, error)
             raise
 
     async def _body(self, request: Request) -> bytes:
@@ -186,8 +194,10 @@ class Rest:
             ) from error
         return bytes(body)
 
-    def _text(self, request: Request, found: re.Match[str] | None, body: bytes, call: Call) -> str:
-        """The answer."""
+    def _text(
+        self, request: Request, found: re.Match[str] | None, body: bytes, trace: RequestTrace
+    ) -> str:
+        """Returns the answer as JSON."""
         method, path = request.method, request.scope["path"]
         if found is None or method not in (_POST if found["method"] else _GET):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
@@ -196,67 +206,110 @@ class Rest:
             return json.dumps(self._about(spec, bool(found["metadata"])))
         encoding = request.headers.get("content-encoding", "")
         unpacked_body = unpacked(body, encoding, self.max_bytes)
-        with self._turn(len(unpacked_body), call):
+        answer = self._predict if trace.context.api == "Predict" else self._other
+        return answer(spec, unpacked_body, trace)
+
+    def _read_in_turn(self, size: int, trace: RequestTrace, read: Callable[[], Read]) -> Read:
+        """Reads one large body at a time; its errors do not keep its values in memory."""
+        with self._turn(size, trace):
             try:
-                message, write = self._read(found["method"].lower(), spec, unpacked_body)
+                return read()
             except errors.ServingError as error:
-                # Tracebacks keep all values of the body, beside those of the next one.
+                # The tracebacks hold all values of the body, beside those of the next one.
                 error.__context__ = None
                 raise error.with_traceback(None) from None
-        response = self.inference.answer(message, call)
+
+    def _predict(self, spec: model_pb2.ModelSpec, body: Body, trace: RequestTrace) -> str:
+        """Answers Predict: JSON to arrays and back, in one lease of the model."""
+        in_rows = False
+
+        def work(model: Model) -> Arrays:
+            nonlocal in_rows
+            read = functools.partial(_predict_request, model, spec, body)
+            request, in_rows = self._read_in_turn(len(body), trace, read)
+            with self.service.limit.taken(trace):
+                return compute(model, Plan((request,), lambda results: results[0]), trace)
+
+        with self.service.observed(trace):
+            trace.response = results = self.service.answer(model_ref(spec), work, trace)
+        size = _size(results)
+        with self._turn(size, trace):
+            return written(write_outputs(results, in_rows), is_large=size > LARGE)
+
+    def _other(self, spec: model_pb2.ModelSpec, body: Body, trace: RequestTrace) -> str:
+        """Answers Classify, Regress and Rank, whose values are protobuf for the model too."""
+        read = functools.partial(_read, trace.context.api, spec, body)
+        api, message, write = self._read_in_turn(len(body), trace, read)
+        response = self.service.handle(api, message, trace)
         size = response.ByteSize()
-        with self._turn(size, call):
+        with self._turn(size, trace):
             return written(write(response), is_large=size > LARGE)
 
-    def _turn(self, size: int, call: Call) -> contextlib.AbstractContextManager[None]:
+    def _turn(self, size: int, trace: RequestTrace) -> contextlib.AbstractContextManager[None]:
         """For work on so many bytes."""
-        return self.large.taken(call) if size > LARGE else contextlib.nullcontext()
+        return self.large.taken(trace) if size > LARGE else contextlib.nullcontext()
 
     def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
         if not metadata:
             status = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-            return _to_json(self.inference.status(status))
+            return _to_json(self.service.status(status))
         asked = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=spec, metadata_field=["signature_def"]
         )
-        document = _to_json(self.inference.metadata(asked))
+        document = _to_json(self.service.metadata(asked))
         del document["metadata"]["signature_def"]["@type"]  # TensorFlow Serving has none
         return document
 
-    def _read(
-        self, method: str, spec: model_pb2.ModelSpec, body: bytes | bytearray
-    ) -> tuple[Any, Write]:
-        """The request that a body is, and what makes a document of its answer."""
-        document = parsed(body)
-        if "signature_name" in document:
-            if not isinstance(document["signature_name"], str):
-                raise errors.InvalidArgument(
-                    f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
-                    "must be a string value."
-                )
-            spec.signature_name = document["signature_name"]
-        if method == "predict":
-            return self._predict(spec, document)
-        if method == "classify":
-            classification = classification_pb2.ClassificationRequest(model_spec=spec)
-            fill_examples(document, classification.input)
-            return classification, lambda response: classes(response.result)
-        if method == "regress":
-            regression = regression_pb2.RegressionRequest(model_spec=spec)
-            fill_examples(document, regression.input)
-            return regression, lambda response: values(response.result)
-        return _rank(spec, document), _to_json
 
-    def _predict(self, spec: model_pb2.ModelSpec, document: Any) -> tuple[Any, Write]:
-        request = predict_pb2.PredictRequest(model_spec=spec)
-        definitions, takes_missing = self.inference.described(spec)
-        key = spec.signature_name or DEFAULT_SIGNATURE
-        if key not in definitions:
+def _document(body: Body, spec: model_pb2.ModelSpec) -> dict[str, Any]:
+    """Returns a body as a document; the spec receives its signature's name."""
+    document: dict[str, Any] = parsed(body)
+    if "signature_name" in document:
+        if not isinstance(document["signature_name"], str):
             raise errors.InvalidArgument(
-                f'Serving signature name: "{key}" not found in signature def'
+                f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
+                "must be a string value."
             )
-        in_rows = fill_inputs(document, definitions[key].inputs, request, takes_missing)
-        return request, lambda response: answer(response, in_rows)
+        spec.signature_name = document["signature_name"]
+    return document
+
+
+def _predict_request(
+    model: Model, spec: model_pb2.ModelSpec, body: Body
+) -> tuple[InferenceRequest, bool]:
+    """Returns the request of a body, and whether the body has rows (`instances`)."""
+    document = _document(body, spec)
+    key = spec.signature_name or DEFAULT_SIGNATURE
+    signature = model.signatures.get(key)
+    if signature is None:
+        raise errors.InvalidArgument(f'Serving signature name: "{key}" not found in signature def')
+    inputs = read_inputs(document, signature.input_specs, model.takes_missing)
+    request = InferenceRequest(ref_to(model), key, inputs, signature.select(()))
+    return request, "instances" in document
+
+
+def _read(
+    name: str, spec: model_pb2.ModelSpec, body: Body
+) -> tuple[Api, Any, Callable[[Any], Any]]:
+    """Returns the API, its message, and the function that makes a document of its answer."""
+    document = _document(body, spec)
+    if name == CLASSIFY.name:
+        classification = classification_pb2.ClassificationRequest(model_spec=spec)
+        fill_examples(document, classification.input)
+        return CLASSIFY, classification, lambda response: classes(response.result)
+    if name == REGRESS.name:
+        regression = regression_pb2.RegressionRequest(model_spec=spec)
+        fill_examples(document, regression.input)
+        return REGRESS, regression, lambda response: values(response.result)
+    return RANK, _rank(spec, document), _to_json
+
+
+def _size(results: Arrays) -> int:
+    """Returns the bytes of some arrays, with those of their strings."""
+    return sum(
+        sum(map(len, array.ravel())) if array.dtype == object else array.nbytes
+        for array in results.values()
+    )
 
 
 def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
@@ -290,11 +343,11 @@ def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.Ra
     return request
 
 
-async def _gone(request: Request, call: Call) -> None:
-    """Notes that the caller has gone, once he has."""
+async def _watch(request: Request, gone: threading.Event) -> None:
+    """Sets the event when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    call.is_active = lambda: False
+    gone.set()
 
 
 def _to_json(message: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 
-from serving import errors
+from serving.common import errors
 
 LARGE = 2**16  # bytes, of a body or an answer: what C does with them at one go takes up to 10 ms
 LIST_BYTES = 16

@@ -11,7 +11,7 @@ import re
 from json import JSONDecodeError
 from typing import Any
 
-from serving import errors
+from serving.common import errors
 from serving.rest.bodies import LARGE
 from serving.rest.tensors import shown
 

@@ -9,7 +9,7 @@ import numpy as np
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_serving.apis import classification_pb2, input_pb2, regression_pb2
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
 from serving.rest.tensors import from_base64, kind_of, numbers, shown
 
 _INT64 = np.iinfo(np.int64)

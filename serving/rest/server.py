@@ -9,10 +9,10 @@ import time
 
 import uvicorn
 
-from serving.config_files import Certificates
+from serving.config.files import Certificates
 from serving.rest.app import Rest
 from serving.rest.protocol import Http
-from serving.security import tls_context
+from serving.rpc.security import tls_context
 
 
 class RestServer:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.rest_load import table_of, times_of
 from benchmarks.servers.bodies import CASES, LARGEST, ROW
 from benchmarks.servers.subjects import schema_of
-from serving.errors import ResourceExhausted
+from serving.common.errors import ResourceExhausted
 from serving.rest.bodies import LIST_BYTES, unpacked
 
 

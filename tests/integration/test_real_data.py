@@ -26,8 +26,8 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
 from pipelines.workflow.steps import Steps
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ROWS = 300

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from serving.errors import DataLoss
-from serving.manager import ManagerOptions, ModelManager
-from serving.model_config import ModelConfig
-from serving.status import State
+from serving.common.errors import DataLoss
+from serving.common.status import State
+from serving.config.models import ModelConfig
+from serving.models.manager import ManagerOptions, ModelManager
 
 BROKEN = "broken"
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import blocks_of, count_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Convolution")
+@COMPRESSORS.register("convolution")
 class Convolution(Compressor):
     """Each summary is a learned mix of `width` events that follow each other.
 

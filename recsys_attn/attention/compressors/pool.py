@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import blocks_of, count_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 _LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Pool")
+@COMPRESSORS.register("pool")
 class Pool(Compressor):
     """Each summary is the mean or the maximum of `size` events that follow each other.
 

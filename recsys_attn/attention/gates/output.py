@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.gates.hard_concrete import check_heads
+from recsys_attn.attention.gates.base import GATES, check_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
@@ -15,7 +14,7 @@ from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.OutputGate")
+@GATES.register("output")
 class OutputGate(Layer):
     """`output = heads * activation(W inputs)`, with one matrix W a head.
 

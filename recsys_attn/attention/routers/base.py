@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -143,3 +144,6 @@ class Router(Layer):
                 under one softmax.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `merge`")
+
+
+ROUTERS = Registry("a router", "routers", Router)

@@ -7,8 +7,8 @@ import functools
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_size, per_head
-from recsys_attn.attention.positions import pairs, resolve
+from recsys_attn.attention.core.head_layout import broadcast_size, per_head
+from recsys_attn.attention.core.positions import pairs, resolve
 from recsys_attn.tensors import Shape, Tensor
 
 

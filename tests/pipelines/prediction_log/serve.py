@@ -18,11 +18,11 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
 from pipelines.workflow.steps import Steps
 from recsys_attn.schema import Schema
-from serving.codec import encode
-from serving.inference import replay
-from serving.model import load_model
-from serving.prediction_log.logger import PredictionLogger
-from tests.serving.prediction_log.calls import finished
+from serving.encoding.codec import encode
+from serving.inference.service import replay
+from serving.models.model import load_model
+from serving.observability.prediction_log.logger import PredictionLogger
+from tests.serving.observability.prediction_log.calls import finished
 
 
 class Service:

@@ -18,7 +18,7 @@ from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.decode import LoggedRequests, decode
 from pipelines.prediction_log.messages import UnreadableCall, batch_shape, parse
 from recsys_attn.schema import Feature, is_listed
-from serving.codec import encode
+from serving.encoding.codec import encode
 from tests.support import shop
 from tests.support.exports import split_requests
 

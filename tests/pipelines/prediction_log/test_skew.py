@@ -20,7 +20,7 @@ from pipelines.prediction_log.skew import SkewOptions, exported_versions, has_fa
 from pipelines.workflow.steps import Steps
 from tests.integration.commands import error_of, invoke
 from tests.pipelines.prediction_log.serve import Service
-from tests.serving.prediction_log.calls import finished_files
+from tests.serving.observability.prediction_log.calls import finished_files
 
 Measure = Callable[..., dict[str, Any]]
 

@@ -18,10 +18,10 @@ from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
 from pipelines.workflow.steps import Steps
-from serving.completeness import look
-from serving.inference import replay
-from serving.model import load_model
-from serving.warmup import warm_up
+from serving.inference.service import replay
+from serving.models.completeness import look
+from serving.models.model import load_model
+from serving.models.warmup import warm_up
 from tests.integration.commands import error_of, invoke
 
 

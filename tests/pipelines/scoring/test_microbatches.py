@@ -78,10 +78,10 @@ def test_a_tower_of_many_weights_gets_larger_parts(
 SCRIPT = """
 import os
 import tensorflow as tf
-from pipelines.scoring import microbatches as parts
+from pipelines.scoring import microbatches
 
 threads = tf.config.threading
-parts._processors = lambda: 3
+microbatches._processors = lambda: 3
 for name, gpu, before in [
     ("gpu", True, ""),
     ("set by a variable", False, "os.environ['TF_NUM_INTRAOP_THREADS'] = '2'"),
@@ -92,9 +92,9 @@ for name, gpu, before in [
     threads.set_intra_op_parallelism_threads(0)
     threads.set_inter_op_parallelism_threads(0)
     os.environ.pop("TF_NUM_INTRAOP_THREADS", None)
-    parts._has_gpu = lambda: gpu
+    microbatches._has_gpu = lambda: gpu
     exec(before)
-    parts.one_thread_each()
+    microbatches.one_thread_each()
     found = threads.get_intra_op_parallelism_threads(), threads.get_inter_op_parallelism_threads()
     print(name, *found, sep=": ")
 """

@@ -22,8 +22,8 @@ from pipelines.training.optimizer import make_optimizer
 from pipelines.training.state import Saver
 from pipelines.training.warm_start import WarmStart, _same_ids
 from pipelines.workflow.steps import Steps
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.schema import RESERVED_IDS, Numeric
-from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}

@@ -15,7 +15,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.step_fingerprints import config_hash, settings_by_step
 from pipelines.workflow.steps import Steps
-from serving.completeness import look
+from serving.models.completeness import look
 from tests.integration.commands import finish
 from tests.support.experiments import load
 from tests.support.once import once

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from serving.client import Client
-from serving.errors import (
+from serving.common.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
@@ -19,7 +19,7 @@ from serving.errors import (
     NotFound,
     Unavailable,
 )
-from serving.status import State, VersionStatus
+from serving.common.status import State, VersionStatus
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 
@@ -189,7 +189,7 @@ def test_nobody_answers_at_once() -> None:
     begin = time.monotonic()
     with (
         Client("localhost:1", model="tiny") as client,
-        pytest.raises(Unavailable, match="No scores from localhost:1"),
+        pytest.raises(Unavailable, match="Cannot reach localhost:1"),
     ):
         client.predict_rows([{}])
     assert time.monotonic() - begin < 5.0

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, regression_pb2
 
 from serving.client.examples import encode_examples
-from serving.errors import InvalidArgument, InvalidFeature
+from serving.common.errors import InvalidArgument, InvalidFeature
 from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 ROWS: list[dict[str, Any]] = [

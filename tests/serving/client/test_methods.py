@@ -13,14 +13,14 @@ from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, 
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client import AsyncClient, Client
-from serving.errors import (
+from serving.common.errors import (
     FailedPrecondition,
     InvalidArgument,
     InvalidFeature,
     NotFound,
     Unimplemented,
 )
-from serving.status import State, VersionStatus
+from serving.common.status import State, VersionStatus
 from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 CONTEXT = {"user": "ann", "age": 4, "history": ["a", "b"]}
@@ -116,14 +116,6 @@ def test_a_server_that_lists_no_models(connect: Connect, start_stub: StartStub) 
     assert isinstance(raised.value.__cause__, Unimplemented)
 
 
-def test_after_its_end_a_client_says_so(connect: Connect, start_stub: StartStub) -> None:
-    handle = connect(start_stub().address)
-    handle.predict()
-    handle.ask("close")
-    with pytest.raises(FailedPrecondition, match=r"The client of .* is closed"):
-        handle.predict()
-
-
 def test_both_clients_have_the_same_methods() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
@@ -163,15 +155,6 @@ def test_tasks_share_a_client_and_can_be_cancelled(
             return answers
 
     assert [a["click"].tolist() for a in asyncio.run(use())] == [[105, 6, 2]] * 7
-
-
-def test_an_async_client_belongs_to_one_loop(start_stub: StartStub) -> None:
-    client = AsyncClient(start_stub().address, model="tiny")
-    with asyncio.Runner() as one, asyncio.Runner() as other:
-        one.run(client.predict({}))
-        with pytest.raises(FailedPrecondition, match="belongs to another event loop"):
-            other.run(client.predict({}))
-        one.run(client.close())
 
 
 def test_an_async_token(start_stub: StartStub) -> None:

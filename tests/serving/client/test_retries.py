@@ -13,8 +13,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from serving.client import Options
-from serving.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
+from serving.client import ClientOptions
+from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
 from tests.serving.client import stub_server
 from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
 from tests.serving.conftest import wait_until
@@ -57,7 +57,7 @@ def test_a_killed_server_fails_no_call(
 
 
 def test_a_server_that_shuts_down_fails_no_call(connect: Connect, start_stub: StartStub) -> None:
-    """As `serving.server` does it: refuse, then say goodbye, then close."""
+    """As `serving.server.server` does it: refuse, then say goodbye, then close."""
     leaving, staying = start_stub(), start_stub()
 
     def drain() -> None:
@@ -128,7 +128,7 @@ def test_one_attempt_is_one_attempt(connect: Connect, start_stub: StartStub) -> 
     stub = start_stub()
     stub.is_failing = True
     handle = connect(stub.address, options=ONCE)
-    with pytest.raises(Unavailable, match=f"No scores from {stub.address}: The server is shutting"):
+    with pytest.raises(Unavailable, match=f"Cannot reach {stub.address}: The server is shutting"):
         handle.predict()
     assert len(stub.seen) == 1
 
@@ -136,7 +136,7 @@ def test_one_attempt_is_one_attempt(connect: Connect, start_stub: StartStub) -> 
 def test_the_deadline_holds_for_all_attempts(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
     stub.is_failing = True
-    handle = connect(stub.address, options=Options(initial_backoff=20, max_backoff=20))
+    handle = connect(stub.address, options=ClientOptions(initial_backoff=20, max_backoff=20))
     begin = time.monotonic()
     with pytest.raises((DeadlineExceeded, Unavailable)):
         handle.predict(timeout=0.3)
@@ -174,7 +174,7 @@ def test_calls_of_one_method_share_its_deadline(connect: Connect, start_stub: St
 def test_a_failing_fleet_is_not_hammered(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
     stub.is_failing = True
-    options = Options(initial_backoff=0.01, max_backoff=0.01, retry_tokens=6)
+    options = ClientOptions(initial_backoff=0.01, max_backoff=0.01, retry_tokens=6)
     handle = connect(stub.address, options=options)
     for _ in range(10):
         with pytest.raises(Unavailable):
@@ -192,7 +192,7 @@ def test_who_is_not_healthy_gets_no_calls(connect: Connect, start_stub: StartStu
     well = with_health(health_pb2.HealthCheckResponse.SERVING)
     ill = with_health(health_pb2.HealthCheckResponse.NOT_SERVING)
     unasked = start_stub()  # has no health service: it counts as healthy
-    options = Options(health_service="")
+    options = ClientOptions(health_service="")
     handle = connect([ill.address, well.address, unasked.address], options=options)
     wait_until(lambda: handle.predict() == SCORES and bool(well.seen) and bool(unasked.seen))
     assert ill.seen == []
@@ -203,6 +203,6 @@ def test_nobody_listens(connect: Connect) -> None:
     with pytest.raises(Unavailable) as raised:
         handle.predict()
     words = str(raised.value)
-    assert words.startswith("No scores from localhost:1, 127.0.0.1:2: ")
+    assert words.startswith("Cannot reach localhost:1, 127.0.0.1:2: ")
     assert "Check that the server runs and listens there" in words
     assert len(raised.value.request_id or "") == 32

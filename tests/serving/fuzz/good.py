@@ -15,10 +15,10 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from serving.protos import scoring_pb2_grpc
-from serving.rank_messages import make_rank_request
 from tests.serving import stubs
 from tests.serving.fuzz.process import ServerProcess
 from tests.serving.fuzz.requests import CANDIDATES, CONTEXT, MODEL, ROWS
+from tests.serving.rank_messages import make_rank_request
 
 _WEIGHT = 2.0  # of the price in the model
 

@@ -11,8 +11,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 from tensorflow_serving.apis import model_management_pb2
 
 from serving.protos import scoring_pb2
-from serving.rank_messages import make_rank_request
 from tests.serving import stubs
+from tests.serving.rank_messages import make_rank_request
 
 MODEL = "tiny"
 SPARE = "spare"  # a second model, which reloads may break

@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from serving.workers import THREADS
+from serving.inference.concurrency import THREADS
 from tests.serving.conftest import StartServer
 from tests.serving.fuzz.streams import PREFACE, call_of, frame
 from tests.serving.stubs import predict, send, status

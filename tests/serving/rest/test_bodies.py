@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from serving.errors import InvalidArgument, ResourceExhausted
+from serving.common.errors import InvalidArgument, ResourceExhausted
 from serving.rest.bodies import unpacked
 from serving.rest.server import RestServer
 from tests.serving.rest.conftest import Ask

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
 from serving.rest.bodies import LARGE
 from serving.rest.documents import parsed, written
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.columns import MAX_PADDED_ELEMENTS
-from serving.errors import InvalidArgument, Unimplemented
-from serving.rest.tensors import fill_inputs, numbers, shown
-from tests.serving.stubs import predict
+from serving.common.errors import InvalidArgument, Unimplemented
+from serving.encoding.columns import MAX_PADDED_ELEMENTS
+from serving.encoding.features import TensorSpec
+from serving.rest.tensors import numbers, read_inputs, shown
 
 FOREIGN = ["bfloat16", "qint8", "quint16", "int4", "float8_e5m2", "float8_e4m3fn"]
 
@@ -28,15 +28,14 @@ def test_numbers_of_any_dtype_are_shown(name: str) -> None:
 def test_what_json_cannot_say_is_refused(name: str) -> None:
     info = meta_graph_pb2.TensorInfo(dtype=tf.as_dtype(name).as_datatype_enum)
     with pytest.raises(Unimplemented, match=f"Conversion of JSON Value: .1. to type: {name}$"):
-        fill_inputs({"inputs": {"x": [1]}}, {"x": info}, predict(inputs={}))
+        read_inputs({"inputs": {"x": [1]}}, {"x": TensorSpec.from_proto(info)})
 
 
 def _filled(value: object, dtype: tf.DType, *axes: int | None, takes_missing: bool = True) -> Any:
     shape = tf.TensorShape(axes).as_proto()
     info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum, tensor_shape=shape)
-    request = predict(inputs={})
-    fill_inputs({"inputs": {"x": value}}, {"x": info}, request, takes_missing)
-    return tf.make_ndarray(request.inputs["x"]).tolist()
+    spec = TensorSpec.from_proto(info)
+    return read_inputs({"inputs": {"x": value}}, {"x": spec}, takes_missing)["x"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -96,9 +95,8 @@ def test_many_values_are_what_few_are() -> None:
     assert numbers(values) == few
     assert numbers(values.reshape(73, 137)) == np.reshape(few, (73, 137)).tolist()
     info = meta_graph_pb2.TensorInfo(dtype=tf.float32.as_datatype_enum)
-    request = predict(inputs={})
-    fill_inputs({"inputs": {"x": values.tolist()}}, {"x": info}, request)
-    np.testing.assert_array_equal(tf.make_ndarray(request.inputs["x"]), values)
+    found = read_inputs({"inputs": {"x": values.tolist()}}, {"x": TensorSpec.from_proto(info)})
+    np.testing.assert_array_equal(found["x"], values)
 
 
 def test_of_a_large_value_the_start_is_shown_and_no_more_is_written() -> None:

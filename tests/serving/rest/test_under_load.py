@@ -16,14 +16,15 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from serving.call import Call
+from serving.common.request_trace import RequestTrace
+from serving.inference.concurrency import Turns
 from serving.rest.bodies import LARGE
 from serving.rest.server import RestServer
-from serving.workers import Turns
 from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer
 from tests.serving.rest.conftest import ask_port
 from tests.serving.stubs import predict
+from tests.serving.traces import trace
 
 PREDICT = "/v1/models/tiny:predict"
 BOMB = b'{"signature_name": "double", "instances": [' + b"1," * 20_000_000 + b"1]}"
@@ -40,7 +41,7 @@ class WatchedTurns(Turns):
         self.somebody_came = threading.Event()
 
     @contextlib.contextmanager
-    def taken(self, call: Call) -> Iterator[None]:
+    def taken(self, call: RequestTrace) -> Iterator[None]:
         self.somebody_came.set()
         with super().taken(call):
             yield
@@ -54,7 +55,7 @@ class CountedTurns(Turns):
         self.left: list[int] = []
 
     @contextlib.contextmanager
-    def taken(self, call: Call) -> Iterator[None]:
+    def taken(self, call: RequestTrace) -> Iterator[None]:
         with super().taken(call):
             try:
                 yield
@@ -93,7 +94,7 @@ def test_what_is_large_waits_for_its_turn_and_what_is_small_does_not(
     body = {"signature_name": "pair", "instances": [[1, 2]] * rows, "other": " " * padding}
     small = {"signature_name": "double", "instances": [1.5]}
     with ThreadPoolExecutor(1) as pool:
-        with turns.taken(Call("Predict")):
+        with turns.taken(trace("Predict")):
             turns.somebody_came.clear()
             asked = pool.submit(ask_port, port, "POST", PREDICT, body)
             assert turns.somebody_came.wait(10.0)

@@ -1,0 +1,1 @@
+"""Values between their forms: protobuf, JSON, Arrow, Python and NumPy."""

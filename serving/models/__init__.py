@@ -1,0 +1,1 @@
+"""Loaded versions, and the reconciliation of the wanted with the loaded ones."""

@@ -1,0 +1,1 @@
+"""One server put together: its start, its signals and its end."""

@@ -1,0 +1,149 @@
+"""The files that set up a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.common.errors import InvalidArgument, NotFound
+from serving.config.batching import BatchingParameters
+from serving.config.files import (
+    METRICS_PATH,
+    read_batching_parameters,
+    read_certificates,
+    read_metrics_path,
+    read_token,
+    read_tokens,
+)
+from serving.config.text_protos import parse_text
+
+KEY, CERTIFICATE = "-----BEGIN PRIVATE KEY-----", "-----BEGIN CERTIFICATE-----"
+
+
+def _write(tmp_path: Path, text: str) -> str:
+    (tmp_path / "config").write_text(text)
+    return str(tmp_path / "config")
+
+
+def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> None:
+    text = """
+        max_batch_size { value: 128 }
+        batch_timeout_micros { value: 0 }
+        max_enqueued_batches { value: 3 }
+        num_batch_threads { value: 4 }
+        thread_pool_name { value: "model_server_batch_threads" }
+        allowed_batch_sizes: 8 allowed_batch_sizes: 64
+        pad_variable_length_inputs: true
+        enable_large_batch_splitting { value: true }
+        max_execution_batch_size { value: 64 }
+    """
+    assert read_batching_parameters(_write(tmp_path, text)) == BatchingParameters(
+        max_batch_size=128,
+        max_enqueued_batches=3,
+        num_batch_threads=4,
+        allowed_batch_sizes=(8, 64),
+        pad_variable_length_inputs=True,
+        enable_large_batch_splitting=True,
+        max_execution_batch_size=64,
+    )
+    found = read_batching_parameters(_write(tmp_path, ""))
+    assert (found.max_batch_size, found.batch_timeout_micros) == (1000, 0)
+    assert (found.max_enqueued_batches, found.num_batch_threads) == (10, os.cpu_count())
+    assert found == BatchingParameters()
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_certificates_are_in_the_file_itself(tmp_path: Path, verify: bool) -> None:
+    text = f'server_key: "{KEY}" server_cert: "{CERTIFICATE}"'
+    if verify:
+        text += f' custom_ca: "{CERTIFICATE}" client_verify: true'
+    found = read_certificates(_write(tmp_path, text))
+    assert (found.key, found.certificate) == (KEY.encode(), CERTIFICATE.encode())
+    assert (found.client_authority, found.client_verify) == (
+        CERTIFICATE.encode() * verify,
+        verify,
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> None:
+    pem = [f"{KEY}\nMIGH+/==\n", f"{CERTIFICATE}\nMIIB\n"]
+    key, certificate = (f"{quote}{text}{quote}" for text in pem)
+    text = f"# the server's \"own\nserver_key: {key} # it's secret\nserver_cert: {certificate}\n"
+    path = tmp_path / "config"
+    path.write_bytes(text.replace("\n", end).encode())
+    found = read_certificates(str(path))
+    assert [found.key.decode(), found.certificate.decode()] == pem
+
+
+def test_errors_after_strings_of_several_lines_know_their_line(tmp_path: Path) -> None:
+    text = 'model_config_list {\n  config { name: "a\nb"\n\n base_pat: "/models" } }'
+    with pytest.raises(InvalidArgument, match=r" as text: 5:2 : .*base_pat"):
+        parse_text(model_server_config_pb2.ModelServerConfig, text.encode(), "config")
+
+
+def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
+    path = _write(tmp_path, f'server_key: "{KEY}\\n"\n MIGHAgEAMB\n"-----END PRIVATE KEY-----"')
+    with pytest.raises(InvalidArgument, match=r"SSLConfig as text: line 2, column 2 ") as raised:
+        read_certificates(path)
+    assert "MIGH" not in str(raised.value)
+    assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("", None),
+        ("prometheus_config { enable: true }", METRICS_PATH),
+        ('prometheus_config { enable: true, path: "/metrics" }', "/metrics"),
+        ('prometheus_config { path: "/metrics" }', None),
+    ],
+)
+def test_metrics_are_where_the_file_says(tmp_path: Path, text: str, path: str | None) -> None:
+    assert read_metrics_path(_write(tmp_path, text)) == path
+
+
+def test_tokens_are_lines(tmp_path: Path) -> None:
+    assert read_tokens(_write(tmp_path, "one\n\n two \n")) == {b"one", b"two"}
+    assert read_token(_write(tmp_path, "one\n")) == "one"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "words"),
+    [
+        (read_batching_parameters, "max_batch_size: 3", r"is not a BatchingParameters.*1:"),
+        (read_batching_parameters, "max_batch_size { value: -3 }", "must be a positive number"),
+        (read_certificates, f'server_key: "/key.pem" server_cert: "{CERTIFICATE}"', "`server_key`"),
+        (read_certificates, f'server_key: "{KEY}"', "`server_cert` must be PEM"),
+        (
+            read_certificates,
+            f'server_key: "{KEY}" server_cert: "{CERTIFICATE}" client_verify: true',
+            "`client_verify` needs `custom_ca`",
+        ),
+        (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must begin with /"),
+        (read_tokens, "\n", "holds no token"),
+        (read_token, "one\ntwo\n", "holds 2 tokens. Expected one."),
+        (read_token, "\N{EURO SIGN}\n", "not printable ASCII"),
+    ],
+)
+def test_a_wrong_file_is_named(
+    tmp_path: Path, read: Callable[[str], Any], text: str, words: str
+) -> None:
+    path = _write(tmp_path, text)
+    with pytest.raises(InvalidArgument, match=words) as raised:
+        read(path)
+    assert path in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "read", [read_batching_parameters, read_certificates, read_metrics_path, read_tokens]
+)
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: Callable[[str], Any]) -> None:
+    with pytest.raises(NotFound, match=r"Cannot read .*nowhere: No such file"):
+        read(str(tmp_path / "nowhere"))
