@@ -7,6 +7,7 @@ from typing import Any
 
 from griffe import Extension, Object
 
+_EXAMPLE = re.compile(r"^( *)Examples?:\n((?:\1    (?!>>> ).*\n|\n)+)", re.MULTILINE)
 _CALL = re.compile(r"^( *)Call arguments:\n((?:\1    .*\n|\n)+)", re.MULTILINE)
 
 
@@ -16,7 +17,8 @@ class Docstrings(Extension):
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         """Rewrites the docstring of a module, class, function or attribute."""
         if obj.docstring is not None:
-            obj.docstring.value = _with_fences(_with_call_list(obj.docstring.value))
+            text = _with_code(_with_call_list(obj.docstring.value))
+            obj.docstring.value = _with_fences(text)
 
 
 def _with_call_list(text: str) -> str:
@@ -30,6 +32,17 @@ def _with_call_list(text: str) -> str:
         return f"{indent}**Call arguments:**\n\n{continued.rstrip()}\n\n"
 
     return _CALL.sub(bullets, f"{text}\n")
+
+
+def _with_code(text: str) -> str:
+    """Puts the indented code of a section `Example:` between fences."""
+
+    def fenced(match: re.Match[str]) -> str:
+        indent, body = match.groups()
+        code = re.sub(rf"^{indent}    ", indent, body.rstrip(), flags=re.MULTILINE)
+        return f"{indent}**Example:**\n\n{indent}```python\n{code}\n{indent}```\n\n"
+
+    return _EXAMPLE.sub(lambda match: fenced(match) if match[2].strip() else match[0], text)
 
 
 def _with_fences(text: str) -> str:
