@@ -85,6 +85,8 @@ class Registry:
         if isinstance(member, self.type):
             self._require_call(member)
             return member
+        if self.hint and isinstance(member, keras.layers.Layer):
+            raise TypeError(f"Expected {self.kind}. {self.hint}. Received: {member!r}")
         return _make(member, self._maker(member), {}, defaults)
 
     def _from_short_form(self, given: Mapping[str, Any], defaults: Any) -> Any:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
-from tensorflow.python.saved_model import fingerprinting_utils
 
 from pipelines.common.artifacts import MANIFEST
 from recsys_attn.schema import Schema
@@ -90,7 +89,7 @@ def add_views(folder: Path, added: dict[str, View]) -> None:
         graph.signature_def[name].CopyFrom(_definition(graph.signature_def[view.of], view))
     graph.collection_def[MANIFEST_MARK].bytes_list.value[:] = [MANIFEST.encode()]
     file.write_bytes(saved.SerializeToString(deterministic=True))
-    fingerprinting_utils.write_fingerprint(str(folder))  # it was that of the file before
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # optional, and of the file before
 
 
 def _definition(whole: meta_graph_pb2.SignatureDef, view: View) -> meta_graph_pb2.SignatureDef:

@@ -67,7 +67,7 @@ class RequestCounts:
             return -(-int(self.requests[groups].sum()) // most)
         with Reader(self.split.footers, [self.request] if self.request else []) as reader:
             sizes = (self._sizes(reader, numbers, cuts) for numbers in chunks)
-            return sum(1 for _ in shard.parts(sizes))
+            return sum(1 for _ in shard.batches(sizes))
 
     def _sizes(self, reader: Reader, numbers: np.ndarray, cuts: np.ndarray) -> Chunk:
         """A chunk of requests without values; short requests count as one candidate."""

@@ -139,24 +139,24 @@ class Feed:
                 self._shard(start.epoch, index, chunks[index], place, stack)
                 for index, place in zip(self.shard_indices, places, strict=True)
             ]
-            parts = [next(shard, None) for shard in shards]
-            while self._goes_on(parts, start.epoch, step):
-                places = tuple(p.place if p else o for p, o in zip(parts, places, strict=True))
-                pieces = [piece for part in parts if part for piece in part.pieces]
+            batches = [next(shard, None) for shard in shards]
+            while self._goes_on(batches, start.epoch, step):
+                places = tuple(b.next if b else p for b, p in zip(batches, places, strict=True))
+                pieces = [piece for batch in batches if batch for piece in batch.pieces]
                 blocks = assemble(pieces or [(Chunk.padding(layout), np.arange(1))], self._size)
-                # The chunk that a batch has used up goes before the next one comes.
-                parts.clear()
+                # Frees a chunk that is used up before the next one is taken.
+                batches.clear()
                 pieces.clear()
-                parts, step = [next(shard, None) for shard in shards], step + 1
+                batches, step = [next(shard, None) for shard in shards], step + 1
                 after = Position(start.epoch, step, places)
-                if not self._goes_on(parts, start.epoch, step):
+                if not self._goes_on(batches, start.epoch, step):
                     after = Position(start.epoch + 1)
                 yield Batch(blocks, layout, after)
 
-    def _goes_on(self, parts: list[ShardBatch | None], epoch: int, step: int) -> bool:
+    def _goes_on(self, batches: list[ShardBatch | None], epoch: int, step: int) -> bool:
         """Whether any shard of the split has a batch left; others' are counted only at the end."""
-        if any(parts) or len(self.shard_indices) == self.shards:
-            return any(parts)
+        if any(batches) or len(self.shard_indices) == self.shards:
+            return any(batches)
         return step < self.steps(epoch)
 
     def _shard(
@@ -172,7 +172,7 @@ class Feed:
         if not left:  # as where there are more shards than row groups: no thread for nothing
             return iter(())
         decoded = stack.enter_context(Prefetcher(self._decode(left), 1, "chunks"))
-        return Shard(self.order, epoch, number, len(chunks), self._size).parts(decoded, start)
+        return Shard(self.order, epoch, number, len(chunks), self._size).batches(decoded, start)
 
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features

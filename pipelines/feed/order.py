@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -99,20 +99,3 @@ class Order:
         if begin < len(numbers):
             chunks.append(np.sort(numbers[begin:]))
         return chunks
-
-
-def stream(
-    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, shard: int = 0
-) -> Iterator[np.ndarray]:
-    """Numbers of a shard's requests, counted through the files, chunk by chunk in their order.
-
-    Args:
-        order: Which requests come when.
-        requests: How many there are in each row group.
-        epoch, shard: Of the order.
-    """
-    first = np.cumsum(requests) - requests
-    for chunk, groups in enumerate(order.chunks(epoch)[shard]):
-        numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
-        if len(numbers):  # row groups may be empty
-            yield numbers[order.requests(epoch, shard, chunk, len(numbers))]

@@ -16,18 +16,11 @@ from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
 
 
-def add_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> pa.Table:
-    """The table with one list column per history.
+class Histories:
+    """A table with its histories as list columns, in chunks, since the lists are far larger.
 
     Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
     oldest first (rows of one time in the table's order), the last `max_length` of them.
-    """
-    check_histories(table, histories, where)
-    return pa.concat_tables(Histories(table, histories).chunks(0, table.num_rows))
-
-
-class Histories:
-    """A table and its histories, given out in chunks, since the lists are far larger.
 
     Args:
         table: All rows, as `check_histories` has passed them.

@@ -44,15 +44,6 @@ def check_probabilities(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, F
     return labels, scores.astype(np.float64)
 
 
-def check_weights(weights: ArrayLike | None, labels: Floats) -> Floats | None:
-    if weights is None:
-        return None
-    weights = check_shape("weights", np.asarray(weights, dtype=np.float64), labels)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError("`weights` must be finite and not negative. Received: one that is not")
-    return weights
-
-
 def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:
     """Numbers the groups 0, 1, 2, ...; -1 where the group is missing (None or nan)."""
     groups = check_shape("groups", np.asarray(groups), labels)

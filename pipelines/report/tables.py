@@ -8,7 +8,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.report.numbers import ABSENT, below, count, decimal
-from pipelines.report.results import complete
 
 COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
 ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
@@ -22,11 +21,7 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     Args:
         console: Where to print.
         metrics: The content of an evaluation's metrics.json.
-
-    Raises:
-        ValueError: A key of metrics.json is missing.
     """
-    metrics = complete(metrics)
     rows = list(_rows(metrics["tasks"]))
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))

@@ -12,7 +12,6 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
-from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
@@ -105,10 +104,8 @@ def train(
         split = feeds[0].split
         saver = Saver(checkpoints, place.key, model, optimizer, options, shards, split.footers)
         watch = TrainingReporter(progress, split.rows, options.epochs, tasks, place.logs)
-        if saver.newest() is None:
-            watch.say(f"shuffle  {_shuffle(feeds[0])}")
-            if options.warm_start is not None:
-                watch.say(WarmStart(options.warm_start).start(saver, fitted))
+        if options.warm_start is not None and saver.newest() is None:
+            watch.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -149,8 +146,3 @@ def _feeds(
         )
         for own in workers.shards(shards)
     ]
-
-
-def _shuffle(feed: Feed) -> ShuffleQuality:
-    """How well the rows are shuffled; to count their requests would take a pass over the data."""
-    return ShuffleQuality.of(feed.order, feed.split.footers.rows, feed.batch_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,13 +68,22 @@ class Run:
     seed: int
     console: Console
     force: bool = False
+    _checked: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
     def path(self, step: str) -> Path:
         """The folder of a step."""
         return self.folder / STEPS[step].folder
 
     def manifest(self, step: str) -> dict[str, Any]:
-        """The manifest of a finished step that fits the configuration; else an error."""
+        """The manifest of a finished step that fits the configuration; else an error.
+
+        It is checked once, together with all steps before it, until a step runs again.
+        """
+        if step not in self._checked:
+            self._checked[step] = self._checked_manifest(step)
+        return self._checked[step]
+
+    def _checked_manifest(self, step: str) -> dict[str, Any]:
         folder = self.path(step)
         recover(folder)
         if not (folder / MANIFEST).exists():
@@ -157,6 +166,7 @@ class Run:
             }
             manifest["seconds"] = round(time.perf_counter() - begin, 2)
             write_json(folder / MANIFEST, manifest)
+        self._checked.clear()
         self._say(step, f"done in {manifest['seconds']:.1f} s", target)
         return manifest
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import keras
 
-from recsys_attn.attention.core.dispatch import returns_weights
 from recsys_attn.attention.core.mask_checks import require_fit
 from recsys_attn.attention.core.positions import after_the_last
 from recsys_attn.attention.layers.make_layer import attention_layer
@@ -85,7 +84,7 @@ class TargetAttention(Layer):
 
     @property
     def returns_weights(self) -> bool:
-        return returns_weights(self.mechanism)
+        return self.mechanism.returns_weights
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)

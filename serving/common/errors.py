@@ -4,7 +4,7 @@ ServingError                 carries its gRPC status code
 ├── InvalidArgument          the request must change
 │   └── InvalidFeature       found by the client, before anything is sent
 ├── NotFound                 no such model or version
-│   └── VersionGone                 the backend has the version no longer
+│   └── VersionGone          the version was removed while it was loaded here
 ├── FailedPrecondition       the model has no such signature
 ├── DeadlineExceeded
 ├── Cancelled
@@ -53,7 +53,7 @@ class NotFound(ServingError):
 
 
 class VersionGone(NotFound):
-    """A version that is served here, and no longer by the backend that computes it."""
+    """The runtime of a loaded version no longer has it, so another version may answer."""
 
 
 class FailedPrecondition(ServingError):

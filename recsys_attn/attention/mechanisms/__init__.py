@@ -1,6 +1,7 @@
 """At what cost? Layers from per-head query, key, value and masks to per-head output and weights."""
 
 from recsys_attn.attention.mechanisms.base import MECHANISMS as _MECHANISMS
+from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
@@ -15,6 +16,7 @@ __all__ = [
     "Dense",
     "Linear",
     "LinearState",
+    "Mechanism",
     "Retrieved",
     "Routed",
     "deserialize",

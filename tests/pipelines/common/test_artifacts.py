@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pipelines.common import artifacts
-from pipelines.common.artifacts import atomic_directory, disk_errors, locked, read_json, recover
+from pipelines.common.artifacts import atomic_directory, locked, read_json, recover
 from pipelines.common.errors import PipelineError
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -66,22 +66,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, error: E
     assert _files(tmp_path) == {}
 
 
-def test_a_disk_that_is_full_before_the_block_is_told_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_space(*args: object, **kwargs: object) -> None:
-        raise FULL
-
-    monkeypatch.setattr(Path, "mkdir", no_space)
-    with pytest.raises(PipelineError, match="No space left"), atomic_directory(tmp_path / "data"):
-        pass
-
-
-def test_another_error_of_the_system_stays_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), disk_errors(tmp_path):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-
 @pytest.mark.parametrize("stop_at", range(4))
 def test_a_process_killed_while_replacing_leaves_the_old_or_the_new_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
@@ -115,11 +99,6 @@ def test_a_process_killed_while_replacing_leaves_the_old_or_the_new_folder(
             artifacts._replace(new, target)
     recover(target)
     assert _files(tmp_path) == {"data/a": "new" if stop_at == 3 else "old"}
-
-
-def test_recovering_an_untouched_folder_changes_nothing(tmp_path: Path) -> None:
-    recover(tmp_path / "data")
-    assert _files(tmp_path) == {}
 
 
 def test_the_lock_is_for_one_at_a_time_and_free_afterwards(tmp_path: Path) -> None:

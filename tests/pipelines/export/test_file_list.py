@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pipelines.common.artifacts import MANIFEST, read_json, write_json
-from pipelines.common.errors import PipelineError
 from pipelines.export.file_list import list_again, list_files
 
 
@@ -36,9 +35,3 @@ def test_a_file_that_was_replaced_is_listed_again(folder: Path) -> None:
     list_again(folder, folder / "empty")
     assert read_json(folder / MANIFEST) == {"name": "tiny", "files": list_files(folder)}
     assert sorted(path.name for path in folder.iterdir()) == ["empty", MANIFEST, "variables"]
-
-
-def test_a_damaged_manifest_is_named(folder: Path) -> None:
-    (folder / MANIFEST).write_text("{")
-    with pytest.raises(PipelineError, match=r"manifest\.json is damaged"):
-        list_again(folder, folder / "empty")

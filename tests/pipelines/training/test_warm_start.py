@@ -102,16 +102,6 @@ def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
         np.testing.assert_array_equal(found[last : last + items], arrays[name][first:][:items])
 
 
-def test_the_optimizer_goes_on(older: Steps, tmp_path: Path) -> None:
-    newer, _ = run(tmp_path, "run", training__warm_start=str(older.run.folder))
-    checkpoints = newer.run.folder / "checkpoints"
-    (folder,) = checkpoints.iterdir()
-    steps = int(folder.name.removeprefix("step-"))
-    iterations = [a for a in np.load(folder / "variables.npz").values() if a.dtype == "int64"]
-    assert len(iterations) >= 2
-    assert all(count == 2 * steps for count in iterations)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

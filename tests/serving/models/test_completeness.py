@@ -141,11 +141,11 @@ def test_a_graph_of_constants_needs_no_variables(tmp_path: Path) -> None:
 def test_what_is_missing_is_counted(copied: Path) -> None:
     whole = (copied / SHARD).read_bytes()
     (copied / SHARD).unlink()
-    assert str(look(copied).gap) == f"{SHARD} is missing (5 of 6 files are whole)"
+    assert str(look(copied).gap) == f"{SHARD} is missing (5 of 6 files are complete)"
     (copied / SHARD).write_bytes(whole[:7])
     assert str(look(copied).gap) == (
         f"{SHARD} has another size than manifest.json says (7 instead of {len(whole)} bytes; "
-        "5 of 6 files are whole)"
+        "5 of 6 files are complete)"
     )
     (copied / SHARD).write_bytes(whole[::-1])
     assert str(look(copied).gap) == f"{SHARD} has another content than manifest.json says"

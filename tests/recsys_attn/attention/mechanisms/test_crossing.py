@@ -38,7 +38,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 
 def test_a_router_takes_the_same_parts_across() -> None:
     routed = Routed(Blocks(4), "alibi", patterns.Local(3), dropout=0.2, dtype="mixed_bfloat16")
-    crossing = routed.crossing()
+    crossing = routed.as_cross_attention()
     assert crossing.router is routed.router
     assert crossing.score is routed.score
     assert crossing.pattern is routed.pattern
