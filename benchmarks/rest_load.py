@@ -9,7 +9,7 @@ over, each when it has the answer to the last, while health and single rows are 
 ms after the last answer. The server, the eight callers and the small requests have a process each,
 on one machine. A case begins when the server has nothing to do.
 
-- `quiet`: nobody sends large bodies.
+- `quiet`: no large bodies.
 - `gzip`: 90 MB as gzip of 87 kB, which is refused.
 - The others are as large as a body may be (`benchmarks/servers/bodies.py`): numbers in a column,
   rows as objects, lists deep in each other (as many as a body may have, and white space), objects
@@ -167,7 +167,7 @@ class Server:
 
 
 def measure(server: Server, body: Body, seconds: float) -> tuple[list[str], Times]:
-    """What is known of a body, and the times of small requests beside it."""
+    """One kind of large body, and the times of small requests beside it."""
     begin = time.perf_counter()
     status = Rest(server.port).post(body)
     alone = time.perf_counter() - begin

@@ -79,7 +79,7 @@ def replay(model: Model, message: Any) -> RequestTrace:
 
 
 class InferenceService:
-    """Serves requests, and what is known of models.
+    """Serves requests, metadata and states of models.
 
     Args:
         manager: Leases the versions.
