@@ -23,8 +23,8 @@ _RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
 class Options:
     """What most clients leave as it is. Times are in seconds.
 
-    Only UNAVAILABLE is tried again: nothing listens, the connection broke, the server is
-    stopping. A call is tried again while its deadline lasts and the client's budget does: each
+    UNAVAILABLE is tried again (nothing listens, the connection broke, the server drains), and so
+    is CANCELLED: a gRPC server that stops answers calls in transit with it. A call is tried again while its deadline lasts and the client's budget does: each
     failure takes one token, each success returns `retry_ratio`, and below half of
     `retry_tokens` nothing is tried again.
 
@@ -109,7 +109,7 @@ class Options:
                 "initialBackoff": _seconds(self.initial_backoff),
                 "maxBackoff": _seconds(self.max_backoff),
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             }
             config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
             config["retryThrottling"] = {

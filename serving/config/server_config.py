@@ -16,6 +16,7 @@ INT32_MAX = 2**31 - 1
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Health waits up to 0.1 s for what Python does at one go with a JSON body of that size.
 _REST_BYTES = 4 * 2**20
+_MOST_REQUESTS = 1000  # a thread each, while they are served and while they wait
 _BATCHING_THREADS = 128  # they wait for their batch; few of them compute
 
 
@@ -143,8 +144,8 @@ class ServerConfig:
     max_candidates: int = _option(100_000, "Most rows or candidates of a request.", 1)
     max_concurrent_requests: int = _option(
         0,
-        "Requests at a time, those that wait among them; others are refused with "
-        "RESOURCE_EXHAUSTED. 0: any number.",
+        "Requests at a time, those that wait included; others are rejected with "
+        f"RESOURCE_EXHAUSTED. 0: {_MOST_REQUESTS:,}.",
         0,
     )
     max_connections: int = _option(
@@ -224,6 +225,11 @@ class ServerConfig:
     @property
     def backend_uses_tls(self) -> bool:
         return self.backend.startswith("grpcs://")
+
+    @property
+    def most_requests(self) -> int:
+        """Requests at a time, those that wait included."""
+        return self.max_concurrent_requests or _MOST_REQUESTS
 
     @property
     def requests_at_once(self) -> int:
