@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tensorflow_serving.apis import model_management_pb2, prediction_log_pb2
 
 from serving.client import Client, Tls
@@ -291,20 +290,6 @@ def test_probes_metrics_and_refusals_do_not_wait_for_what_computes(
         assert any("request_count" in line for line in _get(port, METRICS_PATH))
         assert not any(call.done() for call in busy)
         assert busy[1].result() == 200
-
-
-def test_services_can_be_listed(start: StartServer, base_path: Path) -> None:
-    _, address = start(str(base_path))
-    with grpc.insecure_channel(address) as channel:
-        answers = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
-            iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=10
-        )
-        names = {service.name for service in next(answers).list_services_response.service}
-    assert names == {
-        "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService",
-        "recsys_attn.serving.ScoringService", "grpc.health.v1.Health",
-        "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-    }  # fmt: skip
 
 
 def test_a_unix_socket(start: StartServer, base_path: Path, tmp_path: Path) -> None:
