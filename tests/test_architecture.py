@@ -41,11 +41,12 @@ CODE = _read(*PACKAGES)
 EVERYTHING = CODE + _read("tests", "benchmarks")
 MODULES = {source.module for source in CODE}
 EXTRAS = PROJECT["optional-dependencies"]
+NOT_AT_RUN_TIME = ("dev", "docs", "oracles")
 RUNTIME = _names(PROJECT["dependencies"]).union(
-    *(_names(needs) for extra, needs in EXTRAS.items() if extra not in ("dev", "oracles"))
+    *(_names(needs) for extra, needs in EXTRAS.items() if extra not in NOT_AT_RUN_TIME)
 )
 PEERS = _names((ROOT / "benchmarks/peers/requirements.txt").read_text("utf-8").splitlines())
-DEVELOPMENT = RUNTIME | _names(EXTRAS["dev"]) | _names(EXTRAS["oracles"])
+DEVELOPMENT = RUNTIME.union(*(_names(EXTRAS[extra]) for extra in NOT_AT_RUN_TIME))
 
 
 Rule = Callable[[Source], list[str]]

@@ -259,8 +259,25 @@ class ServerConfig:
 
     @property
     def reload_roots(self) -> tuple[Path, ...]:
-        """The folders of `reload_root`."""
+        """Folders of `reload_root`; with a backend any, as base paths are not read."""
+        if self.backend:
+            return (Path("/"),)
         return tuple(Path(root) for root in self.reload_root.split(",") if root)
+
+    @property
+    def base_path(self) -> Path:
+        """Base path of the model without a model config file; with a backend its addresses."""
+        return Path(self.model_base_path or self.backend.partition("://")[2])
+
+    @property
+    def runtime_name(self) -> str:
+        """Label of the metrics."""
+        return "remote" if self.backend else "tensorflow"
+
+    @property
+    def needs_version_at_start(self) -> bool:
+        """Whether the server must have loaded a version to start; else one comes later."""
+        return self.file_system_poll_wait_seconds >= 0 and not self.backend
 
     @property
     def backend_uses_tls(self) -> bool:

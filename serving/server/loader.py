@@ -23,11 +23,10 @@ from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
-from serving.models.model import Model, load_model
+from serving.models.model import Model
 from serving.models.signature import Compute, Signature
+from serving.models.version_source import FolderSource, VersionSource
 from serving.models.warmup import warm_up
-from serving.proxy.pool import BackendPool, RemoteModel, remote_versions
-from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.tensorflow.saved_model import is_ours
 
 _LOGGER = logging.getLogger(__name__)
@@ -40,8 +39,7 @@ class LoadOptions:
     """Options of a `Loader`.
 
     Args:
-        runtime: What computes.
-        backend: The servers that compute instead; None: it is computed here.
+        source: Opens versions: from folders, or of a backend.
         batching: Parameters of batching; None computes each request alone.
         reads_own_batching: Whether to read `batching_params.pbtxt` of each version.
         warmup_iterations: Number of warm-up passes; 0 for none.
@@ -50,8 +48,7 @@ class LoadOptions:
             succeeded.
     """
 
-    runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
-    backend: BackendPool | None = None
+    source: VersionSource = field(default_factory=FolderSource)
     batching: BatchingParameters | None = None
     reads_own_batching: bool = False
     warmup_iterations: int = 1
@@ -82,11 +79,7 @@ class Loader:
         Raises:
             ServingError: The version cannot be loaded, or its warm-up fails.
         """
-        options = self._options
-        if options.backend is not None:
-            model = Model(name, version, path, RemoteModel(options.backend, name, version))
-        else:
-            model = load_model(name, version, path, options.runtime)
+        model = Model(name, version, path, self._options.source.open(name, version, path))
         try:
             self._prepare(model)
         except BaseException:
@@ -94,12 +87,6 @@ class Loader:
             raise
         self._newest[name] = model
         return model
-
-    def versions(self, name: str, base_path: Path) -> dict[int, Path]:
-        """The versions that the backend has, newest first, as folders that are not there."""
-        backend = self._options.backend
-        found = [] if backend is None else remote_versions(backend, name)
-        return {number: base_path / str(number) for number in found}
 
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)

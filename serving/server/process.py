@@ -42,7 +42,7 @@ def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
 
     set_up(log_format)
     server, port = create_server(config)
-    if config.file_system_poll_wait_seconds >= 0 and not config.backend:
+    if config.needs_version_at_start:
         for versions in server.manager.models.values():
             versions.require_available()
     return server, port

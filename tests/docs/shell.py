@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from tests.docs.pages import ROOT
 
 _MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -17,7 +18,7 @@ _COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
 _PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 # Tools of others, whose options are not checked here.
 _FOREIGN = {"curl", "git", "grpcurl", "helm", "openssl", "source", "tensorboard"}
-_SYNTAX = {"export", "for", "do", "done", "cd", "pem()", "{", "}", "tar"}
+_SYNTAX = {"export", "for", "do", "done", "cd", "pem", "pem()", "{", "}", "tar"}
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -101,7 +102,7 @@ def _pytest(words: list[str], made: set[str]) -> None:
 
 
 def _kubectl(words: list[str], made: set[str]) -> None:
-    for option, path in zip(words, words[1:], strict=False):
+    for option, path in itertools.pairwise(words):
         if option in ("-f", "-k"):
             _require((ROOT / path).exists(), f"no file {path}")
 
@@ -109,7 +110,7 @@ def _kubectl(words: list[str], made: set[str]) -> None:
 def _docker(words: list[str], made: set[str]) -> None:
     if words[0] != "compose":
         return
-    for option, profile in zip(words, words[1:], strict=False):
+    for option, profile in itertools.pairwise(words):
         if option == "--profile":
             found = " ".join(re.findall(r"profiles: \[(.*?)\]", _COMPOSE))
             _require(profile in re.split(r"[ ,]+", found), f"no profile {profile}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from pipelines.config import load_experiment
+from pipelines.experiment.config import load_experiment
 from serving.protos import server_config_pb2
 from tests.docs import shell
 from tests.docs.pages import PAGES, Block, Page
@@ -95,7 +95,8 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
 def _check_experiment(block: Block, workplace: Workplace) -> None:
     """A whole experiment, or tables that take the place of the tutorial's."""
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
-    text = block.text if "[data]" in block.text else _merged(base.text, block.text)
+    whole = "data" in tomllib.loads(block.text)
+    text = block.text if whole else _merged(base.text, block.text)
     path = workplace.folder / "checked.toml"
     path.write_text(text, "utf-8")
     load_experiment(path)

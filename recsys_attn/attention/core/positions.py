@@ -6,8 +6,8 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.core.mask_checks import mask_of, require_positions, sizes_of
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.attention.core.mask_checks import mask_of
+from recsys_attn.tensors import Config, Tensor
 
 
 def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor 
         `query_positions` (B, T) and `key_positions` (B, S) by name; nothing for a mechanism that
         does not look at positions.
     """
-    if not getattr(mechanism, "positional", False):
+    if not mechanism.positional:
         return {}
     if key_mask is None:
         key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
@@ -90,41 +90,6 @@ def resolve(
         rows if query_positions is None else query_positions,
         columns if key_positions is None else key_positions,
     )
-
-
-def per_head(
-    query_shape: Shape,
-    key_shape: Shape,
-    query_positions: Tensor | None,
-    key_positions: Tensor | None,
-) -> tuple[Tensor | None, Tensor | None]:
-    """What a user gives, (T,) or (B, T), in the form of the parts, (B or 1, N or 1, T).
-
-    So too for the keys, with S in the place of T. A size of 1 broadcasts.
-
-    Raises:
-        TypeError: Positions are not integers.
-        ValueError: Positions have another shape.
-    """
-    sizes = sizes_of(query_shape, key_shape)
-    return (
-        _per_head("query_positions", query_positions, sizes, "T"),
-        _per_head("key_positions", key_positions, sizes, "S"),
-    )
-
-
-def _per_head(
-    name: str, positions: Any, sizes: dict[str, int | None], letter: str
-) -> Tensor | None:
-    if positions is None:
-        return None
-    positions = ops.convert_to_tensor(positions)
-    require_positions(name, positions, sizes, letter)
-    positions = ops.cast(positions, "int32")
-    rank = len(positions.shape)
-    if rank == 3:
-        return positions
-    return positions[None, None] if rank == 1 else positions[:, None]
 
 
 def length_of(key: Tensor, key_positions: Tensor | None, key_mask: Tensor | None) -> Any:

@@ -8,15 +8,8 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.core.dispatch import (
-    attend,
-    checked_shapes,
-    joint_mask,
-    require_fit,
-    require_own_sequence,
-    require_weights,
-)
 from recsys_attn.attention.core.head_layout import broadcast_batch
+from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -78,7 +71,7 @@ class Attention(Layer):
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
     def __call__(self, query: Any, value: Any, key: Any = None, *args: Any, **kwargs: Any) -> Any:
-        require_own_sequence(self.mechanism, query, value, key)
+        self.mechanism.require_own_sequence(query, value, key)
         return super().__call__(query, value, key, *args, **kwargs)
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
@@ -108,19 +101,22 @@ class Attention(Layer):
         return_weights: bool = False,
     ) -> Any:
         if return_weights:
-            require_weights(self.mechanism, "`return_weights`")
+            self.mechanism.require_weights("`return_weights`")
         key = value if key is None else key
-        given = {
-            "query_mask": query_mask,
-            "key_mask": joint_mask(query.shape, key.shape, key_mask, value_mask),
-            "attention_mask": attention_mask,
-            "attention_bias": attention_bias,
-            "query_positions": query_positions,
-            "key_positions": key_positions,
-        }
+        masks = masks_of_call(
+            self.mechanism,
+            1,
+            (query, key, value),
+            value_mask,
+            key_mask,
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
         heads = [ops.expand_dims(x, 2) for x in (query, key, value)]
-        require_fit(self.mechanism, [x.shape for x in heads], **given)
-        output, weights = attend(self.mechanism, *heads, **given)
+        output, weights = self.mechanism(*heads, masks=masks)
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return (output, ops.squeeze(weights, 1)) if return_weights else output
 

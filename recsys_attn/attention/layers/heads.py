@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.core.dispatch import attend, require_weights
+from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
@@ -31,8 +31,7 @@ class Heads(Layer):
         key: (B, S, N, H).
         value: (B, S, N, V).
         inputs: (B, T, E), what the queries were made of, for a gate that looks at it.
-        query_mask, key_mask, attention_mask, attention_bias, query_positions, key_positions: See
-            `Dense`; the mechanism must honour those that are given.
+        masks: A `Masks` of the mechanism.
 
     Returns:
         Output (B, T, N, V) and weights (B, N, T, S), or None where the mechanism makes none.
@@ -60,7 +59,7 @@ class Heads(Layer):
         self.gate = None if gate is None else gates.get(gate, dtype=self.dtype_policy)
         self.disagreement = get_disagreement(disagreement)
         if self.disagreement is not None and self.disagreement.positions:
-            require_weights(self.mechanism, "The disagreement of positions")
+            self.mechanism.require_weights("The disagreement of positions")
 
     def build(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape, inputs_shape: Shape
@@ -75,27 +74,12 @@ class Heads(Layer):
         key: Tensor,
         value: Tensor,
         inputs: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
+        masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        output, weights = attend(
-            self.mechanism,
-            query,
-            key,
-            value,
-            query_mask=query_mask,
-            key_mask=key_mask,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            query_positions=query_positions,
-            key_positions=key_positions,
-        )
+        masks = masks or Masks()
+        output, weights = self.mechanism(query, key, value, masks=masks)
         if self.disagreement is not None:
-            self.disagreement(value, weights, output, query_mask=query_mask, key_mask=key_mask)
+            self.disagreement(value, weights, output, query_mask=masks.query, key_mask=masks.key)
         # A mechanism or a gate that was given as an instance has a dtype policy of its own.
         return ops.cast(self.gated(output, inputs), self.compute_dtype), weights
 

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.core.dispatch import crossing
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 
@@ -25,7 +24,7 @@ def attention_layer(
             "`num_heads` and `head_dim` go together: both for projections into heads, neither for "
             f"attention without projections. Received: num_heads={num_heads}, head_dim={head_dim}"
         )
-    mechanism = crossing(presets.get(mechanism, dtype=dtype))
+    mechanism = presets.get(mechanism, dtype=dtype).as_cross_attention()
     if num_heads is None or head_dim is None:
         return Attention(mechanism, dtype=dtype)
     return MultiHeadAttention(num_heads, head_dim, mechanism, dtype=dtype)

@@ -9,18 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.core.dispatch import (
-    checked_shapes,
-    joint_mask,
-    require_fit,
-    require_own_sequence,
-    require_weights,
-    shares_query_and_key,
-    uses,
-)
 from recsys_attn.attention.core.head_layout import broadcast_batch
+from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
 from recsys_attn.attention.layers.heads import Heads
 from recsys_attn.attention.layers.pruning import slice_heads, take_heads
+from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import Layer
@@ -120,13 +113,13 @@ class MultiHeadAttention(Layer):
         self.use_bias = use_bias
 
     @property
-    def mechanism(self) -> keras.layers.Layer:
+    def mechanism(self) -> Mechanism:
         return self.heads.mechanism
 
     def __call__(
         self, query: Any, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        require_own_sequence(self.mechanism, query, value, key)
+        self.mechanism.require_own_sequence(query, value, key)
         return super().__call__(query, value, key, *args, **kwargs)
 
     def build(
@@ -140,7 +133,7 @@ class MultiHeadAttention(Layer):
         self.build_shapes = (query_shape, value_shape, key_shape)
         shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
         widths = {name: _width(name, shape) for name, shape in shapes.items()}
-        if shares_query_and_key(self.mechanism) and widths["query"] != widths["key"]:
+        if self.mechanism.shares_query_and_key and widths["query"] != widths["key"]:
             raise ValueError(
                 f"{type(self.mechanism).__name__} makes queries and keys with one projection here, "
                 "so `query` and `key` must have the same width; project one of them first, or "
@@ -173,9 +166,9 @@ class MultiHeadAttention(Layer):
     @property
     def _projected(self) -> list[str]:
         """The inputs that have a projection of their own."""
-        shared = shares_query_and_key(self.mechanism)
-        names = [side for side in ("query", "key") if uses(self.mechanism, side)]
-        names = ["query"] if shared else names
+        shared = self.mechanism.shares_query_and_key
+        uses = {"query": self.mechanism.uses_query, "key": self.mechanism.uses_key}
+        names = ["query"] if shared else [name for name, used in uses.items() if used]
         return names if self.value == "identity" else [*names, "value"]
 
     def call(
@@ -194,25 +187,26 @@ class MultiHeadAttention(Layer):
         mask: Tensor | None = None,
     ) -> Any:
         if return_weights:
-            require_weights(self.mechanism, "`return_weights`")
-        keys = (query if value is None else value) if key is None else key
-        key_mask = joint_mask(query.shape, keys.shape, key_mask, value_mask)
+            self.mechanism.require_weights("`return_weights`")
+        values = query if value is None else value
+        keys = values if key is None else key
         if value is None and key is None:
             query_mask = mask if query_mask is None else query_mask
-            key_mask = query_mask if key_mask is None else key_mask
+            key_mask = query_mask if key_mask is None and value_mask is None else key_mask
             key_positions = query_positions if key_positions is None else key_positions
-        given = {
-            "query_mask": query_mask,
-            "key_mask": key_mask,
-            "attention_mask": attention_mask,
-            "attention_bias": attention_bias,
-            "query_positions": query_positions,
-            "key_positions": key_positions,
-        }
-        values = query if value is None else value
-        shapes = [(*x.shape[:2], self.num_heads, x.shape[-1]) for x in (query, keys, values)]
-        require_fit(self.mechanism, shapes, **given)
-        output, weights = self.heads(*self.project(query, values, key), query, **given)
+        masks = masks_of_call(
+            self.mechanism,
+            self.num_heads,
+            (query, keys, values),
+            value_mask,
+            key_mask,
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
+        output, weights = self.heads(*self.project(query, values, key), query, masks=masks)
         output = self.join(output)
         return (output, weights) if return_weights else output
 
@@ -223,7 +217,7 @@ class MultiHeadAttention(Layer):
         key = value if key is None else key
         inputs = {"query": query, "key": key, "value": value}
         projected = dict(zip(self._projected, self._products(inputs), strict=True))
-        if shares_query_and_key(self.mechanism):
+        if self.mechanism.shares_query_and_key:
             same = key is query
             projected["key"] = projected["query"] if same else self._product(key, "query")
         heads = [

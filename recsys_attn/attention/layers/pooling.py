@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.dispatch import require_apart, require_weights, uses
 from recsys_attn.attention.core.positions import after_the_last
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive
@@ -84,7 +83,7 @@ class AttentionPooling(Layer):
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.attention = attention_layer(mechanism, num_heads, head_dim, self.dtype_policy)
-        require_apart(self.attention.mechanism, num_queries or 1, None, "num_queries")
+        self.attention.mechanism.require_distinct_results(num_queries or 1, None, "num_queries")
 
     def build(self, inputs_shape: Shape) -> None:
         if len(inputs_shape) < 3 or inputs_shape[-1] is None:
@@ -93,12 +92,12 @@ class AttentionPooling(Layer):
                 f"known width E. Received: inputs.shape={tuple(inputs_shape)}"
             )
         width = inputs_shape[-1]
-        require_apart(
-            self.attention.mechanism, self.num_queries or 1, inputs_shape[-2], "num_queries"
+        self.attention.mechanism.require_distinct_results(
+            self.num_queries or 1, inputs_shape[-2], "num_queries"
         )
         self.query = None
         # A score of the key alone has no use for a query.
-        if uses(self.attention.mechanism, "query"):
+        if self.attention.mechanism.uses_query:
             self.query = self.add_weight(
                 shape=(self.num_queries or 1, width),
                 # Not zeros, with which all queries would pool alike.
@@ -118,7 +117,7 @@ class AttentionPooling(Layer):
         leading, (size, width) = ops.shape(inputs)[:-2], inputs.shape[-2:]
         size = ops.shape(inputs)[-2] if size is None else size
         if return_weights:
-            require_weights(self.attention.mechanism, "`return_weights`")
+            self.attention.mechanism.require_weights("`return_weights`")
         require_mask_of("present", present, inputs)
         if present is not None:
             present = ops.reshape(present, (-1, size))

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.dispatch import is_causal
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import layer_of, serialize
@@ -80,7 +79,7 @@ class PrependTokens(Layer):
         mask: Tensor | None = None,
     ) -> Any:
         present = mask if present is None else present
-        if return_tokens and is_causal(self.attention.mechanism):
+        if return_tokens and self.attention.mechanism.is_causal:
             raise ValueError(
                 "`return_tokens` needs tokens that see the events, and under a causal mechanism "
                 "they see none, since they stand in front. Use a pattern such as Prepended, or a "

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import keras
 from keras import ops
 
-from recsys_attn.attention.core.head_layout import broadcast_batch, require_a_value_a_key
-from recsys_attn.attention.core.pairs import allowed_pairs
-from recsys_attn.attention.core.positions import length_of, per_head
+from recsys_attn.attention.core.head_layout import require_a_value_a_key
+from recsys_attn.attention.core.masks import Masks
+from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
@@ -19,12 +16,12 @@ from recsys_attn.attention.mechanisms.grouped import (
     tokens_missing,
 )
 from recsys_attn.attention.routers.group_layout import padded
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@MECHANISMS.register("retrieved")
-class Retrieved(Grouped):
+@MECHANISMS.register("lookup", saved_as="Retrieved", retrieved={})
+class Lookup(Grouped):
     """Queries that come from elsewhere, each attending the few keys that a router brings it.
 
     `output[t] = sum_{s in found(t)} softmax_{s in found(t)}(score(query[t], key[s])) * value[s]`
@@ -56,11 +53,10 @@ class Retrieved(Grouped):
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which nothing finds.
-        query_positions, key_positions: (B, T) and (B, S), integers. By default the keys stand at
-            0 ... S-1 and every query right after the last one that is there, so that none is told
-            from the others by its place among them.
+        masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding,
+            and `query_positions` (B, T) and `key_positions` (B, S), integers. By default the keys
+            stand at 0 ... S-1 and every query right after the last key that is present, so that
+            queries do not differ by their place.
 
     B of the queries may be 1 where that of the keys is not, and the other way round. Padded
     values must be finite.
@@ -75,14 +71,16 @@ class Retrieved(Grouped):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.attention import Retrieved
+    >>> from recsys_attn.attention import Lookup
     >>> from recsys_attn.attention.routers import Lsh
     >>> candidates = keras.random.normal((2, 3, 4, 8))
     >>> history = keras.random.normal((2, 1000, 4, 8))
-    >>> output, _ = Retrieved(Lsh(16, buckets=32, rounds=2))(candidates, history, history)
+    >>> output, _ = Lookup(Lsh(16, buckets=32, rounds=2))(candidates, history, history)
     >>> tuple(output.shape)
     (2, 3, 4, 8)
     """
+
+    honours = ("query_mask", "key_mask", "query_positions", "key_positions")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
@@ -93,18 +91,15 @@ class Retrieved(Grouped):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
+        masks: Masks,
         training: bool | None = None,
     ) -> tuple[Tensor, None]:
-        allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
         key = fitting(key, self.score.most_keys)
-        rows, columns = _positions(query, key, query_positions, key_positions, key_mask)
-        query, key, value = of_one_batch((query, key, value), (query_mask, key_mask, rows, columns))
-        query_mask = of_tokens(query, query_mask=query_mask)
-        key_mask = of_tokens(key, key_mask=key_mask)
+        rows, columns = _positions(query, key, masks)
+        query, key, value = of_one_batch(
+            (query, key, value), (masks.query, masks.key, rows, columns)
+        )
+        query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         length, keys = length_of(key, columns, key_mask), ops.shape(key)[1]
         key_mask, key, value = never_empty(key_mask, key, value)
         columns = padded(columns, 0, tokens_missing(keys), axis=2)
@@ -123,28 +118,15 @@ class Retrieved(Grouped):
         """Whether it may look at where queries and keys stand."""
         return self.router.has_positions
 
-    def compute_output_spec(
-        self, query: Tensor, key: Tensor, value: Tensor, **others: Any
-    ) -> tuple[keras.KerasTensor, None]:
-        batch = broadcast_batch(query.shape[0], broadcast_batch(key.shape[0], value.shape[0]))
-        shape = (batch, *query.shape[1:3], value.shape[-1])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
 
-
-def _positions(
-    query: Tensor,
-    key: Tensor,
-    query_positions: Tensor | None,
-    key_positions: Tensor | None,
-    key_mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def _positions(query: Tensor, key: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
     """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
     queries, keys = ops.shape(query)[1], ops.shape(key)[1]
-    rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
+    rows, columns = masks.query_positions, masks.key_positions
     if columns is None:
         columns = ops.arange(keys, dtype="int32")[None, None]
     if rows is None:
-        rows = length_of(key, columns, key_mask)[..., 0]
+        rows = length_of(key, columns, masks.key)[..., 0]
     return (
         ops.broadcast_to(rows, (*ops.shape(rows)[:2], queries)),
         ops.broadcast_to(columns, (*ops.shape(columns)[:2], keys)),
