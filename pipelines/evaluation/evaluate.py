@@ -112,7 +112,7 @@ def _extra_columns(
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    """Groups as numbers, NaN for rows without one."""
+    """Groups as numbers; NaN for rows without a group."""
     return column.dictionary_encode().indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 

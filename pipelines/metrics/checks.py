@@ -1,4 +1,4 @@
-"""What a metric accepts, and what it says where its data does not define it."""
+"""Checks of a metric's input, and the warning for undefined metrics."""
 
 import warnings
 from typing import Any
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 class UndefinedMetricWarning(UserWarning):
-    """The data does not define the metric; its value is nan."""
+    """A warning that the data does not define the metric; its value is nan."""
 
 
 def check_pairs(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, NDArray[Any]]:

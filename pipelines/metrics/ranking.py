@@ -50,7 +50,7 @@ def auc_by_class(positive: NDArray[Any], negative: NDArray[Any]) -> float:
         negative: Those of label 0, shape (negatives,); it is sorted in place.
 
     Returns:
-        A number in [0, 1]; nan with a warning where a class has no rows.
+        A number in [0, 1]; nan with a warning if a class has no rows.
 
     Example:
         >>> auc_by_class(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -74,10 +74,10 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
         labels: 0 or 1 per row, shape (rows,).
         scores: A number per row, shape (rows,).
         groups: The group (user, request) of each row, shape (rows,). Rows without one (None or
-            nan) are left out: nothing says whom their items compete for. Integers are the fastest.
+            nan) are left out. Integers are the fastest.
 
     Returns:
-        The value (nan with a warning where no group holds both classes) and the number
+        The value (nan with a warning if no group holds both classes) and the number
         of groups that counted.
 
     Raises:

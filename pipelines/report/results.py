@@ -32,10 +32,10 @@ class Evaluation:
 
     @classmethod
     def read(cls, folder: Path) -> "Evaluation":
-        """Reads the metrics and looks whether the predictions are there.
+        """Reads the metrics and checks that the predictions exist.
 
         Raises:
-            PipelineError: A file is missing or is not what it should be.
+            PipelineError: A file is missing or damaged.
         """
         predictions, source = folder / PREDICTIONS, folder / METRICS
         for path in (source, predictions):
@@ -70,7 +70,7 @@ class Evaluation:
     def _columns(
         self, required: tuple[str, ...], optional: tuple[str, ...]
     ) -> dict[str, NDArray[np.float64]]:
-        """Columns of the predictions by name, nan where a value is missing."""
+        """Columns of the predictions by name; nan is missing."""
         try:
             present = pq.read_schema(self.predictions).names
             missing = [name for name in required if name not in present]

@@ -1,4 +1,4 @@
-"""The metrics as a table on the screen."""
+"""Prints the metrics as a table."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,10 +16,10 @@ ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
 def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """Prints one line per task, and below it one per baseline.
 
-    Columns that no task has, such as the ceiling, are left out, so that a narrow terminal does.
+    Columns without values, such as the ceiling, are left out, to fit a narrow terminal.
 
     Args:
-        console: Where to print.
+        console: The console.
         metrics: The content of an evaluation's metrics.json.
     """
     rows = list(_rows(metrics["tasks"]))

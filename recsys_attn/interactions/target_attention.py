@@ -24,7 +24,7 @@ class TargetAttention(Layer):
     `[q, k, q - k, q * k]` with Dice, and the weights are not normalised, so that their sum tells
     how strong the interest is. An empty history gives zeros. Where the mechanism looks at
     positions, every candidate stands right after the last event. A mechanism that routes a
-    sequence to itself is taken in its form for queries from elsewhere, `Retrieved`.
+    sequence to itself is taken in its form for queries from elsewhere, `Lookup`.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978. The authors' code has a softmax: `presets.din(weighting="softmax")`.

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from serving.common.background import Background, Periodic
+from serving.common.background import PeriodicThread, SerialWorker
 from serving.common.errors import ServingError, Unavailable, servable_not_found, unrecognized_label
 from serving.common.status import VersionStatus
 from serving.config.models import ModelConfig, require_unique
@@ -59,9 +59,9 @@ class ModelManager:
         self._load = load
         self._report = report
         self._options = options
-        self._background = Background("model-loading", helpers=options.num_load_threads)
+        self._background = SerialWorker("model-loading", helpers=options.num_load_threads)
         self._is_stopped = threading.Event()
-        self._timer: Periodic | None = None
+        self._timer: PeriodicThread | None = None
         # Replaced as a whole by the loading thread, read by all threads.
         self._reconcilers = {config.name: self._reconciler(config) for config in models}
         self._models = _versions(self._reconcilers)
@@ -135,10 +135,10 @@ class ModelManager:
     def start(self, wait_seconds: float) -> None:
         """Polls every `wait_seconds`; if that is 0 or less, only retries failed versions."""
         if wait_seconds > 0:
-            self._timer = Periodic("model-versions", self.poll)
+            self._timer = PeriodicThread("model-versions", self.poll)
             self._timer.start(wait_seconds)
         else:
-            self._timer = Periodic("model-retries", self._retry)
+            self._timer = PeriodicThread("model-retries", self._retry)
             self._timer.start(_RETRY_SECONDS)
 
     def stop(self) -> None:
@@ -201,7 +201,7 @@ class ModelManager:
             raise ServingError(f"{len(failed)} model(s) did not become available: {{{reasons}}}")
 
     def _reconciler(self, config: ModelConfig) -> VersionReconciler:
-        versions = ModelVersions(config, self._background.leave)
+        versions = ModelVersions(config, self._background.schedule)
         return VersionReconciler(versions, self._load, self._options)
 
 

@@ -123,8 +123,6 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         "grpc.server.max_pending_requests": _PENDING,
         "grpc.server.max_pending_requests_hard_limit": _MOST_PENDING,
     }
-    if config.max_connections:
-        options["grpc.max_allowed_incoming_connections"] = config.max_connections
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         key, equals, value = argument.partition("=")
         if not equals or not key:

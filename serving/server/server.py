@@ -36,7 +36,7 @@ from serving.rpc.health import Health
 from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
 from serving.runtimes.choice import RuntimeChoice
-from serving.server.certificates import tell_of_certificates
+from serving.server.certificates import report_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
 from serving.server.ports import bound
@@ -127,7 +127,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
-    tell_of_certificates(config, certificates, metrics)
+    report_certificates(config, certificates, metrics)
     if config.file_system_poll_wait_seconds >= 0:
         _load(server.manager)
     return server, port

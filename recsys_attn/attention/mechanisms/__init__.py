@@ -5,7 +5,7 @@ from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import deserialize, serialize
 
@@ -16,8 +16,8 @@ __all__ = [
     "Dense",
     "Linear",
     "LinearState",
+    "Lookup",
     "Mechanism",
-    "Retrieved",
     "Routed",
     "deserialize",
     "get",

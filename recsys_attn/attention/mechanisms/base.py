@@ -97,12 +97,12 @@ class Mechanism(Layer):
         if masks is None:
             require_tensors(self, query, key, value)
             masks = self.masks_of(query.shape, key.shape, value.shape, **given)
-        elif given or not isinstance(masks, tuple):
+        elif given or not isinstance(masks, list | tuple):
             raise TypeError(
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
                 f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
             )
-        # A functional model that is read from a file has a plain tuple.
+        # A functional model that is read from a file has a plain list.
         return super().__call__(query, key, value, masks=Masks(*masks), **others)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -162,7 +162,7 @@ class Mechanism(Layer):
         if self.own_sequence and any(x is not None and x is not query for x in others):
             raise ValueError(
                 f"{type(self).__name__} attends a sequence to itself, so `query`, `value` and "
-                "`key` must be one tensor. For queries from elsewhere use the mechanism Retrieved, "
+                "`key` must be one tensor. For queries from elsewhere use the mechanism Lookup, "
                 "with the same router"
             )
 

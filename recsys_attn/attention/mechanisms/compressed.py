@@ -14,7 +14,7 @@ from recsys_attn.attention.core.positions import natural_positions, pairs
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part

@@ -18,9 +18,9 @@ from recsys_attn.attention.core.head_layout import (
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both
 from recsys_attn.attention.core.positions import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
-from recsys_attn.attention.patterns.base import check_heads, require_steady
+from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_share
@@ -132,7 +132,7 @@ class Dense(Mechanism):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
-        check_heads(self.pattern, key_shape[2])
+        require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
 

@@ -18,7 +18,7 @@ from recsys_attn.attention.core.head_layout import (
 from recsys_attn.attention.core.masks import both
 from recsys_attn.attention.core.positions import pairs
 from recsys_attn.attention.mechanisms.base import Mechanism
-from recsys_attn.attention.patterns.base import check_heads, require_steady
+from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.routers.base import Groups
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.base import logits_of
@@ -30,7 +30,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class Grouped(Mechanism):
-    """A softmax over the pairs that a router brings together; `Routed` and `Retrieved` call it.
+    """A softmax over the pairs that a router brings together; `Routed` and `Lookup` call it.
 
     Args:
         router: Which tokens meet: an instance, a name or a config of
@@ -98,7 +98,7 @@ class Grouped(Mechanism):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
-        check_heads(self.pattern, heads)
+        require_heads(self.pattern, heads)
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 

@@ -13,9 +13,9 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_one_batch,
     of_tokens,
 )
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.routers.group_layout import between
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -99,9 +99,9 @@ class Routed(Grouped):
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
         return output, None
 
-    def as_cross_attention(self) -> Retrieved:
+    def as_cross_attention(self) -> Lookup:
         """Returns the mechanism with the same parts for queries that come from elsewhere."""
-        return Retrieved(
+        return Lookup(
             self.router,
             self.score,
             self.pattern,
@@ -117,7 +117,7 @@ def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Sha
             raise ValueError(
                 "Routed attends a sequence to itself, so `query`, `key` and `value` must have the "
                 "same batch and the same number of positions; for queries from elsewhere use the "
-                "mechanism Retrieved, Linear or Compressed. "
+                "mechanism Lookup, Linear or Compressed. "
                 f"Received: query.shape={tuple(query_shape)}, "
                 f"key.shape={tuple(key_shape)}, value.shape={tuple(value_shape)}"
             )

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.background import Background
+from serving.common.background import SerialWorker
 from serving.common.errors import DeadlineExceeded, FailedPrecondition, ServingError
 from serving.common.signatures import RANK_SIGNATURE
 from serving.runtimes.tensorflow.padding import Arrays, RankPadding, Sizes, padded_sizes
@@ -70,7 +70,7 @@ class CompiledRuntime:
         self._has_failed = False
         self._shapes: dict[Sizes, _Shape] = {}
         self._lock = threading.Lock()  # guards `is_decided` of the shapes
-        self._background = Background("compile")
+        self._background = SerialWorker("compile")
 
     def run(
         self, key: str, inputs: Arrays, outputs: Sequence[str], timeout: float | None
@@ -96,7 +96,7 @@ class CompiledRuntime:
         if not shape.is_decided:
             shape.seconds += time.perf_counter() - started
             if shape.seconds >= self._compile_after and self._claim(shape):
-                self._background.leave(lambda: self._compile(shape, inputs))
+                self._background.schedule(lambda: self._compile(shape, inputs))
         return found
 
     @property

@@ -78,8 +78,8 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], message: st
         (["run", "E", "--set", "training.epochs=three"], 'whole number. Received: "three".'),
         (["run", "E", "--set", "training.epochs="], 'whole number. Received: "".'),
         (["run", "E", "--set", "name=[bold]"], 'Received: "[bold]".'),
-        (["fit", "E"], "data is not there yet: run `recsys-attn ingest` first"),
-        (["report", "E"], "evaluation is not there yet: run `recsys-attn evaluate` first"),
+        (["fit", "E"], "data does not exist yet: run `recsys-attn ingest` first"),
+        (["report", "E"], "evaluation does not exist yet: run `recsys-attn evaluate` first"),
         (["score", "E", "--input", "x", "--output", "y"], "run `recsys-attn train` first"),
         (["compare", "absent"], "absent"),
         (["skew", "E", "--log", "x"], "run `recsys-attn ingest` first"),
@@ -101,7 +101,7 @@ def test_what_a_user_can_mend_is_one_sentence(
     [
         (PipelineError("bad [/bold] file"), 1, "Error: bad [/bold] file\n"),
         (PermissionError(13, "Permission denied", "/r"), 1, "Permission denied: '/r'\n"),
-        (KeyboardInterrupt(), 130, "Interrupted. Finished steps are kept; the same command goes"),
+        (KeyboardInterrupt(), 130, "Interrupted. Finished steps are kept; run the same command"),
     ],
     ids=["bad input", "the system", "Ctrl-C"],
 )

@@ -60,7 +60,7 @@ def test_nothing_stays_of_a_block_that_fails(
     ids=["system", "arrow", "tensorflow", "quota"],
 )
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, error: Exception) -> None:
-    message = f"No space left on the disk while writing {tmp_path / 'data'}. What was there before"
+    message = f"No space left on the disk while writing {tmp_path / 'data'}. Earlier results are"
     with pytest.raises(PipelineError, match=message):
         _write_half(tmp_path / "data", error)
     assert _files(tmp_path) == {}
@@ -147,7 +147,7 @@ def test_a_run_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         (b"", "is damaged"),
         (b'{"a": 1', "is damaged"),
         (b"\xff\xfe", "is damaged"),
-        (b"[1]", "is damaged: it holds no table"),
+        (b"[1]", "is damaged: it holds no JSON object"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:

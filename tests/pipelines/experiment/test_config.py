@@ -137,7 +137,7 @@ def test_tasks_with_names_that_the_export_makes_are_refused(tmp_path: Path, name
 
 
 def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"`embeddings_learning_rate` is of a row-wise"):
+    with pytest.raises(PipelineError, match=r"`embeddings_learning_rate` needs a row-wise"):
         load(tmp_path, training__embeddings_learning_rate=0.1, training__optimizer="sgd")
     load(tmp_path, training__embeddings_learning_rate=0.1)
 
@@ -151,7 +151,7 @@ def test_what_a_run_folder_keeps_is_the_same_experiment(path: Path, tmp_path: Pa
 
 
 def test_a_folder_without_an_experiment_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"keeps no experiment: expected .* experiment\.json"):
+    with pytest.raises(PipelineError, match=r"holds no experiment: expected .* experiment\.json"):
         load_experiment(tmp_path)
     (tmp_path / EXPERIMENT).write_text("{")
     with pytest.raises(PipelineError, match=r"is damaged: .* Give the experiment's TOML file"):

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import SplitOptions
-from pipelines.ingest.source import ALL, File, Source
+from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 
 TRAIN, VALID, TEST = range(3)
@@ -31,7 +31,7 @@ def _split(table, options, seed=3, request="request", chunk=97, **source):
     def read(columns):
         return (table.slice(start, chunk) for start in range(0, table.num_rows, chunk))
 
-    made = Source({ALL: [File("here", read)]}, request=request, **source)
+    made = Source({ALL: [SourceFile("here", read)]}, request=request, **source)
     splitter = Splitter(options, made, seed)
     parts = [splitter(part, t, where) for part, where, t in read_chunks(made)]
     return np.concatenate(parts)
@@ -90,7 +90,7 @@ def test_the_sources_own_columns_are_the_defaults():
 
 
 def _provided(parts, options):
-    files = {part: [File.of_table(part, table)] for part, table in parts.items()}
+    files = {part: [SourceFile.of_table(part, table)] for part, table in parts.items()}
     source = Source(files)
     splitter = Splitter(options, source, 3)
     return {part: splitter(part, table, where) for part, where, table in read_chunks(source)}

@@ -81,7 +81,7 @@ def test_a_file_that_is_not_as_it_was_stops_it_and_leaves_the_checkpoint_good(
         path.write_bytes(content)
     for weight, wanted in zip(again(), expected, strict=True):
         np.testing.assert_array_equal(weight, wanted)
-    assert "going on after step" in again.output.getvalue()
+    assert "resuming after step" in again.output.getvalue()
 
 
 def test_asked_to_stop_while_it_validates_it_stops(
@@ -123,7 +123,7 @@ def test_with_fewer_epochs_it_begins_anew(training: Training, epochs: int) -> No
     training(training__epochs=3, training__patience=9)
     history = training.history
     training(training__epochs=epochs, training__patience=9)
-    assert "of another training; starting anew" in training.output.getvalue()
+    assert "to another training; starting from scratch" in training.output.getvalue()
     assert [epoch["loss"] for epoch in training.history] == [
         epoch["loss"] for epoch in history[:epochs]
     ]

@@ -51,7 +51,7 @@ def test_killed_training_resumes_to_the_same_state(
     assert run(prepared, tmp_path, kill=0.5).returncode == -9
     last = run(prepared, tmp_path)
     assert last.returncode == 0, last.stderr
-    assert "going on after step" in last.stdout
+    assert "resuming after step" in last.stdout
     assert_equal(ended(tmp_path), uninterrupted)
 
 
@@ -63,5 +63,5 @@ def test_stopped_training_saves_and_resumes(
     assert "Training was asked to stop. Run the same command again" in stopped.stderr
     step = stopped.stdout.split("saved after step ")[1].split()[0]
     last = run(prepared, tmp_path)
-    assert f"going on after step {step}," in last.stdout
+    assert f"resuming after step {step}," in last.stdout
     assert_equal(ended(tmp_path), uninterrupted)

@@ -102,7 +102,7 @@ def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_pa
     again = [start(grouped, tmp_path, i, ports, training__epochs=epochs) for i in range(2)]
     outputs = [process.communicate(timeout=300) for process in again]
     assert [process.returncode for process in again] == [0, 0], outputs
-    assert all("going on after step" in output for output, _ in outputs)
+    assert all("resuming after step" in output for output, _ in outputs)
 
 
 @pytest.mark.parametrize(

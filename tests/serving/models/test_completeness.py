@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.common import artifacts
-from pipelines.export import file_list, signatures
 from serving.models import completeness
 from serving.models.completeness import look
-from serving.runtimes.tensorflow import saved_model
 from tests.serving.exports import with_manifest
 
 MANIFEST = "manifest.json"
@@ -231,11 +228,3 @@ def test_a_file_that_cannot_be_read_is_told(copied: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(completeness.hashlib, "file_digest", failing)
     assert str(look(copied).gap) == "words.txt cannot be read (Input/output error)"
-
-
-def test_both_sides_have_the_same_names(copied: Path) -> None:
-    assert saved_model.MANIFEST == artifacts.MANIFEST
-    assert saved_model.MANIFEST_MARK == signatures.MANIFEST_MARK
-    assert (completeness.FILES, completeness.BYTES, completeness.SHA256) == (
-        file_list.FILES, file_list.BYTES, file_list.SHA256
-    )  # fmt: skip

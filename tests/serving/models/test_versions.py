@@ -178,7 +178,7 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(
     manage: Manage, tmp_path: Path, twofold: Path
 ) -> None:
     install(twofold, tmp_path / "tiny[1]", 5)
-    with pytest.raises(ServingError, match=r"holds \[ \], which TensorFlow takes for a pattern"):
+    with pytest.raises(ServingError, match=r"contains \[ \], which TensorFlow reads as a pattern"):
         manage(tmp_path / "tiny[1]").models["tiny"].require_available()
 
 

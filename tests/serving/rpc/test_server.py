@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import multiprocessing
-import socket
 from collections import Counter
 from pathlib import Path
 
@@ -14,37 +13,8 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.serving.conftest import StartServer, wait_until
-from tests.serving.fuzz.streams import PREFACE
+from tests.serving.conftest import StartServer
 from tests.serving.stubs import predict, send
-
-_HELLO = PREFACE + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # no settings
-
-
-def _is_served(connection: socket.socket) -> bool:
-    """Whether the server speaks HTTP/2 on the connection, or ends it."""
-    connection.settimeout(10.0)
-    try:
-        connection.sendall(_HELLO)
-        return connection.recv(1) != b""
-    except ConnectionError:
-        return False
-
-
-def test_connections_beyond_the_limit_are_closed_until_one_goes(
-    base_path: Path, start_server: StartServer
-) -> None:
-    _, address = start_server(base_path, max_connections=2)
-    port = int(address.rpartition(":")[2])
-    with contextlib.ExitStack() as stack:
-
-        def connect() -> socket.socket:
-            return stack.enter_context(socket.create_connection(("127.0.0.1", port), 10.0))
-
-        first, second, third = connect(), connect(), connect()
-        assert [_is_served(one) for one in (first, second, third)] == [True, True, False]
-        first.close()
-        wait_until(lambda: _is_served(connect()))
 
 
 def _burst(address: str) -> list[grpc.StatusCode]:

@@ -129,7 +129,7 @@ def test_a_warmup_that_is_not_wanted_is_not_read(
 def test_examples_of_one_context_are_computed_in_parts(
     base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.server.loader._LARGEST_PART", 3)
+    monkeypatch.setattr("serving.server.loader._MAX_CHUNK", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
     answer = replay(model, regress_request(sent)).response

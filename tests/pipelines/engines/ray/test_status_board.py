@@ -48,7 +48,7 @@ def test_workers_are_asked_to_stop() -> None:
     ("text", "code", "message"),
     [
         ("notice\nError: [data] is gone.\n", 1, r"^\[data\] is gone\.$"),
-        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training goes on"),
+        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training resumes"),
         ("Traceback:\nKeyError: 3\n", 1, r"^Worker 1 of 2 ended with exit code 1: KeyError: 3\. "),
     ],
     ids=["its own", "killed", "a bug"],

@@ -16,12 +16,12 @@ from recsys_attn.attention.mechanisms.grouped import (
     tokens_missing,
 )
 from recsys_attn.attention.routers.group_layout import padded
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@MECHANISMS.register("retrieved")
-class Retrieved(Grouped):
+@MECHANISMS.register("lookup", saved_as="Retrieved", retrieved={})
+class Lookup(Grouped):
     """Queries that come from elsewhere, each attending the few keys that a router brings it.
 
     `output[t] = sum_{s in found(t)} softmax_{s in found(t)}(score(query[t], key[s])) * value[s]`
@@ -71,11 +71,11 @@ class Retrieved(Grouped):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.attention import Retrieved
+    >>> from recsys_attn.attention import Lookup
     >>> from recsys_attn.attention.routers import Lsh
     >>> candidates = keras.random.normal((2, 3, 4, 8))
     >>> history = keras.random.normal((2, 1000, 4, 8))
-    >>> output, _ = Retrieved(Lsh(16, buckets=32, rounds=2))(candidates, history, history)
+    >>> output, _ = Lookup(Lsh(16, buckets=32, rounds=2))(candidates, history, history)
     >>> tuple(output.shape)
     (2, 3, 4, 8)
     """
