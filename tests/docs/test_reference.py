@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -128,13 +129,12 @@ def test_pages_name_options_that_exist() -> None:
     context = main.make_context("recsys-attn", ["run"])
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
     known = {option for one in commands if one for each in one.params for option in each.opts}
-    known |= {option.replace("-", "_") for option in known} | OPTIONS_OF_OTHERS
     _expect_none(
         [
             f"{page.name}: {option}"
             for page in PAGES
-            for option in re.findall(r"`(--?[a-z][\w-]+)", page.prose)
-            if option not in {name.replace("__", "--", 1) for name in known}
+            for option in re.findall(r"`(--[a-z][\w-]+)", page.prose)
+            if option.replace("_", "-") not in known | OPTIONS_OF_OTHERS
         ]
     )
 
@@ -214,11 +214,10 @@ def _shown(directive: str) -> list[Any]:
 
     A name that is also that of a submodule needs a directive of its own.
     """
-    name, _, last = directive.rpartition(".")
-    try:
-        exported = _public(directive)
-    except ModuleNotFoundError:
-        return [getattr(importlib.import_module(name), last)]
+    found = pkgutil.resolve_name(directive)
+    if not isinstance(found, types.ModuleType):
+        return [found]
+    exported = _public(directive)
     folder = ROOT / directive.replace(".", "/")
     return [value for part, value in exported.items() if not (folder / f"{part}.py").exists()]
 
