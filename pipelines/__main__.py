@@ -1,4 +1,4 @@
-"""`python -m pipelines` is `recsys-attn`, for processes that this package starts itself."""
+"""`python -m pipelines` runs `recsys-attn`."""
 
 from __future__ import annotations
 

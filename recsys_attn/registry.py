@@ -53,11 +53,14 @@ class Registry:
     hint: str = ""
     members: MutableMapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    def register(self, name: str, **aliases: Mapping[str, Any]) -> Callable[[Member], Member]:
+    def register(
+        self, name: str, *, saved_as: str = "", **aliases: Mapping[str, Any]
+    ) -> Callable[[Member], Member]:
         """Returns the decorator that enters a class here and at Keras.
 
         Args:
             name: The name of the member.
+            saved_as: Its name in saved models, where that is not the name of the class.
             aliases: More names, each with the arguments that it fixes.
         """
 
@@ -65,7 +68,7 @@ class Registry:
             self.members[name] = member
             for alias, fixed in aliases.items():
                 self.members[alias] = functools.partial(member, **fixed)
-            saved_name = f"{self.folder}.{member.__name__}"
+            saved_name = f"{self.folder}.{saved_as or member.__name__}"
             return keras.saving.register_keras_serializable("recsys_attn", saved_name)(member)
 
         return enter
@@ -85,6 +88,8 @@ class Registry:
         if isinstance(member, self.type):
             self._require_call(member)
             return member
+        if self.hint and isinstance(member, keras.layers.Layer):
+            raise TypeError(f"Expected {self.kind}. {self.hint}. Received: {member!r}")
         return _make(member, self._maker(member), {}, defaults)
 
     def _from_short_form(self, given: Mapping[str, Any], defaults: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The commands `serve` and `request`, which import TensorFlow only when they run."""
+"""The commands `serve` and `request`; imports TensorFlow only when one of them runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config.click_options import either_spelling, options_of
+from serving.config.click_options import GroupedCommand, either_spelling, options_of
 from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class StartError(click.ClickException):
     exit_code = 2
 
 
-@click.command(context_settings={"token_normalize_func": either_spelling})
+@click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
     """Serve models over gRPC and REST, with TensorFlow Serving's protocol.
@@ -44,13 +44,13 @@ def serve(**options: Any) -> None:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _listed(server, port)
+            where = _print_models(server, port)
             process.serve(server, lambda: console.print(where), signals)
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
-def _listed(server: Server, port: int) -> str:
+def _print_models(server: Server, port: int) -> str:
     """Prints the served models and returns the line that says where the server listens."""
     from serving import cli_output
     from serving.server.ports import listening

@@ -195,8 +195,7 @@ def test_proxy_names_each_server_of_its_backend() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
 
 
-def test_the_readme_names_every_file() -> None:
-    folder = ROOT / "deploy"
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    for path in folder.iterdir():
-        assert path.name == "README.md" or f"`{path.name}" in text, path
+def test_the_page_names_every_file() -> None:
+    text = (ROOT / "docs/serving/deployment.md").read_text(encoding="utf-8")
+    for path in (ROOT / "deploy").iterdir():
+        assert f"`{path.name}" in text, path

@@ -1,4 +1,4 @@
-"""The `recsys-attn` command. Heavy imports wait until a command needs them."""
+"""The `recsys-attn` command line. Each command imports heavy packages itself."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 CONSOLE = Console(highlight=False)
 DEMO = Path(__file__).parents[1] / "demo.toml"
 ERRORS = Console(stderr=True, highlight=False)
-SHIFTED = 3  # exit status: neither an error (1) nor a wrong command line (2)
-_SERVING = ("serve", "request")  # the serving package brings these; it does not need this one
+SHIFTED = 3  # exit status; 1 is an error, 2 a wrong command line
+_SERVING = ("serve", "request")  # commands of the serving package
 
 
 class Commands(click.Group):
-    """Adds serving's commands, and the nearest name to the error of an unknown one."""
+    """Adds the commands of `serving`, and suggests the nearest name for an unknown command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.commands, *_SERVING]
@@ -54,8 +54,8 @@ class Commands(click.Group):
 def main() -> None:
     """Attention for recommenders, from Parquet to a gRPC score.
 
-    Each step reads a folder and writes a folder; `run` does all of them. A step whose inputs
-    have not changed is skipped.
+    Each step reads a folder and writes a folder; `run` runs all of them. Steps with unchanged
+    inputs are skipped.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
@@ -71,7 +71,7 @@ def _add_step(name: str, method: str, text: str) -> None:
     main.command(name)(experiment_options(force_option(command)))
 
 
-_add_step("run", "everything", "All steps: ingest, fit, train, evaluate, export.")
+_add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
 _add_step("ingest", "ingest", "Read the source files; write the splits as Parquet.")
 
 
@@ -99,7 +99,7 @@ def fit(
 @force_option
 @engine_options
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="On Ray: how many train together.  [default: 1]"
+    "--workers", type=click.IntRange(min=1), help="Training workers on Ray.  [default: 1]"
 )
 def train(
     experiment: Path,
@@ -123,7 +123,7 @@ def train(
             steps.train()
 
 
-_add_step("evaluate", "evaluate", "Score a split; write metrics and report.html.")
+_add_step("evaluate", "evaluate", "Score a split; write its metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 
@@ -134,7 +134,7 @@ _add_step("export", "export", "Write a SavedModel of raw values, after a parity 
     "--input",
     "source",
     required=True,
-    help="Parquet file, or a folder of them, with the features' columns: a path or a URI.",
+    help="Parquet file or folder with the feature columns; a path or a URI.",
 )
 @click.option(
     "--output",
@@ -219,21 +219,21 @@ def skew(
     "target",
     required=True,
     type=click.Path(path_type=Path),
-    help="File to write, or the folder of a model's version that shall have it.",
+    help="File to write, or the folder of a model version to put it into.",
 )
 @click.option(
     "--requests",
     type=click.IntRange(1, 1000),
     default=100,
     show_default=True,
-    help="Most requests of the file.",
+    help="Maximum number of requests.",
 )
-@click.option("--model", help="Name in the log.  [default: the only one]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another one takes others.")
+@click.option("--model", help="Model name in the log.  [default: the only one]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample.")
 def warmup_from_log(log: str, target: Path, requests: int, model: str | None, seed: int) -> None:
-    """Write a warm-up file of logged requests.
+    """Write a warm-up file from logged requests.
 
-    It has every batch size that was served, and no answers.
+    It covers every batch size in the log and holds no responses.
     """
     with reported():
         import_tensorflow()
@@ -252,7 +252,7 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 def opened(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[Steps]:
-    """The steps of a checked experiment, with its run folder locked."""
+    """Loads an experiment and locks its run folder."""
     with reported():
         import_tensorflow()
         from pipelines.common.artifacts import locked
@@ -268,10 +268,10 @@ def opened(
         folder = run_dir or own
         if set("[]*?") & set(str(folder.resolve())):
             raise PipelineError(
-                "--run-dir: TensorFlow takes [ ] * ? in a path for a pattern and cannot save "
+                "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
                 f"there. Received: {folder.resolve()}. Choose another folder."
             )
-        # Workers that train together share the folder, and the first alone writes there.
+        # Training workers share the run folder; only the first one writes to it.
         worker = worker_index()
         with locked(folder / "workers" / str(worker) if worker else folder):
             yield Steps.of(checked, folder, CONSOLE, force)
@@ -279,7 +279,7 @@ def opened(
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
-    """Turns the errors that a user can mend into one sentence and an exit code."""
+    """Prints an error that a user can fix as one sentence and exits with a status code."""
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -288,8 +288,8 @@ def reported() -> Iterator[None]:
         raise SystemExit(1) from None
     except KeyboardInterrupt as interrupt:
         ERRORS.print(
-            "[bold]Interrupted.[/bold] Finished steps are kept; the same command goes on from "
-            "there.",
+            "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "
+            "from there.",
             soft_wrap=True,
         )
         ending = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
@@ -299,7 +299,7 @@ def reported() -> Iterator[None]:
 
 
 class _Terminated(KeyboardInterrupt):
-    """The process was asked to end."""
+    """The process received SIGTERM."""
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:

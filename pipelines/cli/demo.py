@@ -1,4 +1,4 @@
-"""The demo: every step on simulated data, then scores over gRPC held against the batch scores."""
+"""The demo: every step on simulated data, then scores over gRPC compared with batch scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 
 
 def show(steps: Steps) -> None:
-    """Runs all steps, serves the export on a free port and asks it for the test rows' scores."""
+    """Runs all steps, serves the export on a free port and scores the test rows over gRPC."""
     steps.everything()
     requests = _requests(steps)
     folder = steps.run.folder / "scores"
@@ -56,7 +56,7 @@ def _requests(steps: Steps) -> list[pa.Table]:
 
 
 def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
-    """Scores of each request's candidates, from a server of this project on a free port."""
+    """Scores of each request's candidates from a server on a free port."""
     from serving.cli_output import score_table
     from serving.client import Client
     from serving.config.server_config import ServerConfig

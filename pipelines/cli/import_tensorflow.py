@@ -1,4 +1,4 @@
-"""TensorFlow's start-up notices (oneDNN, no GPU) are not for the user."""
+"""Imports TensorFlow without its start-up notices (oneDNN, missing GPU)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow with the process's standard error closed.
+    """Imports TensorFlow with the process's standard error redirected to /dev/null.
 
-    The notices of the import come from C++ before any logging setting is read, so only the
-    descriptor can keep them away; the variable keeps away later ones. Errors arrive as
-    exceptions all the same.
+    The notices come from C++ before any logging setting is read; the environment variable
+    silences later ones. Errors still arrive as exceptions.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     saved = os.dup(2)
@@ -19,7 +18,7 @@ def import_tensorflow() -> None:
     try:
         import tensorflow as tf
 
-        tf.config.list_physical_devices("GPU")  # looks for CUDA's libraries, with notices
+        tf.config.list_physical_devices("GPU")  # loads the CUDA libraries, with notices
     finally:
         os.dup2(saved, 2)
         os.close(saved)

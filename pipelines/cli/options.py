@@ -9,18 +9,18 @@ import click
 
 Command = Callable[..., None]
 
-force_option = click.option("--force", is_flag=True, help="Run although nothing has changed.")
+force_option = click.option("--force", is_flag=True, help="Run even if nothing has changed.")
 
 
 def experiment_options(command: Command) -> Command:
-    """What is run: a file, or the folder of a run that keeps its experiment; and changes of it."""
+    """Adds the experiment (a TOML file or a run folder), the run folder and overrides."""
     for option in reversed(
         (
             click.argument("experiment", type=click.Path(path_type=Path)),
             click.option(
                 "--run-dir",
                 type=click.Path(path_type=Path),
-                help="Folder of the run.  [default: EXPERIMENT where it is one, else "
+                help="Folder of the run.  [default: EXPERIMENT if it is a folder, else "
                 "runs/<name of the experiment>]",
             ),
             click.option(
@@ -28,8 +28,7 @@ def experiment_options(command: Command) -> Command:
                 "overrides",
                 multiple=True,
                 metavar="KEY=VALUE",
-                help="Another value for a key of the experiment, such as training.epochs=3. "
-                "Repeatable.",
+                help="Override a key of the experiment, such as training.epochs=3. Repeatable.",
             ),
         )
     ):
@@ -38,29 +37,29 @@ def experiment_options(command: Command) -> Command:
 
 
 def skew_options(command: Command) -> Command:
-    """Which log is compared with what."""
+    """Adds the options of `skew`."""
     time = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
     for option in reversed(
         (
             click.option(
-                "--log", required=True, help="Folder of the prediction log: a path or a URI."
+                "--log", required=True, help="Folder of the prediction log; a path or a URI."
             ),
             click.option(
                 "--reference",
                 default="train",
                 show_default=True,
-                help="The run's train split, or a folder of Parquet files: rows, or another log.",
+                help="The run's train split, or a folder of Parquet rows or of another log.",
             ),
             click.option(
-                "--model", help="Name in the log.  [default: the only one, or the export's]"
+                "--model", help="Model name in the log.  [default: the only one, or the export's]"
             ),
             click.option(
                 "--version",
                 "versions",
                 multiple=True,
                 type=int,
-                help="Version in the log that is this run's model. Repeatable.  [default: those of "
-                "its export folder]",
+                help="Version in the log that belongs to this run. Repeatable.  [default: the "
+                "versions in its export folder]",
             ),
             click.option("--since", type=time, help="Only calls from this time on (UTC)."),
             click.option("--until", type=time, help="Only calls before this time (UTC)."),
@@ -70,24 +69,24 @@ def skew_options(command: Command) -> Command:
                 type=click.Choice(["day", "hour"]),
                 default="day",
                 show_default=True,
-                help="Steps in which drift over time is shown.",
+                help="Period of the drift over time.",
             ),
             click.option(
                 "--sample",
                 type=click.IntRange(min=0),
                 default=200,
                 show_default=True,
-                help="Calls whose scores are computed again.",
+                help="Number of calls to score again.",
             ),
             click.option(
                 "--tolerance",
                 type=click.FloatRange(min=0),
-                help="Largest difference of such a score.  [default: export.tolerance]",
+                help="Largest allowed score difference.  [default: export.tolerance]",
             ),
             click.option(
                 "--fail-on-shift",
                 is_flag=True,
-                help="Exit with status 3 where something has shifted or a score differs.",
+                help="Exit with status 3 if a feature has shifted or a score differs.",
             ),
         )
     ):
@@ -96,7 +95,7 @@ def skew_options(command: Command) -> Command:
 
 
 def engine_options(command: Command) -> Command:
-    """Where it runs."""
+    """Adds the choice of the engine."""
     for option in reversed(
         (
             click.option(
@@ -104,7 +103,7 @@ def engine_options(command: Command) -> Command:
                 type=click.Choice(["local", "ray"]),
                 default="local",
                 show_default=True,
-                help="Run in this process, or in many on a Ray cluster.",
+                help="Run in this process, or on a Ray cluster.",
             ),
             click.option(
                 "--ray-address",
@@ -112,8 +111,8 @@ def engine_options(command: Command) -> Command:
                 show_default=True,
                 envvar="RAY_ADDRESS",
                 metavar="ADDRESS",
-                help="host:port of the Ray cluster, `auto` for the one that runs on this machine, "
-                "`local` to start one of this machine's cores.",
+                help="host:port of the Ray cluster; `auto` for the one running on this machine, "
+                "`local` to start one with this machine's cores.",
             ),
         )
     ):

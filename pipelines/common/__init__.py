@@ -1,1 +1,1 @@
-"""What every folder uses: errors, progress, atomic files, the base of TOML tables."""
+"""Shared by all folders: errors, progress, atomic files, the base of TOML tables."""

@@ -1,4 +1,4 @@
-"""Folders and files that appear whole or not at all; a folder's manifest says what made it."""
+"""Atomic folders and files, their manifests, and the lock of a run folder."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from typing import Any
 from pipelines.common.errors import PipelineError
 
 MANIFEST = "manifest.json"
-EXPERIMENT = "experiment.json"  # of a run, and so are these folders:
+EXPERIMENT = "experiment.json"  # in a run folder, as are:
 FEATURES = "features"
 MODEL = "model"
 CHECKPOINTS = "checkpoints"
-METRICS = "metrics.json"  # of an evaluation, with
+METRICS = "metrics.json"  # in an evaluation folder, with
 PREDICTIONS = "predictions.parquet"
 _PACKAGES = ("recsys-attn", "tensorflow", "keras", "pyarrow", "numpy")
 
 
 def fingerprint(value: Any) -> str:
-    """Hash of plain data: equal data, equal hash."""
+    """Hash of plain data."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -42,7 +42,7 @@ def hash_files(paths: list[Path]) -> str:
 
 
 def read_json(path: Path, advice: str = "Run its step again.") -> dict[str, Any]:
-    """A JSON file that this package wrote; `advice` says what to do where it is damaged."""
+    """Reads a JSON object; `advice` ends the error for a damaged file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def read_json(path: Path, advice: str = "Run its step again.") -> dict[str, Any]
     except ValueError as error:
         raise PipelineError(f"{path} is damaged: {error}. {advice}") from None
     if not isinstance(value, dict):
-        raise PipelineError(f"{path} is damaged: it holds no table. {advice}")
+        raise PipelineError(f"{path} is damaged: it holds no JSON object. {advice}")
     return value
 
 
@@ -60,7 +60,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide a result."""
+    """Versions of the packages that influence a result."""
     found = {}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -70,7 +70,7 @@ def versions() -> dict[str, str]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One writer at a time in a run folder; the system releases the lock of a killed process."""
+    """Locks a run folder for one writer; a killed process loses its lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("a")
@@ -83,18 +83,17 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise PipelineError(
-                f"Another recsys-attn is working in {folder}. Wait for it, or give this one a "
-                "folder of its own with --run-dir."
+                f"Another recsys-attn is working in {folder}. Wait for it, or choose another "
+                "folder with --run-dir."
             ) from None
         yield
 
 
 @contextlib.contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
-    """A temporary folder that takes `target`'s place when the block ends well.
+    """Yields a temporary folder that replaces `target` if the block succeeds.
 
-    When it does not, nothing of it stays and `target` is as it was. A full disk becomes a
-    `PipelineError`.
+    If the block fails, `target` stays unchanged. A full disk becomes a `PipelineError`.
     """
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +109,7 @@ def atomic_directory(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """A temporary file that takes `target`'s place when the block ends well, as for a folder."""
+    """Yields a temporary file that replaces `target` if the block succeeds."""
     temporary = _beside(target, "new")
     try:
         with disk_errors(target):
@@ -126,9 +125,9 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """A full disk while `target` is being written becomes one sentence.
+    """Turns a full disk while `target` is written into a `PipelineError`.
 
-    It is known by its words: TensorFlow and Arrow have exceptions of their own for it.
+    Detected by message, because TensorFlow and Arrow raise their own exception types.
     """
     try:
         yield
@@ -136,13 +135,13 @@ def disk_errors(target: Path) -> Iterator[None]:
         if not any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT)):
             raise
         raise PipelineError(
-            f"No space left on the disk while writing {target}. What was there before is as it "
-            "was; free some space and give the same command again, or choose another folder."
+            f"No space left on the disk while writing {target}. Earlier results are unchanged; "
+            "free some space and run the same command again, or choose another folder."
         ) from None
 
 
 def recover(target: Path) -> None:
-    """Clears what a killed process left beside `target`, and puts back what it had set aside."""
+    """Removes what a killed process left beside `target`, and restores what it had moved aside."""
     aside = _beside(target, "old")
     if aside.exists() and not target.exists():
         aside.rename(target)

@@ -1,4 +1,4 @@
-"""The one exception that a user of the pipelines sees, and its hint at a misspelt name."""
+"""The exception for user errors, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 
 class PipelineError(Exception):
-    """Bad input or a step that cannot go on: one clear sentence, shown without a stack trace."""
+    """An error that a user can fix: one sentence, shown without a stack trace."""
 
 
 def did_you_mean(name: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
-    """` Did you mean 'price'?`, or nothing where no known name is near."""
+    """Returns ` Did you mean 'price'?`, or an empty text without a similar name."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {show(near[0])}?" if near else ""

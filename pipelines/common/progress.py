@@ -1,4 +1,4 @@
-"""Progress for a person: a bar with rows per second while it runs, one line when it is done."""
+"""Progress on the console: a bar with rows per second, and a line at the end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rich import progress
 from rich.console import Console
 from rich.markup import escape
 
-_QUIET = 60.0  # most seconds without a word where there is no terminal
+_QUIET = 60.0  # seconds between lines without a terminal
 
 
 class Progress:
-    """One bar at a time; what is no terminal gets a line a minute in its place."""
+    """Shows one bar at a time; without a terminal, prints one line per minute."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._bar: progress.Progress | None = None
 
     def start(self, label: str, total: int | None) -> Callable[[int], None]:
-        """Shows a bar and returns what is to be called with the rows done since the last call."""
+        """Shows a bar; returns a function to call with the rows done since its last call."""
         self.stop()
         if not self.console.is_terminal:
             return self._lines(label, total)
@@ -39,27 +39,27 @@ class Progress:
         return lambda rows: bar.advance(task, rows)
 
     def _lines(self, label: str, total: int | None) -> Callable[[int], None]:
-        begin = told = time.monotonic()
+        begin = printed = time.monotonic()
         done = 0
 
         def advance(rows: int) -> None:
-            nonlocal done, told
+            nonlocal done, printed
             done += rows
             now = time.monotonic()
-            if now - told >= _QUIET:
-                told = now
+            if now - printed >= _QUIET:
+                printed = now
                 share = f"{done:,} rows" if total is None else f"{done / max(total, 1):.0%}"
                 self.finish(f"{label}  {share}  {done / (now - begin):,.0f} rows/s")
 
         return advance
 
     def finish(self, line: str) -> None:
-        """Takes the bar away and prints a line in its place."""
+        """Replaces the bar by a line."""
         self.stop()
         self.console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

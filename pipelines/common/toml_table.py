@@ -1,4 +1,4 @@
-"""What all tables of an experiment file have in common."""
+"""The base class of all tables of an experiment file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class TomlTable(BaseModel):
-    """A TOML table: unknown keys are errors, values keep their types."""
+    """A TOML table: unknown keys are errors, and values are not converted."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()

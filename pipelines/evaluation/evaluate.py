@@ -43,8 +43,7 @@ def evaluate(
         labels, scores = Scorer(model).score_labelled(feed, advance)
     finally:
         progress.stop()
-    extras = _extra_columns(split, sorted(extra_names))
-    requests = _request_numbers(split, request)
+    extras, requests = _extra_columns(split, sorted(extra_names), request)
     columns: dict[str, Any] = {"request": requests}
     if group is not None:
         columns["group"] = extras[group]
@@ -95,27 +94,25 @@ def _check_columns(split: DataSplit, names: set[str]) -> None:
         )
 
 
-def _extra_columns(split: DataSplit, names: list[str]) -> dict[str, pa.Array]:
-    if not names:
-        return {}
-    table = pa.concat_tables(list(split.batches(names)))
-    return {name: table[name].combine_chunks() for name in names}
-
-
-def _request_numbers(split: DataSplit, request: str | None) -> np.ndarray:
-    if request is None:
-        return np.arange(split.rows)
-    numbers: list[np.ndarray] = []
-    done = 0
-    for table in split.batches([request]):
+def _extra_columns(
+    split: DataSplit, names: list[str], request: str | None
+) -> tuple[dict[str, pa.Array], np.ndarray]:
+    """Columns by name, and the number of each row's request, in one pass."""
+    read = sorted({*names, *([request] if request else [])})
+    if not read:
+        return {}, np.arange(split.rows)
+    tables, numbers, done = [], [], 0
+    for table in split.batches(read):
         lengths = np.diff(request_starts(table, request))
         numbers.append(done + np.repeat(np.arange(len(lengths)), lengths))
+        tables.append(table.select(names))
         done += len(lengths)
-    return np.concatenate(numbers)
+    together = pa.concat_tables(tables)
+    return {n: together[n].combine_chunks() for n in names}, np.concatenate(numbers)
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    """Groups as numbers, NaN for rows without one."""
+    """Groups as numbers; NaN for rows without a group."""
     return column.dictionary_encode().indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 

@@ -1,4 +1,4 @@
-"""One TOML file describes an experiment; here it becomes checked objects."""
+"""Reads and checks an experiment's TOML file."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 
 class ModelOptions(TomlTable):
-    """`name`, the features it leaves out, and the arguments of the model's function."""
+    """The `[model]` table: name, excluded features, and arguments of the model's function."""
 
     name: str
     exclude: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the model's function takes besides the schema."""
+        """Arguments of the model's function besides the schema."""
         return self.model_dump(exclude={"name", "exclude"})
 
 
 def _options_of(name: str) -> type[ModelOptions]:
-    """The keyword arguments of a model's function, with their annotations, as options."""
+    """Options made from the keyword arguments of a model's function."""
     parameters = inspect.signature(models.get(name), eval_str=True).parameters.values()
     fields: dict[str, Any] = {
         parameter.name: (_checked(parameter.annotation), parameter.default)
@@ -51,7 +51,7 @@ def _options_of(name: str) -> type[ModelOptions]:
 
 
 def _checked(annotation: Any) -> Any:
-    """The annotation of an option; a part of attention is made once, to see whether it can be."""
+    """The annotation of an option; parts of attention are built once, to check them."""
     if get_origin(annotation) is Annotated:
         plain, make = get_args(annotation)
         return Annotated[plain, AfterValidator(functools.partial(_try, make))]
@@ -85,41 +85,39 @@ class TrainingOptions(TomlTable):
     """The `[training]` table.
 
     Attributes:
-        epochs: Most epochs.
-        batch_size: Requests in a step, of each shard.
-        shards: Streams that the data are dealt to, each of which gives a batch in each step; as
-            many as replicas where None. So one worker with two shards takes the steps of two.
-        learning_rate: Of everything, or with a row-wise optimizer of all but the tables.
-        embeddings_learning_rate: Of the tables, with a row-wise optimizer; `learning_rate` where
-            None.
+        epochs: Maximum number of epochs.
+        batch_size: Requests of each shard in a step.
+        shards: Parts of the data, each of which gives a batch to each step. None: one for each
+            replica. One worker with two shards takes the same steps as two workers.
+        learning_rate: Learning rate; with a row-wise optimizer, of all weights but the tables.
+        embeddings_learning_rate: Learning rate of the tables with a row-wise optimizer. None:
+            `learning_rate`.
         optimizer: `"lazy_adam"`, `"lazy_adagrad"` and `"row_wise_adagrad"` are row-wise: they
             update the rows of the tables that a batch looks up, and Adam the rest. `"adam"`,
-            `"adagrad"` and `"sgd"` are Keras' own, whose step costs the whole tables.
-        weight_decay: Share of every weight that a step of rate 1 would take away (decoupled); of
-            the tables, with a row-wise optimizer, only the rows looked up.
-        clip_norm: Largest norm of all gradients together.
-        warmup_steps: Steps in which the learning rate rises.
-        cosine_steps: Steps after these in which it falls to zero, along half a cosine; 0: it does
-            not.
+            `"adagrad"` and `"sgd"` are Keras' own, whose steps update the whole tables.
+        weight_decay: Decoupled weight decay; with a row-wise optimizer, only of the table rows
+            that are looked up.
+        clip_norm: Maximum global norm of the gradients.
+        warmup_steps: Steps of linear warm-up of the learning rate.
+        cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
         patience: Epochs without a better AUC after which training stops.
-        monitor: Task whose validation AUC decides; the mean of all tasks' where None.
+        monitor: Task whose validation AUC is monitored. None: the mean of all tasks.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
-        jit_compile: Compile the tower with XLA; on a CPU DIN gains a little by it, the others
-            nothing.
+        jit_compile: Compile the tower with XLA; on a CPU only DIN gains a little.
         micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
             processor's cache; gradients are added up over the whole batch. 0: the whole batch at
             once. None: 64, or more for a tower of many weights; with a GPU the whole batch.
-        shuffle_rows: Rows whose requests are mixed with one another, at least a row group. Twice
-            as many are in memory.
-        embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer that of the
-            rows looked up, each divided by how often it has been (DIN's); else of every row in
-            each step, which costs a large vocabulary most of its speed.
-        warm_start: Folder of an older run of the same model, whose weights and optimizer it
-            begins from; rows of vocabularies are found by their values.
-        checkpoint_every: Steps from one checkpoint to the next; 0 for the ends of epochs alone.
-        keep_checkpoints: How many of the last stay; the best stays besides.
+        shuffle_rows: Rows that are shuffled together, at least a row group; twice as many are in
+            memory. Raise it for sorted data.
+        embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
+            looked up, each divided by its frequency (as in DIN); else of all rows in each step,
+            which is slow with a large vocabulary.
+        warm_start: Folder of an older run of the same model, to start from its weights and
+            optimizer; table rows are matched by value.
+        checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
+        keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
 
     epochs: int = Field(default=10, ge=1)
@@ -151,14 +149,14 @@ class TrainingOptions(TomlTable):
     def _check_rates(self) -> TrainingOptions:
         if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
             raise ValueError(
-                f"`embeddings_learning_rate` is of a row-wise optimizer: {', '.join(ROW_WISE)}. "
+                f"`embeddings_learning_rate` needs a row-wise optimizer: {', '.join(ROW_WISE)}. "
                 f"Received: optimizer={self.optimizer!r}"
             )
         return self
 
 
 class EvaluationOptions(TomlTable):
-    """What is evaluated: GAUC's group, true probabilities and heuristics by column name."""
+    """The `[evaluation]` table: split, GAUC's group, ceilings and baselines by column name."""
 
     split: Literal["train", "valid", "test"] = "test"
     group: str | None = None
@@ -167,13 +165,13 @@ class EvaluationOptions(TomlTable):
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the data that are no features or labels."""
+        """Data columns besides features and labels."""
         named = [self.group, *self.ceiling.values(), *self.baselines.values()]
         return [name for name in named if name is not None]
 
 
 class ExportOptions(TomlTable):
-    """How the model is exported and checked."""
+    """The `[export]` table."""
 
     name: str | None = None
     parity_rows: int = Field(default=512, ge=1)
@@ -199,7 +197,7 @@ class Experiment(TomlTable):
 
     @property
     def schema_(self) -> Schema:
-        """The schema of features and tasks (pydantic keeps the plain name for itself)."""
+        """The schema of features and tasks (pydantic reserves the name `schema`)."""
         return Schema(self.features, self.tasks)
 
     @model_validator(mode="after")
@@ -226,25 +224,25 @@ class Experiment(TomlTable):
 
     @property
     def model_schema(self) -> Schema:
-        """The schema without the features that the model leaves out."""
+        """The schema without the excluded features."""
         kept = tuple(f for f in self.features if f.name not in self.model.exclude)
         return Schema(kept, self.tasks)
 
 
 def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Experiment:
-    """Reads and checks a TOML file, or the experiment that a run folder keeps.
+    """Reads and checks a TOML file, or the experiment saved in a run folder.
 
     Args:
-        path: The file or the folder.
-        overrides: Other values by their dotted keys.
+        path: The file or the run folder.
+        overrides: Values by dotted key that replace those of the file.
     """
     values = _read_kept(path) if path.is_dir() else _read_toml(path)
     for key, value in (overrides or {}).items():
         _set(values, key, value)
     inherited = _expand_shorthands(values)
     try:
-        # JSON's strict rules are TOML's: lists are lists, whole numbers are numbers, and
-        # nothing else becomes anything else.
+        # Pydantic's strict rules for JSON fit TOML: lists are lists, whole numbers are numbers,
+        # and nothing else is converted.
         text = json.dumps(values, default=str)
         return Experiment.model_validate_json(text, strict=True)
     except ValidationError as error:
@@ -254,8 +252,8 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
 def _read_kept(folder: Path) -> dict[str, Any]:
     if not (folder / EXPERIMENT).is_file():
         raise PipelineError(
-            f"The folder {folder} keeps no experiment: expected an experiment's TOML file, or a "
-            f"run folder with the {EXPERIMENT} that its first step writes."
+            f"The folder {folder} holds no experiment: expected an experiment's TOML file, or a "
+            f"run folder with {EXPERIMENT}, which its first step writes."
         )
     return read_json(folder / EXPERIMENT, "Give the experiment's TOML file and --run-dir.")
 
@@ -285,10 +283,10 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _expand_shorthands(values: dict[str, Any]) -> list[str]:
-    """`transform = "hash"` is `{kind = "hash"}`; a sequence has what the shared feature has.
+    """Expands `transform = "hash"`, and copies options of a shared feature to its sequences.
 
     Returns:
-        The keys that sequences got.
+        The keys that were copied.
     """
     model, features = values.get("model"), values.get("features")
     if isinstance(model, dict):

@@ -1,4 +1,4 @@
-"""Names that features and tasks may have: those that an export's signatures can tell apart."""
+"""Checks the names of features and tasks, which become names in the export's signatures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterable
 
 
 def check_feature_names(names: Iterable[str]) -> None:
-    """Raises where the export would fail or, worse, rename an input.
+    """Checks names that TensorFlow would refuse or silently rename as inputs.
 
     Raises:
-        ValueError: A name is no plain identifier, is reserved, or differs from another in the
-            case of its letters only.
+        ValueError: A name is no identifier, is reserved, or differs from another only in case.
     """
     seen: dict[str, str] = {}
     for name in names:
@@ -36,10 +35,10 @@ def check_feature_names(names: Iterable[str]) -> None:
 
 
 def check_task_names(names: Iterable[str]) -> None:
-    """Raises where signatures or outputs of the export would have the name of another one.
+    """Checks names that would collide with signatures or outputs of the export.
 
     Raises:
-        ValueError: A name ends in what the export adds to the names of tasks.
+        ValueError: A name ends in a suffix that the export adds to task names.
     """
     added = ("with_context", ".classes", ".scores")
     for name in names:

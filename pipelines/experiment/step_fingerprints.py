@@ -1,4 +1,4 @@
-"""What of an experiment decides which result, as plain data and as a hash."""
+"""The settings that determine each step's result, as plain data and as a hash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.storage.filesystem import without_credentials
 
 
 def resolved(experiment: Experiment) -> dict[str, Any]:
-    """The whole experiment, as a run folder keeps it: every key, and no password of a URI."""
+    """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
     values = experiment.model_dump(mode="json")
     path = values["data"]["path"]
     if isinstance(path, str):
@@ -21,7 +21,7 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
 
 
 def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
-    """What of the configuration decides each step's result, by the keys of the file."""
+    """The settings that determine each step's result, by the keys of the file."""
     values = resolved(experiment)
     columns = ("kind", "name", "dtype", "multivalued", "label", "mask")
     read = {
@@ -36,21 +36,21 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
         "export": {
             "export": {**values["export"], "name": experiment.export.name or experiment.name}
         },
-        "statistics": {},  # of what `ingest` and `fit` made
+        "statistics": {},  # depends on the inputs only
     }
 
 
 def config_hash(experiment: Experiment) -> str:
-    """Hash of all of the configuration that decides an evaluation: all but the export."""
+    """Hash of all settings that influence an evaluation: all but the export."""
     values = resolved(experiment)
     return fingerprint({key: values[key] for key in values if key != "export"})
 
 
 def resumable_settings(experiment: Experiment) -> Any:
-    """What of the training may not change between a checkpoint and the training that goes on.
+    """The training settings that must not change when a training resumes.
 
-    A training may go on for more epochs, or save more often. The number of shards, which may
-    follow from the workers, is checked apart.
+    It may resume with more epochs or other checkpoints. The number of shards, which may follow
+    from the workers, is checked separately.
     """
     free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
     settings = settings_by_step(experiment)["train"]

@@ -1,4 +1,4 @@
-"""A validation error as one line per problem: the key, what was expected, what was received."""
+"""Explains a validation error: one line per problem with key, expected and received."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipelines.common.errors import did_you_mean
 
-# What was expected, by pydantic's type of problem and filled with its context.
+# The expectation by pydantic's error type, filled with its context.
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -36,8 +36,8 @@ _EXPECTED = {
 }
 
 
-class _Place(NamedTuple):
-    """Where a location leads: the key as in the file, and the types its value may have."""
+class _Location(NamedTuple):
+    """A location in the file: the key, and the allowed types of its value."""
 
     key: str
     types: list[Any]
@@ -46,17 +46,17 @@ class _Place(NamedTuple):
 def explain(
     error: ValidationError, root: type[BaseModel], where: str, copied: Collection[str] = ()
 ) -> str:
-    """All problems, each on a line that starts with `where`.
+    """Returns all problems, each on a line that starts with `where`.
 
     Args:
-        error: What pydantic found.
-        root: What was checked.
+        error: Pydantic's error.
+        root: The checked class.
         where: The file.
-        copied: Keys whose values were copied from another, where their problems are told.
+        copied: Keys with copied values; their problems are reported for the original key.
     """
     problems: Any = error.errors(include_url=False)
     wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
-    mismatches: dict[tuple[str, str], list[str]] = {}  # the types of a union in one sentence
+    mismatches: dict[tuple[str, str], list[str]] = {}  # one sentence for all types of a union
     sentences = []
     for problem in problems:
         key = _walk(root, problem["loc"]).key
@@ -76,7 +76,7 @@ def explain(
 
 
 def _received(problem: Any, root: type) -> tuple[str, str]:
-    """The key and the value as the file has them."""
+    """The key and the value in the file."""
     key, value = _walk(root, problem["loc"]).key, problem["input"]
     if problem["type"] == "union_tag_invalid":
         key, value = f"{key}.{_discriminator(problem)}", problem["ctx"]["tag"]
@@ -108,7 +108,7 @@ def _is_wrong_kind(problem: Any) -> bool:
 
 
 def _of_another_kind(problem: Any, wrong_kinds: set[tuple[Any, ...]], root: type) -> bool:
-    """Whether a problem is of a class that `kind` does not name: pydantic tries them all."""
+    """Whether a problem belongs to a class other than `kind` names: pydantic tries them all."""
     location = problem["loc"]
     if _is_wrong_kind(problem):
         tried = _walk(root, location[:-2]).types
@@ -124,8 +124,8 @@ def _near(name: str, known: list[str]) -> str:
     return did_you_mean(name, known, lambda near: f"`{near}`")
 
 
-def _walk(root: type, location: Sequence[Any]) -> _Place:
-    """Follows a location through the annotations; pydantic puts names of classes between."""
+def _walk(root: type, location: Sequence[Any]) -> _Location:
+    """Follows a location through the annotations; pydantic inserts names of classes."""
     key, here = "", [root]
     for part in location:
         if isinstance(part, int):
@@ -136,7 +136,7 @@ def _walk(root: type, location: Sequence[Any]) -> _Place:
         else:
             key += f".{part}" if key else part
             here = [leaf for t in here for leaf in _leaves(_fields(t).get(part))]
-    return _Place(key, here)
+    return _Location(key, here)
 
 
 def _leaves(annotation: Any) -> list[Any]:
@@ -160,7 +160,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _kinds(cls: Any) -> tuple[Any, ...]:
-    """What `kind` (of a model, `name`) must be for this class."""
+    """The values of `kind` (of a model, `name`) for this class."""
     fields = _fields(cls)
     return typing.get_args(fields.get("kind", fields.get("name")))
 

@@ -1,4 +1,4 @@
-"""An exported folder's files, as its manifest lists them: a server waits for all of these."""
+"""The file list in an export's manifest; a server waits until all files are there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES, SHA256 = "bytes", "sha256"
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Size and hash of each file of a folder but the manifest, by its path in the folder."""
+    """Size and hash of each file but the manifest, by path."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
         path.relative_to(folder).as_posix(): _entry(path)
@@ -22,10 +22,10 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def list_again(folder: Path, path: Path) -> None:
-    """Brings the manifest up to date with a file that was replaced.
+def update_file_list(folder: Path, path: Path) -> None:
+    """Updates the manifest after a file was replaced.
 
-    A folder without a manifest, or with one that lists no files, stays as it is.
+    A folder without a manifest, or with a manifest without a file list, stays unchanged.
 
     Args:
         folder: The exported folder.

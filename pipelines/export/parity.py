@@ -1,4 +1,4 @@
-"""Training path and exported model must give the same scores, on awkward rows above all."""
+"""The parity check: the exported model must score like the trained one."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from recsys_attn.models import RankingModel
 from recsys_attn.schema import Feature, Schema, is_listed
 
 _UNKNOWN = {"string": "\x01 never seen \u20ac", "int64": np.iinfo("int64").max, "float32": 1e6}
-_ROW_GROUPS = 8  # what a sample is taken from: enough to be spread, few enough to be read fast
+_ROW_GROUPS = 8  # row groups of a sample: enough to spread it, few enough to read fast
 _REQUEST = "number of the request"  # no feature can have this name
 
 
 def sample_requests(
     schema: Schema, split: DataSplit, request: str | None, rows: int
 ) -> list[pa.Table]:
-    """Whole requests from all over a split, then one row of every awkward kind.
+    """Samples whole requests from a split, and adds edge cases.
 
     Args:
         schema: Names the columns.
-        split: Where they are taken from: the first requests of a few row groups.
-        request: Column of the request's id; None: every row is a request.
-        rows: How many rows there are at least, where the split has them; the last request of
-            each row group may add some.
+        split: The split; the first requests of a few row groups are taken.
+        request: Column of the request id; None: every row is a request.
+        rows: Minimum number of rows, if the split has them.
     """
     names = [feature.name for feature in schema.features]
     names += [request] if request and request not in names else []
@@ -65,7 +64,7 @@ def _first_requests(
 
 
 def awkward_rows(schema: Schema, row: pa.Table) -> list[pa.Table]:
-    """One row with everything missing, one with everything unknown, one with over-long lists."""
+    """Edge cases: missing values, empty lists, unknown values, over-long lists."""
     return [
         pa.table(
             {
@@ -93,7 +92,7 @@ def _unknown(feature: Feature, value: Any) -> Any:
 
 
 def _overlong(feature: Feature, value: Any) -> Any:
-    """More values than are kept, of every kind: known, unknown and missing ones in the middle."""
+    """More values than the model keeps: known, unknown and missing ones."""
     if not is_listed(feature):
         return value
     known = value or []
@@ -109,10 +108,10 @@ def check_parity(
     requests: list[pa.Table],
     tolerance: float,
 ) -> dict[str, Any]:
-    """Scores the same requests by the training path and by the exported folder's signatures.
+    """Compares scores of the training path and of all exported signatures.
 
-    The training path is taken as in training, with a request's context transformed once, and as
-    in batch scoring without requests, row by row.
+    The training path runs twice: with a request's context transformed once, as in training, and
+    row by row, as in batch scoring.
 
     Args:
         model: The trained model.
@@ -122,10 +121,10 @@ def check_parity(
         tolerance: Largest allowed difference of a probability.
 
     Returns:
-        How many rows were compared, and the largest difference.
+        The number of rows and the largest difference.
 
     Raises:
-        PipelineError: Some score differs by more than `tolerance`.
+        PipelineError: A score differs by more than `tolerance`.
     """
     loaded = tf.saved_model.load(str(folder))
     together = pa.concat_tables(requests)
@@ -155,7 +154,7 @@ def check_parity(
 
 
 def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Scores]:
-    """Scores of all rows by each of the signatures."""
+    """Scores of all rows from each signature."""
     together = pa.concat_tables(requests)
     found = [
         _call(loaded, ROWS_SIGNATURE, raw_rows(schema, together)),
@@ -173,7 +172,7 @@ def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Sco
 
 
 def _by_method(schema: Schema, outputs: Scores) -> list[Scores]:
-    """The probabilities that Regress gives, and what both of Classify's scores make them."""
+    """The probabilities of Regress, and those from each of Classify's two scores."""
     both = {
         task.name: outputs[classify_output(task.name, "scores")]
         for task in schema.tasks

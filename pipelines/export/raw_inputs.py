@@ -1,4 +1,4 @@
-"""Raw columns as raw tensors: what a client sends, made from a table."""
+"""Raw input arrays, as a client sends them, from the rows of a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMPY: dict[str, Any] = {"string": object, "int64": "int64", "float32": "float3
 
 
 def raw_rows(schema: Schema, table: pa.Table) -> Raw:
-    """One raw array per feature: `(rows,)`, or `(rows, longest list)` padded on the right."""
+    """One array per feature: `(rows,)`, or `(rows, longest list)` padded on the right."""
     return {feature.name: _raw_feature(feature, table) for feature in schema.features}
 
 
@@ -42,7 +42,7 @@ def _raw_feature(feature: Feature, table: pa.Table) -> np.ndarray:
         return _values(raw_column(table, feature.name, feature.dtype), feature.dtype)
     values, offsets = flatten_list(raw_column(table, feature.name, feature.dtype, True))
     lengths = np.diff(offsets)
-    # At least one column: an empty second axis could not carry the type of its values.
+    # At least one column: a SavedModel cannot infer types from an empty axis.
     shape = (len(lengths), max(int(lengths.max(initial=0)), 1))
     padded = np.full(shape, MISSING[feature.dtype], _NUMPY[feature.dtype])
     padded[np.arange(shape[1]) < lengths[:, None]] = _values(values, feature.dtype)

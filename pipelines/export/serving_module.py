@@ -1,4 +1,4 @@
-"""The fitted transforms and the model as one graph that takes raw values."""
+"""The exported module: fitted transforms and model in one graph that takes raw values."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _CLASSES = ("0", "1")
 
 
 class ServingModule(tf.Module):
-    """The model for rows and for requests, each of raw tensors and of serialized Examples.
+    """The model's signatures for rows and for requests, of raw tensors and serialized Examples.
 
-    `serving_default` takes every feature as rows `(B,)` and gives `(B,)` a task. `rank` takes the
-    context as `(B,)` and candidates as `(B, N)` and gives `(B, N)` a task; what belongs to the
+    `serving_default` takes every feature as rows `(B,)` and returns `(B,)` for each task. `rank`
+    takes the context as `(B,)` and candidates as `(B, N)` and returns `(B, N)` for each task; the
     context is looked up and encoded once. Lists have one more axis. Inputs are named after the
-    features, outputs after the tasks. `rank_explained` is `rank` with what `RankingModel.explain`
-    gives, where it gives anything; weights of events are in the order in which they were sent.
+    features, outputs after the tasks. `rank_explained` adds the outputs of
+    `RankingModel.explain`, if there are any; weights of events are in the order of the input.
 
     `examples` takes rows as serialized Examples `(B,)`. `examples_with_context` takes one Example
-    of the context `(1,)` and one a candidate `(N,)`, computes as `rank` does and gives `(N,)` a
-    task. A candidate's feature may be in the context's Example, for all candidates that do not
-    have their own; a context's feature in a candidate's Example is not read. Both give `classes`
-    and `scores` of a binary task too, `(B, 2)`.
+    of the context `(1,)` and one for each candidate `(N,)`, and returns `(N,)` for each task. A
+    candidate feature in the context's Example is the default of all candidates; a context feature
+    in a candidate's Example is ignored. Both also return `classes` and `scores` of binary tasks,
+    `(B, 2)`.
 
-    The model is traced for rows and for requests, and what takes Examples calls these two.
+    The model is traced for rows and for requests; the signatures of Examples call these two.
     """
 
     def __init__(self, model: RankingModel, fitted: FittedFeatures) -> None:
@@ -85,7 +85,7 @@ class ServingModule(tf.Module):
     def _examples_with_context(self, rank: Any) -> Any:
         def examples_with_context(context: tf.Tensor, examples: tf.Tensor) -> dict[str, tf.Tensor]:
             raw = parse_examples(of_side(self._schema, "context"), context)
-            # Serialized messages, one after the other, are merged; the later one's values count.
+            # Concatenated serialized messages are merged; later values win.
             merged = tf.strings.join([context[0], examples])
             candidates = parse_examples(of_side(self._schema, "candidate"), merged)
             raw |= {name: values[None] for name, values in candidates.items()}
@@ -101,7 +101,7 @@ class ServingModule(tf.Module):
     def _with_classes(
         self, scores: Mapping[str, tf.Tensor], rows: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        # Their number is the request's: a runtime that has the scores from elsewhere needs none.
+        # The number of rows comes from the request: a runtime may compute the scores elsewhere.
         outputs = dict(scores)
         for task in self._schema.tasks:
             if task.kind == "binary":
@@ -119,7 +119,7 @@ class ServingModule(tf.Module):
 
 
 def raw_shape(feature: Feature, per_request: bool) -> list[None]:
-    """A raw tensor's shape among rows, or in requests."""
+    """The shape of a raw tensor in rows, or in requests."""
     return [None] * (1 + is_listed(feature) + (per_request and feature.side == "candidate"))
 
 

@@ -1,4 +1,4 @@
-"""Signatures for Classify, Regress and MultiInference: views of the tensors of another one."""
+"""Signatures for Classify, Regress and MultiInference, as views of another signature."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
-from tensorflow.python.saved_model import fingerprinting_utils
 
 from pipelines.common.artifacts import MANIFEST
 from recsys_attn.schema import Schema
 
 EXAMPLES_SIGNATURE = "examples"
 WITH_CONTEXT = "_with_context"
-EXAMPLE_INPUTS = {  # and the sides whose features each one's Examples may have
+EXAMPLE_INPUTS = {  # and the sides of the features in each input's Examples
     EXAMPLES_SIGNATURE: {"inputs": ["context", "candidate"]},
     EXAMPLES_SIGNATURE + WITH_CONTEXT: {
         "context": ["context", "candidate"],
@@ -21,21 +20,21 @@ EXAMPLE_INPUTS = {  # and the sides whose features each one's Examples may have
     },
 }
 
-FIRST = ("classify", "regress")  # the first task's
+FIRST = ("classify", "regress")  # names for the first task
 PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD = (
     f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress")
 )
-MANIFEST_MARK = "recsys_attn_manifest"  # a collection of the graph: a manifest belongs to it
+MANIFEST_MARK = "recsys_attn_manifest"  # a graph collection that marks exports with a manifest
 _SAVED_MODEL = "saved_model.pb"
 
 
 class View(NamedTuple):
-    """A signature that takes what another one takes and gives some of its outputs.
+    """A signature with the inputs of another signature and some of its outputs.
 
     Attributes:
         of: The other signature.
         method: TensorFlow Serving's method name.
-        outputs: Output of the other signature by its name here.
+        outputs: The other signature's outputs, by their names in this one.
     """
 
     of: str
@@ -44,10 +43,10 @@ class View(NamedTuple):
 
 
 def views(schema: Schema) -> dict[str, View]:
-    """Every task's `classify` and `regress`, with and without a context, by signature name.
+    """`classify` and `regress` of every task, with and without a context, by signature name.
 
-    The first task's have the plain names too. Classify and Regress of TensorFlow Serving take one
-    input: what takes a context of its own is for Predict, and for a server that knows of it.
+    The first task also has the plain names. TensorFlow Serving's Classify and Regress take one
+    input, so views with a separate context use Predict's method name.
     """
     found: dict[str, View] = {}
     for task in schema.tasks:
@@ -67,21 +66,21 @@ def views(schema: Schema) -> dict[str, View]:
 
 
 def classify_output(task: str, output: str) -> str:
-    """Where the signatures that take Examples have `classes` and `scores` of a task."""
+    """The output name of a task's `classes` or `scores` in the signatures of Examples."""
     return f"{task}.{output}"
 
 
 def ranks(schema: Schema) -> bool:
-    """Whether there is anything to rank: without a candidate's feature all rows would be one."""
+    """Whether the schema has candidate features, and so candidates to rank."""
     return any(feature.side == "candidate" for feature in schema.features)
 
 
 def add_views(folder: Path, added: dict[str, View]) -> None:
-    """Writes views into a SavedModel: names for tensors that its graph has, and no new graph.
+    """Adds views to a SavedModel, as names for existing tensors.
 
-    So all of them share one input tensor, which MultiInference of TensorFlow Serving asks for,
-    and what it fetches of several is computed once. A mark, which TensorFlow ignores, says that a
-    manifest belongs to the file: a copy that has none yet is not taken for a whole SavedModel.
+    All views share one input tensor, as TensorFlow Serving's MultiInference requires, and common
+    outputs are computed once. A mark, which TensorFlow ignores, says that the folder has a
+    manifest, so that an incomplete copy without it is not loaded.
     """
     file = folder / _SAVED_MODEL
     saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
@@ -90,7 +89,7 @@ def add_views(folder: Path, added: dict[str, View]) -> None:
         graph.signature_def[name].CopyFrom(_definition(graph.signature_def[view.of], view))
     graph.collection_def[MANIFEST_MARK].bytes_list.value[:] = [MANIFEST.encode()]
     file.write_bytes(saved.SerializeToString(deterministic=True))
-    fingerprinting_utils.write_fingerprint(str(folder))  # it was that of the file before
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # optional, and of the file before
 
 
 def _definition(whole: meta_graph_pb2.SignatureDef, view: View) -> meta_graph_pb2.SignatureDef:

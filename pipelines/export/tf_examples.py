@@ -1,4 +1,4 @@
-"""Raw values as serialized `tf.Example`s: parsed in the graph, and written from a table."""
+"""Raw values as serialized `tf.Example`s: parsing in the graph, writing from a table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from recsys_attn.schema import Feature, Schema, Side, is_listed
 def parse_examples(features: Iterable[Feature], serialized: tf.Tensor) -> dict[str, tf.Tensor]:
     """Serialized Examples `(B,)` as the raw tensors of features: `(B,)`, or `(B, longest list)`.
 
-    A feature that an Example leaves out has the missing value of its type, or an empty list; what
-    else the Example holds is ignored.
+    A feature missing in an Example has the missing value of its type, or an empty list; other
+    features are ignored.
     """
     features = tuple(features)
     spec = {
@@ -37,7 +37,7 @@ def parse_examples(features: Iterable[Feature], serialized: tf.Tensor) -> dict[s
 
 
 def write_examples(features: Iterable[Feature], table: pa.Table) -> list[tf.train.Example]:
-    """An Example per row of a table; what is null is left out, within a list it is "missing"."""
+    """One Example per row; nulls are left out, and in lists become the missing value."""
     examples = [tf.train.Example() for _ in range(table.num_rows)]
     for feature in features:
         listed = is_listed(feature)

@@ -37,15 +37,15 @@ def write_warmup(folder: Path, logs: Iterable[prediction_log_pb2.PredictionLog])
 def warmup_logs(
     schema: Schema, name: str, requests: list[pa.Table], signatures: Collection[str]
 ) -> list[prediction_log_pb2.PredictionLog]:
-    """Every request for Predict, and the first one for the other methods.
+    """All requests for Predict, and the first request for the other methods.
 
-    One is enough of what takes Examples, as all of it is computed by the same two functions.
+    One request of Examples is enough, as they share two functions.
 
     Args:
         schema: Names the features and the tasks.
-        name: Name of the model.
+        name: Model name.
         requests: Tables of raw rows, one request each.
-        signatures: Those that the model has for raw tensors; others do not matter.
+        signatures: Signatures of raw tensors of the model.
     """
     logs = [predict_log(name, ROWS_SIGNATURE, raw_rows(schema, table)) for table in requests]
     inputs = [_example_list(schema, table) for table in requests[:1]]

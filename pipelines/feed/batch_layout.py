@@ -1,4 +1,4 @@
-"""A batch's arrays are few blocks, in which every feature has its columns."""
+"""The layout of a batch: few arrays (blocks) in which every feature has columns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LABELS = "labels"
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of which block are a feature's or a task's values.
+    """Maps each feature and task to a block and columns.
 
-    One gather moves a whole block, and one tensor is made of it. The blocks are `context_ids`,
+    One gather moves a whole block, and it becomes one tensor. The blocks are `context_ids`,
     `candidate_ids` (int32), `context_numbers`, `candidate_numbers` (float32; NaN is missing) and
-    `labels` (float32; NaN where a label is not known); those without columns are left out.
+    `labels` (float32; NaN is unknown); blocks without columns are left out.
 
     Attributes:
         places: Block and columns of each feature; features of one column come first.
@@ -52,21 +52,21 @@ class Layout:
         return cls(places, single, widths | ({LABELS: len(tasks)} if tasks else {}), tasks)
 
     def empty(self, rows: int) -> Arrays:
-        """Blocks `(rows, columns)` that are still to be filled."""
+        """Uninitialised blocks `(rows, columns)`."""
         return {
             block: np.empty((rows, width), "int32" if block.endswith("ids") else "float32")
             for block, width in self.widths.items()
         }
 
     def blocks_of(self, side: Side) -> list[str]:
-        """Blocks with a row per request (context) or per candidate, among them the labels."""
+        """Blocks with a row per request (context) or per candidate (labels included)."""
         return [b for b in self.widths if b.startswith("context") == (side == "context")]
 
     def inputs(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
-        """A model's inputs by name: views of the blocks' last axis, arrays or tensors alike."""
+        """A model's inputs by name: views of the blocks' last axis, arrays or tensors."""
         inputs = {name: blocks[block][..., place] for name, (block, place) in self.places.items()}
         return {**inputs, CANDIDATE_MASK: blocks[CANDIDATE_MASK]}
 
     def labels(self, blocks: Mapping[str, Any]) -> dict[str, Any]:
-        """Labels by task, NaN where not known."""
+        """Labels by task; NaN is unknown."""
         return {task: blocks[LABELS][..., i] for i, task in enumerate(self.tasks)}

@@ -1,4 +1,4 @@
-"""How many requests a split has, and how many steps an epoch of it."""
+"""The number of requests of a split and of steps of an epoch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _NOTHING = Layout({}, {}, {}, ())
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Of each row group the number of requests and the rows of its longest one.
+    """Requests of each row group, and the rows of the longest one.
 
-    Every worker that shares a split has to make as many steps as the others, whose rows it does
-    not read. Where every row is a request the footers say it all. Otherwise the request column,
-    one of many, is read once; and where requests are so long that they cut batches short, the
-    part of it in which they are is read again for each epoch.
+    All workers that share a split must take the same number of steps, although they read different
+    rows. If every row is a request, the footers suffice. Otherwise the request column is read
+    once; row groups with requests so long that they cut batches short are read in each epoch.
     """
 
     split: DataSplit
@@ -48,7 +47,7 @@ class RequestCounts:
         return cls(split, request, np.concatenate(requests), np.concatenate(longest))
 
     def steps(self, order: Order, epoch: int, size: BatchSize) -> int:
-        """Batches of the longest shard."""
+        """Number of batches of the longest shard."""
         shards = order.chunks(epoch)
         counts = (
             self._steps(Shard(order, epoch, number, len(chunks), size), chunks)
@@ -59,7 +58,7 @@ class RequestCounts:
 
     def _steps(self, shard: Shard, chunks: list[np.ndarray]) -> int:
         size = shard.size
-        # More candidates than one each make a batch no larger.
+        # More than one candidate per request never makes a batch larger.
         most = min(size.requests, max(1, size.candidates // int(size.padded(np.array(1)))))
         cuts = size.padded(self.longest) * most > size.candidates
         groups = np.concatenate(chunks)
@@ -67,7 +66,7 @@ class RequestCounts:
             return -(-int(self.requests[groups].sum()) // most)
         with Reader(self.split.footers, [self.request] if self.request else []) as reader:
             sizes = (self._sizes(reader, numbers, cuts) for numbers in chunks)
-            return sum(1 for _ in shard.parts(sizes))
+            return sum(1 for _ in shard.batches(sizes))
 
     def _sizes(self, reader: Reader, numbers: np.ndarray, cuts: np.ndarray) -> Chunk:
         """A chunk of requests without values; short requests count as one candidate."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -15,13 +15,13 @@ ShardPosition = tuple[int, int]
 
 @dataclass(frozen=True)
 class Position:
-    """Where an epoch's stream goes on; plain data, so that a checkpoint can hold it as JSON.
+    """The position in an epoch, as plain data that a checkpoint can hold as JSON.
 
     Attributes:
-        epoch: Which of the seed's orders it is.
-        step: Batches of the epoch that are done.
-        places: For each shard of the feed the chunk and the request in it, in the chunk's order,
-            that comes next; empty at the beginning of an epoch.
+        epoch: Number of the epoch.
+        step: Number of finished batches of the epoch.
+        places: Chunk and next request in it (in the chunk's order), for each shard of the feed;
+            empty at the start of an epoch.
     """
 
     epoch: int = 0
@@ -44,18 +44,17 @@ START = Position()
 
 @dataclass(frozen=True)
 class Order:
-    """Which requests come when, from numbers of rows alone.
+    """The order of requests, derived from the sizes of the row groups.
 
     Row groups are shuffled over the whole split and dealt to shards of nearly equal rows. In each
     shard they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
     and the requests of a chunk are shuffled.
 
     Args:
-        rows: Of each row group.
-        seed: Shuffles; None keeps the order of the files.
-        shuffle_rows: Rows whose requests are mixed with one another; a larger row group is a
-            chunk of its own.
-        shards: How many streams there are.
+        rows: Rows of each row group.
+        seed: Seed of the order; None keeps the order of the files.
+        shuffle_rows: Maximum rows of a chunk; a larger row group is a chunk alone.
+        shards: Number of shards.
     """
 
     rows: np.ndarray
@@ -64,7 +63,7 @@ class Order:
     shards: int = 1
 
     def chunks(self, epoch: int) -> list[list[np.ndarray]]:
-        """For each shard its chunks: numbers of row groups, ascending in a chunk."""
+        """The chunks of each shard: numbers of row groups, ascending in a chunk."""
         numbers = np.arange(len(self.rows))
         if self.seed is not None:
             numbers = np.random.default_rng([self.seed, epoch, 0]).permutation(numbers)
@@ -78,7 +77,7 @@ class Order:
         return np.random.default_rng([self.seed, epoch, 1 + shard, chunk]).permutation(count)
 
     def _deal(self, numbers: np.ndarray) -> np.ndarray:
-        """A shard for each row group, the largest first to the shard with the fewest rows."""
+        """Deals row groups to shards: the largest first, to the shard with the fewest rows."""
         shards = np.zeros(len(numbers), int)
         if self.shards > 1:
             rows = self.rows[numbers]
@@ -99,20 +98,3 @@ class Order:
         if begin < len(numbers):
             chunks.append(np.sort(numbers[begin:]))
         return chunks
-
-
-def stream(
-    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, shard: int = 0
-) -> Iterator[np.ndarray]:
-    """Numbers of a shard's requests, counted through the files, chunk by chunk in their order.
-
-    Args:
-        order: Which requests come when.
-        requests: How many there are in each row group.
-        epoch, shard: Of the order.
-    """
-    first = np.cumsum(requests) - requests
-    for chunk, groups in enumerate(order.chunks(epoch)[shard]):
-        numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
-        if len(numbers):  # row groups may be empty
-            yield numbers[order.requests(epoch, shard, chunk, len(numbers))]

@@ -1,4 +1,4 @@
-"""An iterator that a thread keeps ahead of its consumer."""
+"""An iterator that a thread fills ahead of its consumer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from collections.abc import Generator
 from typing import Any, Generic, Self, TypeVar
 
 Item = TypeVar("Item")
-_PATIENCE = 30.0  # seconds; a read that hangs must not keep a program from ending
+_PATIENCE = (
+    30.0  # seconds to wait for the thread; a hanging read must not block the end of a program
+)
 
 
 class Prefetcher(Generic[Item]):
-    """Runs a generator in a thread, at most `ahead` items before the one that was taken last.
+    """Runs a generator in a thread, at most `ahead` items ahead of the consumer.
 
-    What the generator raises is raised where the item would have come. `close`, the end of a
-    `with` block, the last reference gone and the end of the program stop the thread and close the
-    generator in it.
+    An exception of the generator is raised in place of the next item. `close`, the end of a `with`
+    block, garbage collection and the end of the program stop the thread and close the generator.
 
     Args:
-        items: What to run.
-        ahead: Most items that are made or being made and not yet taken.
-        name: Of the thread.
+        items: The generator.
+        ahead: Maximum number of items made in advance.
+        name: Name of the thread.
     """
 
     def __init__(self, items: Generator[Item], ahead: int, name: str) -> None:
@@ -31,7 +32,7 @@ class Prefetcher(Generic[Item]):
         self._made: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._room = threading.Semaphore(ahead)
         stopping = threading.Event()
-        # The thread knows nothing of this object, so that it can be forgotten without a `close`.
+        # The thread has no reference to this object, so that it can be garbage collected.
         thread = threading.Thread(
             target=_run, args=(items, self._made, self._room, stopping), name=name, daemon=True
         )
@@ -56,7 +57,7 @@ class Prefetcher(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stops the thread and waits until it has; there are no more items."""
+        """Stops the thread and waits for it; there are no more items."""
         self._close()
 
     def __enter__(self) -> Self:

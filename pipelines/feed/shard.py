@@ -1,4 +1,4 @@
-"""One stream of requests, cut into batches over the borders of its chunks."""
+"""One shard of a split: a stream of requests, cut into batches across its chunks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from pipelines.feed.order import Order, ShardPosition
 
 
 class ShardBatch(NamedTuple):
-    """A shard's share of a step: the requests of its batch, and where the shard goes on."""
+    """The requests of one batch, and the position of the request after it."""
 
     pieces: list[Piece]
-    place: ShardPosition
+    next: ShardPosition
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The epoch's `number`-th shard, of `chunks` chunks."""
+    """The shard `number` of an epoch.
+
+    Args:
+        order: The order of the epoch's requests.
+        epoch: Number of the epoch.
+        number: Number of the shard.
+        chunks: How many chunks the shard has.
+        size: Limits of a batch.
+    """
 
     order: Order
     epoch: int
@@ -30,31 +38,43 @@ class Shard:
     chunks: int
     size: BatchSize
 
-    def parts(self, chunks: Iterable[Chunk], start: ShardPosition = (0, 0)) -> Iterator[ShardBatch]:
-        """Batches from `start` on; `chunks` are those from `start`'s on.
+    def batches(
+        self, chunks: Iterable[Chunk], start: ShardPosition = (0, 0)
+    ) -> Iterator[ShardBatch]:
+        """The batches from `start` on.
 
-        What a chunk has left for less than a batch is copied, so that the chunk can be forgotten,
-        and becomes the beginning of the next batch.
+        Requests of a chunk that do not fill a batch are copied, so that the chunk can be freed,
+        and begin the next batch.
+
+        Args:
+            chunks: The decoded chunks, the first of which holds `start`.
+            start: Number of a chunk, and of a request in the chunk's order.
         """
-        held: list[Chunk] = []
-        offset = start[1]
-        for index, chunk in enumerate(chunks, start[0]):
-            order = self.order.requests(self.epoch, self.number, index, len(chunk))
-            requests, waiting, done = order[offset:], sum(map(len, held)), 0
-            lengths = [*(piece.lengths(_all(piece)) for piece in held), chunk.lengths(requests)]
-            more = index < self.chunks - 1
-            for begin, end in self.size.cut(np.concatenate(lengths), more):
-                own = requests[max(begin - waiting, 0) : end - waiting]
-                before = [(piece, _all(piece)) for piece in held] if begin < waiting else []
-                done, taken = end, offset + end - waiting
-                place = (index, taken) if taken < len(chunk) else (index + 1, 0)
-                yield ShardBatch([*before, *([(chunk, own)] if len(own) else [])], place)
-            if done:
-                held = []
-            if done < waiting + len(requests):
-                held.append(chunk.take(requests[max(done - waiting, 0) :]))
-            offset = 0
+        left: list[Piece] = []
+        first, skip = start
+        for index, chunk in enumerate(chunks, first):
+            requests = self.order.requests(self.epoch, self.number, index, len(chunk))[skip:]
+            pieces = [*left, (chunk, requests)]
+            lengths = np.concatenate([piece.lengths(of_piece) for piece, of_piece in pieces])
+            earlier = len(lengths) - len(requests)
+            done = 0
+            for begin, done in self.size.cut(lengths, more=index < self.chunks - 1):
+                used = skip + done - earlier
+                after = (index, used) if used < len(chunk) else (index + 1, 0)
+                yield ShardBatch(list(_between(pieces, begin, done)), after)
+            left = [
+                (piece.take(of_piece), np.arange(len(of_piece)))
+                if piece is chunk
+                else (piece, of_piece)
+                for piece, of_piece in _between(pieces, done, len(lengths))
+            ]
+            skip = 0
 
 
-def _all(chunk: Chunk) -> np.ndarray:
-    return np.arange(len(chunk))
+def _between(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
+    """The requests `begin` to `end`, counted over all pieces."""
+    for chunk, requests in pieces:
+        chosen = requests[max(begin, 0) : max(end, 0)]
+        if len(chosen):
+            yield chunk, chosen
+        begin, end = begin - len(requests), end - len(requests)

@@ -1,4 +1,4 @@
-"""From the provider's own files to the data folder: train, valid and test as Parquet."""
+"""Ingest: reads source files and writes the data folder, train, valid and test as Parquet."""
 
 from pipelines.ingest.ingest import ingest as ingest
 

@@ -1,4 +1,4 @@
-"""Tables held against the schema: columns, types, labels and numbers, one clear error each."""
+"""Checks tables against the schema: columns, types, labels and numbers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def check_table(
 
     Args:
         table: Rows with one column per feature, and per label where `labels`.
-        schema: What the columns must be.
-        where: The file, for the error.
-        labels: Whether label and mask columns must be there.
-        first_row: Number of the table's first row in its file, for the error.
+        schema: The expected columns.
+        where: Name of the file, for errors.
+        labels: Whether label and mask columns are required.
+        first_row: Number of the table's first row in its file, for errors.
 
     Raises:
         PipelineError: A column is missing or of another type, a number is NaN or infinite, or
@@ -154,7 +154,7 @@ def _check_finite(
     first_row: int | None,
     wide: pa.ChunkedArray | None = None,
 ) -> None:
-    """Raises at NaN and infinity; `wide` are the finite numbers that became the column."""
+    """Raises an error for NaN and infinity; `wide` holds the numbers before a cast to float32."""
     bad = pc.invert(pc.fill_null(pc.is_finite(column), True))
     index = pc.index(bad, True).as_py()
     if index < 0:

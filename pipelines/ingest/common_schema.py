@@ -1,4 +1,4 @@
-"""Files of one source written alike: the same columns, in one order."""
+"""Gives all files of a source the same columns in the same order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import DataOptions
-from pipelines.ingest.source import Columns, File, Source
+from pipelines.ingest.source import Columns, Source, SourceFile
 from recsys_attn.schema import Schema
 
 
 def with_common_columns(source: Source, options: DataOptions, schema: Schema | None) -> Source:
-    """The source with the columns that all files have in one type, and those that are named.
+    """The source with the columns that all files have with one type, and those of the options.
 
-    Columns of the schema are left to `check_table`, which widens types.
+    Columns of the schema are checked later by `check_table`, which widens types.
 
     Raises:
         PipelineError: A column that the options name has different types in two files.
@@ -45,19 +45,19 @@ def with_common_columns(source: Source, options: DataOptions, schema: Schema | N
     return dataclasses.replace(source, parts=parts)
 
 
-def _columns(file: File) -> pa.Schema | None:
-    """Names and types in the file's first table; None where it has no rows."""
+def _columns(file: SourceFile) -> pa.Schema | None:
+    """Names and types of the file's first table; None if it has no rows."""
     for table in file.read(None):
         return table.schema if table.num_rows else None
     return None
 
 
-def _selected(file: File, names: list[str]) -> File:
+def _selected(file: SourceFile, names: list[str]) -> SourceFile:
     def read(columns: Columns) -> Iterator[pa.Table]:
         for table in file.read(columns):
             yield table.select([name for name in names if name in table.column_names])
 
-    return File(file.where, read)
+    return SourceFile(file.where, read)
 
 
 def _of_schema(schema: Schema | None) -> set[str]:

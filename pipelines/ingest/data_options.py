@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: where the rows come from and how they are split."""
+"""The `[data]` table of an experiment: source, split and histories."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ SourceName = Literal[
 
 
 class SplitOptions(TomlTable):
-    """How rows are divided into train, valid and test; always the same for the same seed.
+    """The `[data.split]` table; the same seed always gives the same split.
 
     Attributes:
         by: `"time"`: the earliest requests train, the latest test. `"user"`: all rows of a
             user in one split. `"hash"`: by a hash of `column`, of the request, or of the row
-            number. `"provided"`: as the source's own files say; what they lack is cut from
+            number. `"provided"`: the splits of the source's files; missing ones are taken from
             train by hash.
-        column: The column of the time, the user or the hashed value; the source's own
-            where None.
+        column: Column of the time, the user or the hashed value. None: the source's
+            own.
         valid: Share of the validation rows.
         test: Share of the test rows.
     """
@@ -56,16 +56,16 @@ class SplitOptions(TomlTable):
 
 
 class HistoryOptions(TomlTable):
-    """A list column of what the same `by` did strictly earlier than the row.
+    """A history: a list column of earlier values with the same `by`.
 
     Attributes:
         name: The new column.
         of: Column whose past values it lists, oldest first.
-        by: Whose past: rows of equal value share one history.
-        time: Column that orders the events; equal times never see each other, and the rows of a
-            request see what was there at its earliest time.
-        where: Label column; only rows where it is 1 become events.
-        max_length: Events kept (the last ones).
+        by: Column of the owner, such as the user; equal values share one history.
+        time: Column that orders the events. Only strictly earlier events count; for the rows of a
+            request, those before its earliest time.
+        where: Label column; only rows with 1 become events.
+        max_length: Number of last events to keep.
     """
 
     name: str
@@ -77,13 +77,13 @@ class HistoryOptions(TomlTable):
 
 
 class SimulateOptions(TomlTable):
-    """Size and character of the simulated marketplace.
+    """The `[data.simulate]` table: size and character of the simulated marketplace.
 
     Attributes:
-        rows: Rows in all; whole requests, so a remainder of `rows / candidates` is left out.
-        candidates: Items shown in one request.
-        users, items: How many there are; 96 items at least, so that every hidden style has some.
-        history_length: Longest history; lengths vary from 0 to this.
+        rows: Number of rows, rounded down to whole requests.
+        candidates: Candidates of a request.
+        users, items: Number of users and items; at least 96 items, for all hidden styles.
+        history_length: Maximum length of a history.
         correlation: Correlation of the conversion's logit with the click's.
     """
 
@@ -108,12 +108,12 @@ class DataOptions(TomlTable):
     """The whole `[data]` table.
 
     Attributes:
-        source: Which reader; `csv` and `parquet` read any file, folder or list of files.
-        path: The downloaded file or its folder, `${NAME}` stands for an environment
-            variable; a source that may be downloaded is, where None. `parquet` also reads the
-            URI of a filesystem that pyarrow knows: s3://, gs://, hdfs://.
-        request: Column that names a row's request; the source's own where None.
-        split: How the rows are divided.
+        source: The reader; `csv` and `parquet` read any file, folder or list of files.
+        path: File or folder; `${NAME}` is replaced by an environment variable. None downloads
+            a source that may be downloaded. `parquet` also reads URIs of filesystems that
+            pyarrow supports: s3://, gs://, hdfs://.
+        request: Column of the request id. None: the source's own.
+        split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
         simulate: Options of the source `simulate`.
     """
@@ -144,12 +144,12 @@ class DataOptions(TomlTable):
         return self
 
     def places(self) -> list[Where]:
-        """The files or folders that `path` names: URIs, and local ones, which exist."""
+        """The files or folders of `path`: URIs, or existing local paths."""
         given = (self.path,) if isinstance(self.path, str) else self.path or ()
         return [_place(text) for text in given]
 
     def paths(self) -> list[Path]:
-        """The same for a source that reads local files alone."""
+        """The files or folders of `path`, for a source that reads only local files."""
         places = self.places()
         for place in filter(is_uri, places):
             raise PipelineError(

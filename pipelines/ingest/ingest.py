@@ -1,4 +1,4 @@
-"""Reads a source, adds histories, splits, checks and writes: the step `ingest`."""
+"""The step `ingest`: reads a source, adds histories, splits, checks and writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movi
 from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SPLITS, Columns, File, Source
+from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.storage.filesystem import shown
@@ -50,10 +50,10 @@ def ingest(
 
     Args:
         options: The `[data]` table.
-        schema: What the columns must be; None writes what the source holds.
-        seed: Decides a split by hash or user, and what is simulated.
+        schema: The expected columns; None writes all columns of the source.
+        seed: Seed of a split by hash or user, and of the simulation.
         out: Folder that receives `train`, `valid` and `test`.
-        progress: Called with the number of rows done so far.
+        progress: Called with the total number of rows done.
 
     Returns:
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
@@ -61,7 +61,7 @@ def ingest(
         split.
 
     Raises:
-        PipelineError: A file, a column, a value or a split is not as it must be.
+        PipelineError: A file, a column, a value or a split is invalid.
     """
     source = _source(options, schema, seed)
     splitter = Splitter(options.split, source, seed)
@@ -113,9 +113,9 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
 
 
 def _with_histories(source: Source, options: DataOptions) -> Source:
-    """The source with its history columns; every row may be in another's past: all are loaded."""
+    """The source with its history columns; loads all rows."""
     tables: list[pa.Table] = []
-    parts: dict[str, list[File]] = {part: [] for part in source.parts}
+    parts: dict[str, list[SourceFile]] = {part: [] for part in source.parts}
     first = 0
     for part, files in source.parts.items():
         for file in files:
@@ -130,7 +130,7 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
             def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
                 return histories.chunks(first, last)
 
-            parts[part].append(File(file.where, read))
+            parts[part].append(SourceFile(file.where, read))
             tables += chunks
             first = last
     if not tables:
@@ -178,7 +178,7 @@ class _LabelCounts:
             count[1] += pc.sum(label).as_py() or 0
 
     def check(self) -> None:
-        """Raises where there is nothing to learn: training and its AUC need both labels."""
+        """Raises an error if a split lacks positive or negative labels."""
         for task, split in itertools.product(self._tasks, ("train", "valid")):
             known, positive = self.counts[task.name][split]
             if positive in (0, known):

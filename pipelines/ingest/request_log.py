@@ -1,4 +1,4 @@
-"""Rows of one request stay together: its runs of rows, and chunks of whole requests."""
+"""Chunks of whole requests, and the check that requests are not scattered."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pipelines.storage.request_rows import run_starts
 
 
 def whole_requests(tables: Iterator[pa.Table], request: str, where: str) -> Iterator[pa.Table]:
-    """The same rows in tables that end where a request ends."""
-    held: list[pa.Table] = []  # the last request so far; the next table may go on with it
+    """Re-cuts tables so that each ends where a request ends."""
+    held: list[pa.Table] = []  # the last request, which the next table may continue
     for table in tables:
         require_column(table.column_names, request, "data.request", where)
         table = pa.concat_tables([*held, table])
@@ -29,7 +29,7 @@ def whole_requests(tables: Iterator[pa.Table], request: str, where: str) -> Iter
 
 
 class RequestLog:
-    """Remembers the requests seen (eight bytes each) and refuses one that comes back."""
+    """Finds requests whose rows are scattered; needs eight bytes per request."""
 
     def __init__(self, request: str) -> None:
         self._request = request
@@ -37,7 +37,7 @@ class RequestLog:
         self._files: list[str] = []
 
     def add(self, table: pa.Table, where: str) -> None:
-        """Notes the requests of a table of whole requests, and its file."""
+        """Adds the requests of a table of whole requests, and its file."""
         column = table[self._request]
         if column.null_count:
             raise PipelineError(
@@ -48,7 +48,7 @@ class RequestLog:
         self._files.append(where)
 
     def check(self) -> None:
-        """Raises where the rows of one request lie in two places."""
+        """Raises an error if the rows of a request are in two places."""
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         first = np.unique(hashes, return_index=True)[1]
         again = len(hashes) - len(first)

@@ -1,4 +1,4 @@
-"""Which split a row belongs to: by time, by user, by hash, or as the provider says."""
+"""Assigns rows to splits: by time, by user, by hash, or as provided."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TRAIN, _VALID, _TEST = range(3)
 
 
 class Splitter:
-    """Gives every row of a table of whole requests the index of its split in `SPLITS`.
+    """Assigns every row of a table of whole requests the index of its split in `SPLITS`.
 
-    A request goes where its first row's user or hash says, or its earliest time, so that it is
-    never divided. By time, every training request is strictly earlier than every validation
-    request, and those than every test request.
+    A request is never divided: the user or hash of its first row decides, or its earliest time.
+    By time, every training request is strictly earlier than every validation request, and those
+    than every test request.
     """
 
     def __init__(self, options: SplitOptions, source: Source, seed: int) -> None:
@@ -64,7 +64,7 @@ class Splitter:
         column = self._options.column or self._source.request
         split = self._hashed(table, column, starts, first_row, "train")
         for index, name in enumerate(SPLITS):
-            if name in self._source.parts:  # the provider's own is not added to
+            if name in self._source.parts:  # the provider's split stays as it is
                 split[split == index] = _TRAIN
         return split
 
@@ -126,7 +126,7 @@ def read_chunks(
 
 
 def request_runs(table: pa.Table, request: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """First row and number of rows of every request; every row is its own where None."""
+    """First row and number of rows of every request; with None every row is a request."""
     starts = np.arange(table.num_rows) if request is None else run_starts(table[request])
     return starts, np.diff(starts, append=table.num_rows)
 
@@ -152,7 +152,7 @@ def _request_times(table: pa.Table, column: str, starts: np.ndarray, where: str)
 
 
 def check_splits(rows: dict[str, int], options: SplitOptions) -> None:
-    """Raises where a split has no rows."""
+    """Raises an error if a split has no rows."""
     empty = [split for split in SPLITS if not rows[split]]
     if not empty:
         return

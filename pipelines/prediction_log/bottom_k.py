@@ -1,4 +1,4 @@
-"""A sample of a stream that does not depend on its order, nor on how it was cut into parts."""
+"""A bottom-k sample of a stream, independent of its order and partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Item = TypeVar("Item")
 
 
 class BottomK(Generic[Item]):
-    """Keeps the items whose names have the smallest hashes: each is as likely as any other.
+    """Keeps the items whose names have the smallest hashes: a uniform sample.
 
     Args:
-        size: How many are kept.
-        seed: Another seed keeps others.
+        size: Number of items to keep.
+        seed: Seed of the hash.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -24,7 +24,7 @@ class BottomK(Generic[Item]):
         self._seen = 0
 
     def wants(self, name: str) -> bool:
-        """Whether an item of this name would be kept now."""
+        """Whether an item of this name would be kept at this point."""
         full = len(self._heap) >= self._size
         return self._size > 0 and not (full and -self._hash(name) <= self._heap[0][0])
 
@@ -38,7 +38,7 @@ class BottomK(Generic[Item]):
             heapq.heappop(self._heap)
 
     def items(self) -> list[Item]:
-        """What was kept, by hash."""
+        """The kept items, ordered by hash."""
         return [item for _, _, item in sorted(self._heap, key=lambda entry: (-entry[0], entry[1]))]
 
     def _hash(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Logged calls as raw columns: what the training path takes."""
+"""Decodes logged calls into raw columns, the input of the training path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoggedRequests:
         context: Context features, a row per request.
         candidates: Candidate features, a row per candidate.
         lengths: Candidates of each request: `(requests,)`.
-        scores: By task, `(candidates,)`; a task that was not answered is not there.
+        scores: By task, `(candidates,)`; only tasks in the response.
     """
 
     context: pa.Table
@@ -43,7 +43,7 @@ class LoggedRequests:
 
     @classmethod
     def concat(cls, parts: Ordered[Self]) -> Self:
-        """The requests of several calls; scores of the tasks that all of them have."""
+        """Concatenates the requests of several calls; keeps scores of common tasks."""
         tasks = set.intersection(*(set(part.scores) for part in parts))
         return cls(
             pa.concat_tables([part.context for part in parts]),
@@ -71,11 +71,11 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> LoggedRequests:
     Args:
         content: A serialized `PredictionLog`.
         schema: Names the features.
-        grouped: Whether rows that follow one another with the same context are one request, as
-            in the data that the model was trained on.
+        grouped: Whether consecutive rows with the same context are one request, as in the
+            training data.
 
     Raises:
-        UnreadableCall: The call is not one of a model of this schema.
+        UnreadableCall: The call does not fit the schema.
     """
     kind, log = parse(content)
     if kind == "predict_log":
@@ -108,7 +108,7 @@ def _array(name: str, proto: Any) -> np.ndarray:
 def _from_arrays(
     arrays: dict[str, np.ndarray], schema: Schema
 ) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Of the signature of rows, `(B, ...)`, or of lists of candidates, `(B, N, ...)`."""
+    """Decodes rows `(B, ...)`, or lists of candidates `(B, N, ...)`."""
     for feature in schema.features:
         if feature.name not in arrays:
             raise UnreadableCall(f"input {feature.name!r} is missing")
@@ -156,7 +156,7 @@ def _column(feature: Feature, array: np.ndarray) -> pa.Array:
 
 
 def _text(value: Any) -> str | None:
-    """A string, None where it is missing; bytes that are no text are as unknown as any other."""
+    """A string, or None if it is missing; invalid bytes become an unknown string."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     return text or None
 
@@ -169,7 +169,7 @@ def _are_examples(arrays: dict[str, np.ndarray], schema: Schema) -> bool:
 def _from_serialized(
     arrays: dict[str, np.ndarray], schema: Schema
 ) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Of a Predict on a signature that takes Examples."""
+    """Decodes a Predict call on a signature that takes Examples."""
     found = {name: _parsed(name, array) for name, array in arrays.items()}
     if "inputs" in found:
         return _from_examples(found["inputs"], schema)
@@ -191,7 +191,7 @@ def _parsed(name: str, array: np.ndarray) -> list[Any]:
 def _from_examples(
     rows: list[Any], schema: Schema, context: list[Any] | None = None
 ) -> tuple[pa.Table, pa.Table, np.ndarray]:
-    """Of the signatures that take `tf.Example`s: rows, or the candidates of one `context`."""
+    """Decodes `tf.Example`s: rows, or the candidates of one `context`."""
     columns = {}
     for feature in schema.features:
         found = rows if context is None or feature.side == "candidate" else context
@@ -224,7 +224,7 @@ def _sides(columns: dict[str, pa.Array], schema: Schema) -> tuple[pa.Table, pa.T
 
 
 def _align(names: list[str], columns: dict[str, pa.Array]) -> None:
-    """Aligned sequences may be sent in different lengths; the shorter ones end with missing."""
+    """Pads aligned sequences, which may be sent with different lengths."""
     sizes = [columns[name].value_lengths() for name in names]
     if all(size.equals(sizes[0]) for size in sizes):
         return
@@ -236,12 +236,12 @@ def _align(names: list[str], columns: dict[str, pa.Array]) -> None:
 
 
 def _gathered(context: pa.Table, rows: int) -> tuple[pa.Table, np.ndarray]:
-    """Contexts that follow one another and are equal as one, and how many each stands for."""
+    """Merges consecutive equal contexts; returns them and their numbers of rows."""
     values = context.to_pylist() or [{}] * rows
     starts = [i for i in range(rows) if i == 0 or values[i] != values[i - 1]]
     return _taken(context, np.array(starts, np.int64)), np.diff([*starts, rows])
 
 
 def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Some rows; a table without columns has none to take."""
+    """Takes rows; a table without columns stays as it is."""
     return table.take(pa.array(rows)) if table.num_columns else table

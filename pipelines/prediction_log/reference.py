@@ -1,4 +1,4 @@
-"""What the log is compared with: statistics of the training data, of other rows, of another log."""
+"""Statistics of a split, the reference for a log."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def of_split(
     Args:
         split: Rows with the features' columns.
         fitted: The transforms whose bins are counted.
-        request: Column of the request's id, whose context counts once; None: every row counts.
-        progress: Told the rows done.
-        labels: Whether the labels are there, and counted too.
+        request: Column of the request id; a context counts once. None: every row counts.
+        progress: Shows the rows done.
+        labels: Whether to count labels too.
     """
     footers = split.footers
     work = partial(_counting, footers, fitted, request, labels)
@@ -48,7 +48,7 @@ def of_split(
 def _counting(
     footers: Footers, fitted: FittedFeatures, request: str | None, labels: bool
 ) -> Iterator[Callable[[int], Statistics]]:
-    """The statistics of a row group, by its number."""
+    """Yields a function from the number of a row group to its statistics."""
     schema = fitted.schema
     tasks = schema.tasks if labels else ()
     needed = [feature.name for feature in schema.features]

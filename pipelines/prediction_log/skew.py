@@ -1,4 +1,4 @@
-"""Drift and skew of what was served against what the model was trained on."""
+"""Drift and skew of a prediction log against the training data."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ NO_LABELS = (
 
 @dataclass(frozen=True)
 class SkewOptions:
-    """What `recsys-attn skew` is asked for.
+    """The options of `recsys-attn skew`.
 
     Attributes:
         log: Folder of the log.
-        reference: Rows or a log to compare with; the train split where None.
-        model: Whose calls; the export's name where None.
+        reference: Rows or a log to compare with. None: the train split.
+        model: Model name in the log. None: the export's name.
         since, until: Only calls in this time.
-        period: Drift is shown by day or by hour.
-        sample: Calls whose scores are computed again.
-        versions: Versions in the log that are this run's model; those of its export folder where
-            there are none.
-        tolerance: Largest difference of a score that counts as none; the export's where None.
-        seed: Of the sample.
+        period: Period of the drift over time.
+        sample: Number of calls to score again.
+        versions: Versions in the log that belong to this run. Empty: those of its export folder.
+        tolerance: Largest allowed score difference. None: the export's.
+        seed: Seed of the sample.
     """
 
     log: Where
@@ -64,16 +63,16 @@ class SkewOptions:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The run that the log is held against.
+    """The run to compare a log with.
 
     Attributes:
-        fitted, model: What was baseline.
+        fitted, model: Its transforms and model.
         train: Statistics of its train split.
-        request: Column of the request's id in its data.
-        evaluation: Folder of its evaluation; None where there is none.
-        exported: Versions of its export folder that are this model.
-        name: Of its export.
-        tolerance: Of its export's parity check.
+        request: Column of the request id in its data.
+        evaluation: Folder of its evaluation, if there is one.
+        exported: Versions in its export folder of this model.
+        name: Name of its export.
+        tolerance: Tolerance of its export's parity check.
     """
 
     fitted: FittedFeatures
@@ -87,7 +86,7 @@ class Baseline:
 
 
 def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -> dict[str, Any]:
-    """Everything that the report shows, as plain data.
+    """Measures drift and skew; returns plain data for the report.
 
     Raises:
         PipelineError: The log or the reference cannot be read, or has no call of the model.
@@ -102,7 +101,7 @@ def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -
     finally:
         progress.stop()
     if not served.periods:
-        reasons = ", ".join(sorted(served.unreadable)) or "there is none in this time"
+        reasons = ", ".join(sorted(served.unreadable)) or "there are none in this time"
         raise PipelineError(f"{log.storage.name} has no usable call of {model!r}: {reasons}.")
     statistics = served.statistics
     features = {
@@ -140,19 +139,19 @@ def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -
 
 
 def has_failed(found: dict[str, Any]) -> bool:
-    """Whether something has shifted, or a score that was computed again differs."""
+    """Whether a feature or score has shifted, or a recomputed score differs."""
     return bool(found["shifted"]) or found["recomputed"]["over"] > 0
 
 
 def save_skew(found: dict[str, Any], target: Path) -> None:
-    """Writes the JSON file; what is infinite is null there."""
+    """Writes the JSON file, with null for infinite numbers."""
     plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
     with atomic_file(target) as temporary:
         write_json(temporary, plain)
 
 
 def exported_versions(folder: Path, train: str) -> frozenset[int]:
-    """Versions of an export folder that were made of the training with this fingerprint."""
+    """Versions of an export folder that belong to the training with this fingerprint."""
     manifests = {
         int(path.parent.name): read_json(path)
         for path in folder.glob(f"*/{MANIFEST}")
@@ -205,7 +204,7 @@ def _served(
 
 
 def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statistics, str]:
-    """Scores to compare with: a log's own, the evaluation's, or none but the label rate."""
+    """Reference scores: those of a log, of the evaluation, or none."""
     logged = {name: part for name, part in reference.items() if name.endswith("/scores")}
     if logged:
         return logged, "the log of the reference"
@@ -231,7 +230,7 @@ def _calls(served: LogSummary) -> list[dict[str, Any]]:
 def _periods(
     served: LogSummary, fitted: FittedFeatures, reference: Statistics, scores: Statistics
 ) -> list[dict[str, Any]]:
-    """The same indices for each period alone."""
+    """Drift for each period."""
     found = []
     for begin, statistics in served.periods.items():
         features = {}

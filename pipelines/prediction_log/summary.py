@@ -23,13 +23,13 @@ _AT_ONCE = 256  # calls whose features are transformed together
 
 @dataclass
 class LogSummary:
-    """What a log holds.
+    """The summary of a log.
 
     Attributes:
-        periods: Statistics by the begin of their day or hour (UTC).
-        rows: Candidates in each period.
+        periods: Statistics by the start of the day or hour (UTC).
+        rows: Number of candidates in each period.
         calls: Calls by method, signature and version, as `Predict rank 3`.
-        unreadable: Calls that are not of the model's schema, by reason.
+        unreadable: Calls that do not fit the model's schema, by reason.
         first, last: Times of the first and the last call.
         sample: Calls to score again.
     """
@@ -44,7 +44,7 @@ class LogSummary:
 
     @property
     def statistics(self) -> Statistics:
-        """Of all periods together."""
+        """Statistics of all periods together."""
         return reduce(merge, self.periods.values(), {})
 
 
@@ -58,18 +58,18 @@ def summarise_log(
     versions: frozenset[int],
     progress: Callable[[int], None],
 ) -> LogSummary:
-    """Reads a log; a few hundred calls are in memory at a time, and the sample.
+    """Reads a log with a few hundred calls and the sample in memory.
 
     Args:
         entries: The calls.
         fitted: The model's transforms.
-        grouped: Whether a request's context counts once, as in the reference; else with every
+        grouped: Whether a request's context counts once, as in the reference, or once per
             candidate.
         period: Length of a period.
-        sample: How many calls of `versions` are kept to be scored again.
-        seed: Another seed keeps others.
-        versions: Versions of the log that are the model at hand.
-        progress: Told the calls done.
+        sample: Number of calls of `versions` to keep for recomputation.
+        seed: Seed of the sample.
+        versions: Versions of the log that belong to the model.
+        progress: Shows the calls done.
     """
     served = LogSummary(BottomK(sample, seed))
     waiting: dict[str, list[LoggedRequests]] = {}

@@ -1,4 +1,4 @@
-"""The offline report: one HTML file that needs nothing but itself."""
+"""The offline report: one self-contained HTML file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
 
 
 def environment() -> Environment:
-    """Renders this folder's templates, with the report's way to write numbers."""
+    """The environment of the templates, with the filters for numbers."""
     found = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -1,7 +1,5 @@
 """Reads an evaluation folder: metrics.json and predictions.parquet."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.common.artifacts import METRICS, PREDICTIONS
+from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
-
-REQUIRED = ("name", "model", "split", "rows", "tasks")
-TASK_REQUIRED = ("rows", "positives", "auc", "logloss", "calibration")
-OPTIONAL = dict.fromkeys(("requests", "seed", "config_hash", "data_hash", "group"))
-TASK_OPTIONAL = dict.fromkeys(("gauc", "gauc_groups", "ceiling"))
 
 
 @dataclass(frozen=True)
@@ -32,27 +25,23 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation folder: its metrics, complete, and access to its predictions."""
+    """The metrics and the predictions of one evaluation folder."""
 
     metrics: dict[str, Any]
     predictions: Path
 
     @classmethod
     def read(cls, folder: Path) -> "Evaluation":
-        """Reads the metrics and looks whether the predictions are there.
+        """Reads the metrics and checks that the predictions exist.
 
         Raises:
-            PipelineError: A file is missing or is not what it should be.
+            PipelineError: A file is missing or damaged.
         """
         predictions, source = folder / PREDICTIONS, folder / METRICS
         for path in (source, predictions):
             if not path.is_file():
                 raise PipelineError(f"There is no {path}; run `recsys-attn evaluate` first.")
-        try:
-            metrics = json.loads(source.read_text(encoding="utf-8"))
-            return cls(complete(metrics), predictions)
-        except ValueError as error:
-            raise PipelineError(f"{source} cannot be used: {error}") from error
+        return cls(read_json(source, "Run `recsys-attn evaluate` again."), predictions)
 
     def task_rows(self, task: str) -> TaskRows:
         """The rows of the predictions that have a label for `task`.
@@ -81,7 +70,7 @@ class Evaluation:
     def _columns(
         self, required: tuple[str, ...], optional: tuple[str, ...]
     ) -> dict[str, NDArray[np.float64]]:
-        """Columns of the predictions by name, nan where a value is missing."""
+        """Columns of the predictions by name; nan is missing."""
         try:
             present = pq.read_schema(self.predictions).names
             missing = [name for name in required if name not in present]
@@ -92,37 +81,3 @@ class Evaluation:
             return {name: table[name].cast(pa.float64()).to_numpy() for name in names}
         except pa.ArrowException as error:
             raise PipelineError(f"{self.predictions} cannot be read: {error}") from error
-
-
-def complete(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics with every optional key present.
-
-    Raises:
-        ValueError: A key without which there is nothing to show is missing.
-    """
-    _require("metrics", metrics, REQUIRED)
-    tasks = {}
-    for name, task in metrics["tasks"].items():
-        _require(f"task {name!r}", task, TASK_REQUIRED)
-        ceiling = task.get("ceiling")
-        tasks[name] = {
-            **TASK_OPTIONAL,
-            **task,
-            "ceiling": ceiling and dict.fromkeys(("auc", "gauc", "logloss")) | ceiling,
-            "baselines": task.get("baselines") or {},
-        }
-    return {
-        **OPTIONAL,
-        **metrics,
-        "tasks": tasks,
-        "training": metrics.get("training") or [],
-        "versions": metrics.get("versions") or {},
-    }
-
-
-def _require(what: str, found: Any, keys: tuple[str, ...]) -> None:
-    if not isinstance(found, Mapping):
-        raise ValueError(f"{what} must be an object. Received: {type(found).__name__}")
-    missing = [key for key in keys if key not in found]
-    if missing:
-        raise ValueError(f"{what} must hold {', '.join(keys)}. Missing: {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Batch scoring: Parquet in, the same rows with a score per task out."""
+"""Batch scoring: writes Parquet rows with a score per task."""
 
 from __future__ import annotations
 
@@ -39,21 +39,20 @@ def score(
 
     Args:
         source: A Parquet file, or a folder of them: a local path or a URI.
-        target: The Parquet file to write; it appears when it is whole.
+        target: The Parquet file to write, atomically.
         tasks: Names of the model's tasks.
-        load: Gives the transforms and the model, in each process that scores.
-        request: Column of the request's id. Where the file has it, the rows of a request share
-            one computation of their context, which must be the same in all of them; the scores
-            are the same without it.
-        progress: Told the rows done.
+        load: Loads the transforms and the model, once in each scoring process.
+        request: Column of the request id. If the file has it, the context of a request is
+            computed once and must be equal in all its rows; scores are the same without it.
+        progress: Shows the rows done.
         engine: Scores the row groups.
 
     Returns:
         The number of rows written.
 
     Raises:
-        PipelineError: A column is missing or of another type, a context changes inside a request,
-            a file is damaged, the disk is full. `target` is then as it was before.
+        PipelineError: A column is missing or of another type, a context changes within a request,
+            a file is damaged, or the disk is full. `target` is then unchanged.
     """
     split = _open(source)
     names = [f"{task}_score" for task in tasks]
@@ -89,7 +88,7 @@ def score(
 def _scoring(
     footers: Footers, load: Load, request: str | None
 ) -> Iterator[Callable[[int], pa.Table]]:
-    """A row group with its scores, by its number."""
+    """Yields a function from the number of a row group to its rows with scores."""
     fitted, model = load()
     scorer = Scorer(model)
 

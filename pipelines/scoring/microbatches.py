@@ -1,4 +1,4 @@
-"""Arithmetic on a batch of requests, some of them at a time and a part on each processor."""
+"""Micro-batches: computes a batch of requests in parts, one on each processor."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-_ROWS = 64  # whose tensors stay in the cache of one processor
-_WEIGHTS_A_ROW = 3000  # to add up a weight's gradient costs as much as a few rows' arithmetic
+_ROWS = 64  # candidates whose tensors fit the cache of one processor
+_WEIGHTS_A_ROW = 3000  # adding up a gradient costs as much as a few rows
 
 
 def one_thread_each() -> None:
-    """Computes each operation on one processor, and as many operations at once as there are.
+    """Runs each operation on one processor, and as many operations in parallel as processors.
 
-    That suits parts, which need no cutting within. It has to be called before TensorFlow computes
-    anything, and changes nothing with a GPU or where the user has set threads.
+    This suits micro-batches. Must be called before TensorFlow computes anything; does nothing with
+    a GPU or if the user has set the number of threads.
     """
     threads = tf.config.threading
     set_by_user = "TF_NUM_INTRAOP_THREADS" in os.environ
     set_by_user = set_by_user or threads.get_intra_op_parallelism_threads() > 0
     if set_by_user or _processors() == 1 or _has_gpu():
         return
-    with suppress(RuntimeError):  # it has computed already
+    with suppress(RuntimeError):  # TensorFlow has computed already
         threads.set_intra_op_parallelism_threads(1)
         threads.set_inter_op_parallelism_threads(_processors())
 
 
 def micro_batch_rows(wanted: int | None, tower: keras.layers.Layer) -> int | None:
-    """Candidates of a part; None for the whole batch at once.
+    """Candidates of a micro-batch; None for the whole batch at once.
 
     Args:
-        wanted: As an experiment says: 0 for the whole; None for what suits device and tower.
-        tower: Whose gradients every part adds to those of the others.
+        wanted: `training.micro_batch_size`: 0 for the whole batch, None to choose by device and
+            tower.
+        tower: The tower; more weights make gradients cost more, and micro-batches larger.
     """
     if wanted is not None:
         return wanted or None
@@ -43,11 +44,11 @@ def micro_batch_rows(wanted: int | None, tower: keras.layers.Layer) -> int | Non
 
 
 def micro_batch_requests(mask: tf.Tensor, rows: int) -> tf.Tensor:
-    """Requests of a part of so many candidates; there is a part for every processor.
+    """Requests of a micro-batch, with at least one micro-batch for each processor.
 
     Args:
-        mask: (B, T), of the whole batch.
-        rows: Candidates of a part.
+        mask: Candidate mask (B, T) of the whole batch.
+        rows: Candidates of a micro-batch.
     """
     requests, candidates = tf.unstack(tf.maximum(tf.shape(mask)[:2], 1))
     return tf.clip_by_value(rows // candidates, 1, -(-requests // _processors()))
@@ -62,12 +63,12 @@ def _processors() -> int:
 
 
 class MicroBatchResult(NamedTuple):
-    """What is computed of a part.
+    """The result of a micro-batch.
 
     Attributes:
-        sums: Tensors that are added over the parts.
-        firsts: Tensors that are kept of the first part.
-        pieces: Tensors whose rows are those of the part.
+        sums: Tensors to add up.
+        firsts: Tensors of which the first micro-batch's are kept.
+        pieces: Tensors with a row per request, to concatenate.
     """
 
     sums: Sequence[tf.Tensor]
@@ -81,22 +82,20 @@ def over_micro_batches(
     size: Any,
     zero: MicroBatchResult,
 ) -> MicroBatchResult:
-    """Computes some requests at a time, as many parts at once as there are processors.
+    """Computes a batch in micro-batches, as many in parallel as there are processors.
 
-    A batch of thousands of requests makes tensors of a hundred megabytes, which every operation
-    reads from memory and writes back, and has to be cut for the processors anew by each
-    operation. A small part stays in a processor's cache from the first operation to the last.
+    The tensors of thousands of requests are read from memory and written back by every operation.
+    Those of a micro-batch stay in a processor's cache from the first operation to the last.
 
     Args:
-        compute: Given the number of the part and its part of `tensors`. It must not change
-            variables: parts are computed in no order.
+        compute: Called with the number and the tensors of a micro-batch. It must not change
+            variables, as micro-batches run in any order.
         tensors: Nested tensors, or None, with B as first axis.
-        size: Requests of a part.
-        zero: Tensors of zeros for `sums`, anything for `firsts`, and `tf.TensorSpec`s of `pieces`.
+        size: Requests of a micro-batch.
+        zero: Zeros for `sums`, any tensors for `firsts`, and `tf.TensorSpec`s of `pieces`.
 
     Returns:
-        The sums and firsts, and the pieces as tensors of B rows. The sums are added in the order
-        of the parts.
+        The sums, added in the order of the micro-batches, the firsts, and the pieces with B rows.
     """
     flat = tf.nest.flatten(tensors)
     requests = tf.shape(next(x for x in flat if x is not None))[0]

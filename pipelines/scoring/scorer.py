@@ -1,4 +1,4 @@
-"""The training path's scores: fitted transforms outside the graph, then the model."""
+"""Scores of the training path: transforms in Arrow and NumPy, then the model."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ AT_ONCE = BatchSize(4096)
 
 
 class Scorer:
-    """Probabilities of every real candidate, in the order of the dataset's rows."""
+    """Probabilities of all candidates, in the order of the rows."""
 
     def __init__(self, model: RankingModel) -> None:
         self._model = model
         self._compiled: Callable[..., Any] | None = None
 
     def score(self, batch: Batch) -> Scores:
-        """One value per real candidate of a batch, by task."""
+        """One value per candidate of a batch, by task; padding is left out."""
         layout, blocks = batch.layout, dict(batch.blocks)
         blocks.pop(LABELS, None)
         if self._compiled is None:
@@ -66,7 +66,7 @@ class Scorer:
         return dict(zip(tasks, over_micro_batches(part, blocks, size, zero).pieces, strict=True))
 
     def labelled(self, dataset: Feed) -> Iterator[tuple[Scores, Scores]]:
-        """Labels (NaN where not known) and scores by task, batch by batch."""
+        """Labels (NaN is unknown) and scores by task, batch by batch."""
         for batch in dataset:
             mask = batch.blocks[CANDIDATE_MASK]
             labels = batch.layout.labels(batch.blocks).items()
@@ -75,7 +75,7 @@ class Scorer:
     def score_labelled(
         self, dataset: Feed, progress: Callable[[int], None] | None = None
     ) -> tuple[Scores, Scores]:
-        """The same over a whole dataset."""
+        """Labels and scores by task of a whole dataset."""
         labels, scores = [], []
         for label, score in self.labelled(dataset):
             labels.append(label)
@@ -85,7 +85,7 @@ class Scorer:
         return _concatenate(labels), _concatenate(scores)
 
     def score_table(self, table: pa.Table, fitted: FittedFeatures, request: str | None) -> Scores:
-        """Scores of a table's rows, which need no labels."""
+        """Scores of a table's rows; it needs no labels."""
         chunk = transform(table, fitted, request, labelled=False)
         lengths = np.diff(chunk.starts)
         pieces = ((chunk, np.arange(*bounds)) for bounds in AT_ONCE.cut(lengths))

@@ -1,1 +1,1 @@
-"""Parquet files: where they lie, their footers, splits and columns."""
+"""Parquet files: filesystems, footers, splits and columns."""

@@ -1,4 +1,4 @@
-"""The data folder that ingest writes: one folder of Parquet files per split."""
+"""Reads the splits that ingest writes: a folder of Parquet files each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DataSplit:
 
     Args:
         folder: A local path, a URI, or a path inside `filesystem`.
-        filesystem: Where to look; the local one, or the URI's, where None.
+        filesystem: The filesystem; None: the local one, or the URI's.
     """
 
     folder: Where
@@ -37,7 +37,7 @@ class DataSplit:
 
     @cached_property
     def footers(self) -> Footers:
-        """What the files' footers say; they are read once."""
+        """The footers of the files, read once."""
         return Footers.read(Storage.of(self.folder, self.filesystem))
 
     @property
@@ -62,26 +62,26 @@ class DataSplit:
         return self.schema.names
 
     def batches(self, columns: list[str]) -> Iterator[pa.Table]:
-        """All row groups in order."""
+        """The row groups in order."""
         with Reader(self.footers, columns) as reader:
             for number in range(len(self.footers)):
                 yield reader.read([number])
 
 
 class RowGroups(NamedTuple):
-    """Row groups that lie behind one another in a file."""
+    """Consecutive row groups of a file."""
 
     table: pa.Table
     rows: np.ndarray  # of each row group
 
 
 class Reader:
-    """Reads row groups; keeps few files open. Not for several threads at a time.
+    """Reads row groups with few open files. Not thread-safe.
 
     Args:
-        footers: The split's row groups, by their numbers there.
-        columns: What is read.
-        encoded: Columns of strings, or lists of strings, to be given as dictionaries and indices.
+        footers: The footers of the split.
+        columns: Columns to read.
+        encoded: String columns, or lists of strings, to read as dictionaries.
     """
 
     def __init__(self, footers: Footers, columns: list[str], encoded: Iterable[str] = ()) -> None:
@@ -113,7 +113,7 @@ class Reader:
         rows = footers.rows[numbers]
         try:
             opened = self._file(file)
-            # One by one: Arrow cannot read lists of dictionaries from several at a time.
+            # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
             indices = footers.index[numbers].tolist()
             table = pa.concat_tables([opened.read_row_group(i, self._columns) for i in indices])
             if table.num_rows != rows.sum():
@@ -134,7 +134,7 @@ class Reader:
             self._open.popitem(last=False)[1][0].close()
         source = self._footers.storage.open(self._footers.names[number].as_py())
         metadata = pq.read_metadata(source)
-        for name in self._columns:  # Parquet's reader leaves out what is not there
+        for name in self._columns:  # Parquet's reader ignores missing columns
             names = metadata.schema.to_arrow_schema().names
             require_column(names, name, "of the data", self._footers.file_name(number))
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
@@ -162,7 +162,7 @@ class Reader:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """An open Parquet file, or one sentence that says which file is damaged."""
+    """Opens a Parquet file; the error names a damaged file."""
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:

@@ -1,4 +1,4 @@
-"""Where data lies: a local path, or a URI of any filesystem that pyarrow knows."""
+"""Files on a local path, or at a URI of any filesystem that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_uri(where: Where) -> bool:
-    """Whether it is a URI such as `s3://bucket/folder`, and no local path."""
+    """Whether it is a URI such as `s3://bucket/folder` and not a local path."""
     return isinstance(where, str) and _URI.match(where) is not None
 
 
 def without_credentials(where: Where) -> str:
-    """The place without the user and password that a URI may hold."""
+    """Removes user and password from a URI."""
     return re.sub(r"//[^/@]*@", "//", str(where)) if is_uri(where) else str(where)
 
 
 def shown(where: Where) -> str:
-    """The place for people: a local path, or a URI without credentials and options."""
+    """The name for messages: a local path, or a URI without credentials and options."""
     return without_credentials(where).partition("?")[0] if is_uri(where) else str(where)
 
 
@@ -36,9 +36,9 @@ class Storage:
     """One file or one folder on a filesystem.
 
     Args:
-        filesystem: Where to look.
-        path: The file or folder, as the filesystem calls it.
-        name: The same for people: a local path or a URI, without credentials and options.
+        filesystem: The filesystem.
+        path: Path of the file or folder in the filesystem.
+        name: Name for messages: a local path or a URI without credentials and options.
     """
 
     filesystem: fs.FileSystem
@@ -47,7 +47,7 @@ class Storage:
 
     @classmethod
     def of(cls, where: Where, filesystem: fs.FileSystem | None = None) -> Storage:
-        """A path inside `filesystem`; where that is None, a local path or a URI."""
+        """A path inside `filesystem`, or, if that is None, a local path or a URI."""
         name = shown(where)
         if filesystem is not None:
             return cls(filesystem, str(where), name)
@@ -56,7 +56,7 @@ class Storage:
         try:
             found, path = fs.FileSystem.from_uri(where)
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).replace(str(where), name)  # which may hold a password
+            reason = str(error).replace(str(where), name)  # may hold a password
             raise PipelineError(f"{name} cannot be opened: {reason}.") from None
         return cls(found, path, name)
 
@@ -65,37 +65,37 @@ class Storage:
         return list(self._found())
 
     def stamps(self) -> dict[str, str]:
-        """Size and time of the last change by the name of each of these files."""
+        """Size and modification time of each Parquet file, by name."""
         found = self._found().items()
         return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in found}
 
     def exists(self) -> bool:
-        """Whether there is a file or a folder."""
+        """Whether the file or folder exists."""
         return self._info(self.path).type != fs.FileType.NotFound
 
     def is_dir(self) -> bool:
-        """Whether there is a folder."""
+        """Whether it is a folder."""
         return self._info(self.path).type == fs.FileType.Directory
 
     def __truediv__(self, name: str) -> Storage:
-        """What is in the folder by this name."""
+        """A file or folder inside this folder."""
         return replace(self, path=self._inside(name), name=self.file_name(name))
 
     def file_name(self, relative: str) -> str:
-        """A file's name for people."""
+        """A file's name for messages."""
         return f"{self.name.rstrip('/')}/{relative}" if relative else self.name
 
     def open(self, relative: str) -> pa.NativeFile:
-        """A file for reading from anywhere in it."""
+        """Opens a file for random access."""
         return self.filesystem.open_input_file(self._inside(relative))
 
     def state(self, relative: str) -> tuple[int, int]:
-        """Size and time of the last change; a size of -1 where the file is gone."""
+        """Size and modification time; a size of -1 if the file is gone."""
         info = self._info(self._inside(relative))
         return (info.size if info.is_file else -1), info.mtime_ns or 0
 
     def _found(self) -> dict[str, Any]:
-        """What is known of the Parquet files, by their names below the folder."""
+        """Information on the Parquet files, by relative name."""
         info = self._info(self.path)
         found = {"": info} if info.type == fs.FileType.File else {}
         if info.type == fs.FileType.Directory:
@@ -117,5 +117,5 @@ class Storage:
 
 
 def _is_data(name: str) -> bool:
-    """Names that begin with a dot or an underscore are what other engines leave beside data."""
+    """Whether it is a data file; names that begin with `.` or `_` belong to other engines."""
     return name.endswith(".parquet") and not any(part[0] in "._" for part in name.split("/"))

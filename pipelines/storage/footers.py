@@ -1,4 +1,4 @@
-"""What the footers of a split's files say, read once: row groups, sizes, a fingerprint."""
+"""The footers of a split's files, read once: row groups, sizes, a fingerprint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pipelines.common.errors import PipelineError
 from pipelines.storage.filesystem import Storage
 
-_AT_ONCE = 16  # files: on a remote filesystem most of the time is waiting
+_AT_ONCE = 16  # files read in parallel, as remote filesystems have high latency
 
 
 class _Footer(NamedTuple):
@@ -31,11 +31,11 @@ class Footers:
     """The files of a split and their row groups, as arrays: thousands of files stay small.
 
     Attributes:
-        storage: Where the files are.
-        names: Of the files, relative to the storage.
+        storage: The folder of the files.
+        names: Relative names of the files.
         sizes, modified, digests: Of each file: bytes, time of the last change, and a hash of its
             footer.
-        schemas: The different schemas; one where all files are alike.
+        schemas: The distinct schemas of the files.
         file, index, rows, first_row: Of each row group that has rows: number of its file, its
             number in the file, its rows and the number of its first row in the file.
     """
@@ -81,33 +81,33 @@ class Footers:
 
     @property
     def files(self) -> list[str]:
-        """Names of the files for people."""
+        """Names of the files for messages."""
         return [self.file_name(number) for number in range(len(self.names))]
 
     def file_name(self, number: int) -> str:
-        """A file's name for people."""
+        """A file's name for messages."""
         return self.storage.file_name(self.names[int(number)].as_py())
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Size, rows and hash of the footer by file: the same for an untouched copy elsewhere."""
+        """Size, rows and hash of the footer by file; equal for copies of the data."""
         rows = np.bincount(self.file, self.rows, len(self.names)).astype(int)
         parts = zip(self.names.to_pylist(), self.sizes, rows, self.digests.to_pylist(), strict=True)
         return {name: f"{size} bytes, {n} rows, {digest}" for name, size, n, digest in parts}
 
     def check_fingerprint(self, before: Mapping[str, str]) -> None:
-        """Raises where the data is not what `before` was taken of; names the first such file."""
+        """Raises an error that names the first file that differs from `before`."""
         now = self.fingerprint
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise PipelineError(
                     f"{self.storage.file_name(name)} is not the file that training began with: "
                     f"expected {before.get(name, 'no such file')}, found "
-                    f"{now.get(name, 'no such file')}. Put it back, or train anew."
+                    f"{now.get(name, 'no such file')}. Put it back, or train again with --force."
                 )
 
     def check_unchanged(self, number: int) -> None:
-        """Raises where a file is not as it was when its footer was read."""
+        """Raises an error if a file has changed since its footer was read."""
         relative = self.names[number].as_py()
         size, modified = self.storage.state(relative)
         if size == self.sizes[number] and modified == self.modified[number]:
@@ -115,7 +115,7 @@ class Footers:
         name = self.file_name(number)
         if size < 0:
             raise PipelineError(f"{name} is gone since this step began. Put it back.")
-        # A file that was only touched or copied over itself is the same.
+        # A file that was only touched or copied over itself has not changed.
         if size != self.sizes[number] or (
             _read(self.storage, relative).digest != self.digests[number].as_py()
         ):

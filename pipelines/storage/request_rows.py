@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def run_starts(column: pa.ChunkedArray) -> np.ndarray:
-    """Index of each request's first row; equal values in a row are one request."""
+    """Index of each request's first row; consecutive equal values are one request."""
     if len(column) == 0:
         return np.zeros(0, np.int64)
     if pa.types.is_null(column.type):
@@ -22,7 +22,7 @@ def run_starts(column: pa.ChunkedArray) -> np.ndarray:
 def request_starts(table: pa.Table, request: str | None) -> np.ndarray:
     """Row numbers at which requests begin, and the number of rows: `(requests + 1,)`.
 
-    Rows of one request lie together; without a request column each row is one.
+    Rows of a request are consecutive; without a request column each row is a request.
     """
     if request is None:
         return np.arange(table.num_rows + 1)

@@ -1,4 +1,4 @@
-"""A trained model with its transforms, as a run folder holds them."""
+"""Loads the trained model and its transforms from a run folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from recsys_attn.models import RankingModel
 
 
 def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, RankingModel]:
-    """The transforms and the model of a run folder.
+    """Loads the transforms and the model of a run folder.
 
     Args:
-        run: The folder.
-        exclude: Features that the model leaves out.
+        run: The run folder.
+        exclude: Features that the model does not use.
     """
     fitted = FittedFeatures.load(run / FEATURES).without(exclude)
     path = run / MODEL / MODEL_FILE

@@ -1,4 +1,4 @@
-"""What a person sees of a training: a bar, a few lines an epoch, and TensorBoard's curves."""
+"""Reports a training: a progress bar, a few lines per epoch, and TensorBoard's curves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class TrainingReporter:
     """Shows a training's progress.
 
     Args:
-        progress: Where it is printed.
+        progress: The console output.
         rows: RowMapping of an epoch.
-        epochs: Most epochs.
+        epochs: Maximum number of epochs.
         tasks: Names of the tasks.
-        logs: Folder of TensorBoard's logs; None for none.
+        logs: Folder of TensorBoard's logs; None writes none.
     """
 
     def __init__(
@@ -31,20 +31,20 @@ class TrainingReporter:
         self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
 
     def start(self, epoch: int, rows: int) -> None:
-        """An epoch begins, or goes on after so many rows."""
+        """Starts the bar of an epoch, of which `rows` rows are done."""
         self._advance = self._progress.start(f"epoch {epoch + 1}/{self._epochs}", self._rows)
         self._advance(rows)
 
     def advance(self, rows: int) -> None:
-        """So many rows more are done."""
+        """Advances the bar."""
         self._advance(rows)
 
     def say(self, line: str) -> None:
-        """A line for a person."""
+        """Prints a line."""
         self._progress.finish(line)
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """One line for the epoch and one per task, which fit a narrow terminal."""
+        """Prints one line for the epoch and one per task; writes TensorBoard's curves."""
         epoch = metrics["epoch"]
         self.say(
             f"epoch {epoch}/{self._epochs}  loss {metrics['loss']:.4f}  "

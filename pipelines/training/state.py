@@ -1,4 +1,4 @@
-"""How far a training is, and how that is saved and found again."""
+"""The state of a training, and how it is saved and loaded."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pipelines.training.optimizer import kind_of
 
 @dataclass
 class TrainingProgress:
-    """What a training has done so far; with the variables, all that a checkpoint holds.
+    """The progress of a training; a checkpoint holds it beside the variables.
 
     Attributes:
         step: Steps taken.
-        position: Where the data go on, with a place for each shard.
+        position: Position in the data, with a place for each shard.
         loss, rows, seconds, waited: Of the epoch so far: the sum of the steps' losses times their
-            rows, rows, and seconds in which steps were taken and in which they waited for input.
-        epochs: Metrics of the epochs that are done.
-        best_step: TrainStep at the end of the best of them.
-        versions: Of the packages that took the steps; several where they were changed meanwhile.
+            rows, rows, seconds, and seconds of waiting for input.
+        epochs: Metrics of the finished epochs.
+        best_step: TrainStep at the end of the best epoch.
+        versions: Versions of the packages that took the steps; several after an upgrade.
     """
 
     step: int = 0
@@ -48,18 +48,18 @@ class TrainingProgress:
 
     @property
     def epoch_is_done(self) -> bool:
-        """Whether only the validation of the epoch is to come."""
+        """Whether only the validation of the epoch is left."""
         return self.epoch > len(self.epochs)
 
     def go_on_with(self, versions: Mapping[str, str]) -> None:
-        """Keeps the versions of the packages that take the next steps."""
+        """Adds the versions of the packages that take the next steps."""
         for package, version in versions.items():
             before = self.versions.setdefault(package, version)
             if version not in before.split(", "):
                 self.versions[package] = f"{before}, {version}"
 
     def end_epoch(self, metrics: dict[str, Any], better: bool) -> None:
-        """Keeps the epoch's metrics and begins the next."""
+        """Adds an epoch's metrics and resets its sums."""
         self.epochs.append(metrics)
         self.loss, self.rows, self.seconds, self.waited = 0.0, 0, 0.0, 0.0
         if better:
@@ -80,13 +80,13 @@ class Saver:
     """Saves variables and progress, and loads them.
 
     Args:
-        checkpoints: Where they lie.
-        key: What must be equal for a checkpoint to be one of this training.
-        model: Whose variables are saved, random states included.
+        checkpoints: The checkpoints of the run folder.
+        key: Identifies the training; checkpoints with another key are ignored.
+        model: The model; its random states are saved too.
         optimizer: Built for the model.
-        options: How to train; a checkpoint of a training that went on for longer is of another.
-        shards: Streams that the data are dealt to, in each of which a checkpoint has a place.
-        data: Where these places are.
+        options: Training options; a checkpoint with more epochs than they allow is ignored.
+        shards: Number of shards of the data; must not change while a training continues.
+        data: The footers of the training data, which must not change either.
     """
 
     checkpoints: Checkpoints
@@ -98,7 +98,7 @@ class Saver:
     data: Footers
 
     def save(self, progress: TrainingProgress) -> None:
-        """A checkpoint of now."""
+        """Saves a checkpoint."""
         arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self.variables())
         state = {
             "key": self.key,
@@ -110,7 +110,7 @@ class Saver:
         self.checkpoints.save(progress.step, arrays, state, progress.best_step)
 
     def newest(self) -> Checkpoint | None:
-        """The last checkpoint, if it is one of this training."""
+        """The last checkpoint, if it belongs to this training."""
         newest = self.checkpoints.newest
         state = newest.state if newest else {}
         if state.get("key") != self.key or self._is_longer(state):
@@ -129,14 +129,14 @@ class Saver:
         return History(state["progress"]["epochs"], self.options).overrun
 
     def load(self, checkpoint: Checkpoint) -> TrainingProgress:
-        """Sets all variables to those of a checkpoint."""
+        """Restores all variables from a checkpoint."""
         variables = dict(self.variables())
         for name, array in checkpoint.arrays():
             variables[name].assign(array)
         return TrainingProgress.from_dict(checkpoint.state["progress"])
 
     def variables(self) -> Iterator[tuple[str, keras.Variable]]:
-        """Those of model and optimizer, by their names in a checkpoint."""
+        """The variables of model and optimizer, by their names in a checkpoint."""
         for index, variable in enumerate(self.model.variables):
             yield f"model/{index}", variable
         for index, variable in enumerate(self.optimizer.variables):

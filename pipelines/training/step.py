@@ -1,4 +1,4 @@
-"""One step: the gradient of a batch on every replica, and the optimizer's update."""
+"""A training step: the gradients on every replica, and the optimizer's update."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Blocks = Mapping[str, tf.Tensor]
 
 
 class StepResult(NamedTuple):
-    """What a step tells, of all replicas together."""
+    """The result of a step, over all replicas."""
 
-    loss: float  # before the step
+    loss: float  # before the update
     rows: int
-    stop: bool  # whether any worker wants to stop after it
+    stop: bool  # whether any worker wants to stop
 
 
 class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
-    The loss of a task is the mean over all known labels of the global batch, whichever replica
-    they are on; so several replicas do what one does with the batches put together.
+    The loss of a task is the mean over all known labels of the global batch, so several replicas
+    take the same step as one replica with their batches concatenated.
 
     Args:
-        model: What is trained.
+        model: The model.
         optimizer: Built for the model's trainable variables.
-        layout: Names the columns of a batch's blocks.
-        jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled:
-            their cost is memory, and XLA would make them as large as the tables.
+        layout: Layout of the batches.
+        jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled,
+            as XLA would make their gradients as large as the tables.
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
     """
@@ -63,10 +63,10 @@ class TrainStep:
 
         Args:
             batches: Blocks of one batch for each replica of this worker.
-            stop: Whether this worker does.
+            stop: Whether this worker wants to stop.
         """
-        # One trace for each T: few come, and layers take shorter ways where they know it. Nothing
-        # here branches on a tensor, and AutoGraph would read all code again to find that out.
+        # One trace for each T: there are few, and layers are faster with a known T. Nothing here
+        # branches on a tensor, so AutoGraph would only cost time.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
             signature = [tf.TensorSpec([]), *(self._specs(length) for length in key)]

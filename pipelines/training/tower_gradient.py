@@ -1,4 +1,4 @@
-"""Loss and gradient of the tower: the dense arithmetic between the lookups and their updates."""
+"""Loss and gradients of the tower, the dense part between the lookups and their updates."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class TowerResult(NamedTuple):
     """A loss and its gradients."""
 
     loss: tf.Tensor
-    leaves: list[tf.Tensor]  # what of the embedding's output can have a gradient
+    leaves: list[tf.Tensor]  # floating tensors of the embedding's output
     of_leaves: Sequence[tf.Tensor]
-    of_variables: Sequence[tf.Tensor]  # of the tower, in the order of its trainable variables
+    of_variables: Sequence[tf.Tensor]  # of the tower's trainable variables, in their order
 
 
 class TowerGradient:
-    """Computes the loss of embedded requests and its gradients, a part of the batch at a time.
+    """Computes the loss of embedded requests and its gradients, in micro-batches.
 
-    Losses and gradients of the parts are added up, so that the step is that of the whole batch,
-    but for layers that look at a batch as a whole, such as Dice, which then see the part (as in
-    "ghost" batch normalisation, Hoffer et al. 2017, arXiv 1705.08741). What a layer keeps, such
-    as running means, is what the first part leaves.
+    Losses and gradients are added up over the micro-batches, so the step is that of the whole
+    batch. Layers with batch statistics, such as Dice, see one micro-batch ("ghost" batch
+    normalisation, Hoffer et al. 2017, arXiv 1705.08741); their running means are updated by the
+    first one.
 
     Args:
-        tower: What maps the embedding's output to logits by task.
-        tasks: With their weights.
-        scale_loss: What the optimizer wants the loss to be multiplied by, for its gradients.
+        tower: Maps the embedding's output to logits by task.
+        tasks: The tasks, for their weights.
+        scale_loss: The optimizer's scaling of the loss.
         jit_compile: Whether XLA compiles it, forwards and backwards.
-        rows: Candidates of a part; the whole batch where None.
+        rows: Candidates of a micro-batch; None for the whole batch.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class TowerGradient:
         self._compute: Callable[..., MicroBatchResult] = self._part
         if jit_compile:
             self._compute = tf.function(self._part, jit_compile=True, autograph=False)
-        self._changed: set[str] = set()  # variables that a call changes, by path
+        self._changed: set[str] = set()  # paths of the variables that a call changes
 
     def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:
         """The loss of a replica's requests and its gradients.
 
         Args:
             fields: The embedding's output.
-            labels: (B, T) by task, NaN where not known.
-            totals: How many labels of a task are known, on all replicas.
-            replicas: How many share the tower's own penalties.
+            labels: (B, T) by task; NaN is unknown.
+            totals: Number of known labels of each task, over all replicas.
+            replicas: Number of replicas, which share the tower's penalties.
         """
         weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
         state = [tf.convert_to_tensor(v.value) for v in self._tower.non_trainable_variables]
@@ -99,7 +99,7 @@ class TowerGradient:
         return TowerResult(loss, leaves, found.pieces, of_variables)
 
     def _other_seeds(self, state: Sequence[tf.Tensor], place: tf.Tensor) -> list[tf.Tensor]:
-        """The state with seeds of its own for a part, so that parts drop out other units."""
+        """The state with other seeds, so that each micro-batch drops out other units."""
         return [
             value + _SEEDS_APART * tf.stack([tf.cast(place, value.dtype), 0])
             if variable.name == "seed_generator_state"
@@ -116,7 +116,7 @@ class TowerGradient:
         weights: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
     ) -> MicroBatchResult:
-        """Loss and gradients of the variables, the state after it, and gradients of the leaves."""
+        """Loss and gradients of the weights, the new state, and gradients of the leaves."""
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
         given = list(zip(variables, [*weights, *state], strict=True))
@@ -130,7 +130,7 @@ class TowerGradient:
         of_leaves, of_weights = tape.gradient(
             scaled, (leaves, list(weights)), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
-        # A product of one column loses its shape, which the loop over the parts has to know.
+        # A product of one column loses its static shape, which the loop needs.
         of_weights = [tf.ensure_shape(g, w.shape) for g, w in zip(of_weights, weights, strict=True)]
         after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
         changed = zip(self._tower.non_trainable_variables, after, state, strict=True)

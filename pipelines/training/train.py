@@ -1,4 +1,4 @@
-"""Puts a training together: model, optimizer, feeds, checkpoints and what a person sees."""
+"""Assembles a training: model, optimizer, feeds, checkpoints and reporter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
-from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
@@ -32,11 +31,11 @@ LOGS = "tensorboard"
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a model is trained on.
+    """The data of a training.
 
     Args:
         folder: Folder with the splits.
-        request: Column of the request's id; None: every row is a request.
+        request: Column of the request id; None: every row is a request.
         fitted: Schema and transforms.
     """
 
@@ -47,12 +46,12 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Where a training leaves what it writes.
+    """The output folders of a training.
 
     Args:
-        checkpoints: Folder to save to, and to go on from where there is a checkpoint.
-        logs: Folder of TensorBoard's logs; None for none.
-        key: What must be equal for a checkpoint to be one of this training.
+        checkpoints: Folder of the checkpoints; training continues from the last one.
+        logs: Folder of TensorBoard's logs; None writes none.
+        key: Identifies the training; checkpoints with another key are ignored.
     """
 
     checkpoints: Path
@@ -61,12 +60,12 @@ class OutputPaths:
 
 
 class TrainingResult(NamedTuple):
-    """What comes of a training.
+    """The result of a training.
 
     Attributes:
-        model: With its best weights.
+        model: The model with its best weights.
         history: Metrics of each epoch.
-        versions: Of the packages that trained these weights.
+        versions: Versions of the packages that trained these weights.
     """
 
     model: RankingModel
@@ -75,19 +74,19 @@ class TrainingResult(NamedTuple):
 
 
 def train(
-    experiment: Experiment, data: TrainingData, place: OutputPaths, progress: Progress
+    experiment: Experiment, data: TrainingData, output: OutputPaths, progress: Progress
 ) -> TrainingResult:
-    """Fits the experiment's model, or goes on where a checkpoint ends.
+    """Trains the experiment's model, from the last checkpoint if there is one.
 
     Args:
-        experiment: What to train.
-        data: What to train on.
-        place: Where to save.
-        progress: Told the rows done and each epoch's metrics.
+        experiment: The experiment.
+        data: The training and validation data.
+        output: The output folders.
+        progress: Shows the rows done and each epoch's metrics.
     """
     options, workers = experiment.training, find_workers()
-    checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
-    if workers.is_chief:  # before the work that it is to keep
+    checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
+    if workers.is_chief:  # fails before any work
         checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude)
     keras.utils.set_random_seed(experiment.seed)
@@ -103,12 +102,10 @@ def train(
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
-        saver = Saver(checkpoints, place.key, model, optimizer, options, shards, split.footers)
-        watch = TrainingReporter(progress, split.rows, options.epochs, tasks, place.logs)
-        if saver.newest() is None:
-            watch.say(f"shuffle  {_shuffle(feeds[0])}")
-            if options.warm_start is not None:
-                watch.say(WarmStart(options.warm_start).start(saver, fitted))
+        saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
+        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        if options.warm_start is not None and saver.newest() is None:
+            reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -117,7 +114,7 @@ def train(
             options,
             saver,
             Validation(model, valid, options.monitor),
-            watch,
+            reporter,
             workers,
         ).run()
     finally:
@@ -132,7 +129,7 @@ def _feeds(
     workers: Workers,
     shards: int,
 ) -> list[Feed]:
-    """A feed for each replica of this worker."""
+    """One feed for each replica of this worker."""
     options = experiment.training
     return [
         Feed(
@@ -149,8 +146,3 @@ def _feeds(
         )
         for own in workers.shards(shards)
     ]
-
-
-def _shuffle(feed: Feed) -> ShuffleQuality:
-    """How well the rows are shuffled; to count their requests would take a pass over the data."""
-    return ShuffleQuality.of(feed.order, feed.split.footers.rows, feed.batch_size)

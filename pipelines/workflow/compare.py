@@ -1,4 +1,4 @@
-"""The metrics of several runs side by side."""
+"""Compares the metrics of several runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
     """Prints one line per run and task.
 
     Raises:
-        PipelineError: A folder is no evaluated run.
+        PipelineError: A folder has no evaluation.
     """
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("run", overflow="fold")  # a path may be long

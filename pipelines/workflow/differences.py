@@ -1,4 +1,4 @@
-"""Which settings differ: each key as in the experiment's file, with both values."""
+"""Differences between settings, as keys of the experiment file with both values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.storage.filesystem import shown
 
 
 def differences(before: Any, now: Any, key: str = "") -> list[str]:
-    """A clause for each key whose value is another one; a list's tables go by their names."""
+    """One clause for each key that differs; tables in a list are matched by name."""
     if before == now:
         return []
     if isinstance(before, Mapping) and isinstance(now, Mapping):
@@ -33,7 +33,7 @@ def differences(before: Any, now: Any, key: str = "") -> list[str]:
 
 
 def _by_name(value: Any) -> dict[str, Any]:
-    """The tables of a list such as `features`; nothing for any other value."""
+    """The tables of a list such as `features`, by name; empty for any other value."""
     tables = value if isinstance(value, list) else []
     return {t["name"]: t for t in tables if isinstance(t, Mapping) and "name" in t}
 

@@ -1,10 +1,10 @@
-"""A run folder and its steps: each reads folders and writes one, unless nothing has changed."""
+"""A run folder and its steps; a step with unchanged inputs is skipped."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ Build = Callable[[Path], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class StepSpec:
-    """What a step is named, where it writes and which steps it reads."""
+    """The name of a step, its folder and the steps it reads."""
 
     name: str
     folder: str
@@ -46,7 +46,7 @@ STEPS = {
         StepSpec("train", MODEL, ("ingest", "fit")),
         StepSpec("evaluate", "evaluation", ("ingest", "train")),
         StepSpec("export", "export", ("ingest", "train")),
-        StepSpec("statistics", "statistics", ("ingest", "fit")),  # made when `skew` needs them
+        StepSpec("statistics", "statistics", ("ingest", "fit")),  # written by `skew`
     )
 }
 
@@ -56,11 +56,11 @@ class Run:
     """One experiment's run folder.
 
     Args:
-        folder: Where the steps write.
-        settings: By step, the part of the configuration that decides its result, by keys.
+        folder: The run folder.
+        settings: The configuration that determines the result of each step.
         seed: Seed of the experiment.
-        console: Where progress is printed.
-        force: Run a step although nothing has changed.
+        console: Prints the progress.
+        force: Run a step even if nothing has changed.
     """
 
     folder: Path
@@ -68,19 +68,31 @@ class Run:
     seed: int
     console: Console
     force: bool = False
+    _checked: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
     def path(self, step: str) -> Path:
         """The folder of a step."""
         return self.folder / STEPS[step].folder
 
     def manifest(self, step: str) -> dict[str, Any]:
-        """The manifest of a finished step that fits the configuration; else an error."""
+        """The manifest of a finished step, checked against the configuration.
+
+        The check includes all earlier steps; its result is kept until a step runs.
+
+        Raises:
+            PipelineError: The step has not run, or not with this configuration or these inputs.
+        """
+        if step not in self._checked:
+            self._checked[step] = self._checked_manifest(step)
+        return self._checked[step]
+
+    def _checked_manifest(self, step: str) -> dict[str, Any]:
         folder = self.path(step)
         recover(folder)
         if not (folder / MANIFEST).exists():
             raise PipelineError(
-                f"{folder} is not there yet: run `recsys-attn {step}` first, or `recsys-attn run` "
-                "for all steps."
+                f"{folder} does not exist yet: run `recsys-attn {step}` first, or "
+                "`recsys-attn run` for all steps."
             )
         manifest = read_json(folder / MANIFEST)
         if manifest.get("config_hash") != self.config_hash(step):
@@ -89,26 +101,27 @@ class Run:
                 for name in (*_before(step), step)
                 for clause in self._changes(name, _manifest(self.path(name)))
             ]
-            told = "; ".join(dict.fromkeys(changes)) or "an older recsys-attn noted no settings"
+            listed = (
+                "; ".join(dict.fromkeys(changes)) or "an older recsys-attn recorded no settings"
+            )
             raise PipelineError(
-                f"{folder} was made with another configuration: {told}. To go on as it was "
-                f"made, give {self.folder} in place of the experiment's file, without --set; for "
-                f"the new values, run `recsys-attn {step}` again, or `recsys-attn run` for all "
-                "steps."
+                f"{folder} was made with another configuration: {listed}. To keep its values, pass "
+                f"{self.folder} instead of the experiment file, without --set; for the new values, "
+                f"run `recsys-attn {step}` again, or `recsys-attn run` for all steps."
             )
         if manifest.get("inputs") != self._inputs(step, manifest.get("sources")):
             raise PipelineError(
-                f"{folder} was made from other inputs than are there now: run "
+                f"{folder} was made from inputs that have changed since: run "
                 f"`recsys-attn {step}` again, or `recsys-attn run` for all steps."
             )
         return manifest
 
     def config_hash(self, step: str) -> str:
-        """Hash of what decides a step's own result."""
+        """Hash of the settings of a step."""
         return fingerprint(self._settings(step))
 
     def resume_key(self, step: str, settings: Any, sources: Mapping[str, str]) -> str:
-        """Hash of what must be equal for a step that was cut off to go on."""
+        """Hash that must be unchanged for an interrupted step to resume."""
         return fingerprint([settings, self.seed, self._inputs(step, sources)])
 
     def execute(
@@ -119,15 +132,14 @@ class Run:
         target: Path | None = None,
         before: Path | None = None,
     ) -> dict[str, Any]:
-        """Runs a step, unless the folder it would write is already there.
+        """Runs a step, unless its result is up to date.
 
         Args:
             step: Name of the step.
-            build: Writes the step's files into the folder it is given and returns what its
-                manifest shall hold.
-            sources: Hashes of inputs that are no step's.
-            target: The folder to write where it is not the step's own.
-            before: The folder that it follows where it does not take `target`'s place.
+            build: Writes the step's files into a folder and returns its part of the manifest.
+            sources: Hashes of inputs from outside the run folder.
+            target: The folder to write; None: the step's own.
+            before: The folder to compare settings with; None: `target`.
 
         Returns:
             The manifest.
@@ -139,7 +151,7 @@ class Run:
         inputs = self._inputs(step, sources)
         changes = self._changes(step, _manifest(before or target))
         if changes:
-            self._say(step, f"with other settings: {'; '.join(changes)}", None)
+            self._say(step, f"settings changed: {'; '.join(changes)}", None)
         self._say(step, "...", None)
         begin = time.perf_counter()
         with atomic_directory(target) as folder:
@@ -157,11 +169,12 @@ class Run:
             }
             manifest["seconds"] = round(time.perf_counter() - begin, 2)
             write_json(folder / MANIFEST, manifest)
+        self._checked.clear()
         self._say(step, f"done in {manifest['seconds']:.1f} s", target)
         return manifest
 
     def is_current(self, step: str, target: Path, sources: Mapping[str, str] | None = None) -> bool:
-        """Whether `target` is what the step would write, so that it need not run."""
+        """Whether `target` is up to date, so that the step can be skipped."""
         recover(target)
         if self.force or not (target / MANIFEST).exists():
             return False
@@ -172,7 +185,7 @@ class Run:
         return {"seed": self.seed, **self.settings[step]}
 
     def _changes(self, step: str, manifest: Mapping[str, Any]) -> list[str]:
-        """The settings that are others than those in a manifest, where it has any."""
+        """The settings that differ from those in a manifest."""
         made = manifest.get("settings")
         return [] if made is None else differences(made, self._settings(step))
 
@@ -189,13 +202,13 @@ class Run:
 
 
 def _before(step: str) -> Iterator[str]:
-    """The steps that a step depends on, in their order."""
+    """All steps that a step depends on, in order."""
     for read in STEPS[step].reads:
         yield from (*_before(read), read)
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
-    """That of a folder, which may be damaged or not be there."""
+    """The manifest of a folder; empty if it is missing or damaged."""
     try:
         return read_json(folder / MANIFEST)
     except PipelineError:

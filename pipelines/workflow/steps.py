@@ -80,7 +80,7 @@ class Steps:
         return cls(experiment, run, console)
 
     def everything(self) -> None:
-        """All steps in their order."""
+        """Runs all steps in order."""
         self.ingest()
         self.fit()
         self.train()
@@ -88,8 +88,8 @@ class Steps:
         self.export()
 
     def ingest(self) -> None:
-        """Source files to the data folder."""
-        training.check_model(self.experiment)  # also where the data is there already
+        """Reads the source files and writes the data folder."""
+        training.check_model(self.experiment)  # even if the data is up to date
         options = self.experiment.data
         progress = Progress(self.console)
 
@@ -120,11 +120,11 @@ class Steps:
             if manifest["columns"][name].startswith("list"):
                 raise PipelineError(
                     f"`evaluation` names the column {name!r}, which holds lists; expected one "
-                    "value a row."
+                    "value per row."
                 )
 
     def fit(self, engine: Engine = LOCAL) -> None:
-        """Feature transforms from the train split."""
+        """Fits the feature transforms on the train split."""
         schema = self.experiment.schema_
         progress = Progress(self.console)
 
@@ -141,10 +141,10 @@ class Steps:
         self._execute("fit", build)
 
     def train(self) -> None:
-        """The model with its best weights."""
+        """Trains the model and keeps its best weights."""
         target = self.run.path("train")
         checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
-        if training.worker_index() > 0:  # the first worker writes what all have made
+        if training.worker_index() > 0:  # only the first worker writes the result
             if not self.run.is_current("train", target, older):
                 self._trained(checkpoints, None, older)
             return
@@ -161,20 +161,20 @@ class Steps:
                 "model": model.name,
                 "weights": weights,
                 "training": trained.history,
-                "versions": trained.versions,  # older than today's where they were done before
+                "versions": trained.versions,  # those that trained the weights
             }
 
         self._execute("train", build, sources=older)
 
     def _older_run(self) -> dict[str, str]:
-        """What the training begins from, so that another one makes it run again."""
+        """Fingerprint of the run of `training.warm_start`; a change makes training run again."""
         older = self.experiment.training.warm_start
         if older is None:
             return {}
         manifest = older / MODEL / MANIFEST
         if not manifest.is_file():
             raise PipelineError(
-                f"`training.warm_start`: {older} is not the folder of a run that has trained: "
+                f"`training.warm_start`: {older} is not the folder of a trained run: "
                 f"{manifest} does not exist."
             )
         return {"warm_start": read_json(manifest)["fingerprint"]}
@@ -196,7 +196,7 @@ class Steps:
             progress.stop()
 
     def evaluate(self) -> None:
-        """Predictions, metrics and the report."""
+        """Writes predictions, metrics and the report."""
 
         def build(folder: Path) -> Mapping[str, Any]:
             manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
@@ -222,7 +222,7 @@ class Steps:
         self.report()
 
     def report(self) -> None:
-        """The HTML report, and the same numbers on the screen."""
+        """Writes the HTML report and prints the metrics."""
         self.run.manifest("evaluate")
         folder = self.run.path("evaluate")
         target = self.run.folder / REPORT
@@ -233,11 +233,11 @@ class Steps:
 
     @property
     def export_folder(self) -> Path:
-        """The folder of the export's versions, which a server is started on."""
+        """The folder of the exported versions, from which a server loads."""
         return self.run.path("export") / (self.experiment.export.name or self.experiment.name)
 
     def export(self) -> None:
-        """A new version of the SavedModel, unless the newest is of the same model."""
+        """Exports a new version of the SavedModel, unless the newest is up to date."""
         base = self.export_folder
         newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
         version = newest if newest and self.run.is_current("export", base / str(newest)) else 0
@@ -263,19 +263,19 @@ class Steps:
             )
             return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
 
-        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # under other names too
+        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
         before = max(made, key=lambda path: path.stat().st_mtime, default=base).parent
         self._execute("export", build, target=base / str(version), before=before)
 
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
-        """Batch scores of any Parquet file with the schema's columns."""
+        """Scores any Parquet file with the schema's columns; returns the number of rows."""
         self.run.manifest("train")
         load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
         tasks = [task.name for task in self.experiment.tasks]
         return score(source, target, tasks, load, self._request, Progress(self.console), engine)
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
-        """Drift and skew of a prediction log against this run: JSON, a table and a page."""
+        """Writes and prints drift and skew of a prediction log against this run."""
         found = measure_skew(options, self.baseline(), Progress(self.console))
         target, page = self.run.folder / SKEW, self.run.folder / SKEW_REPORT
         save_skew(found, target)
@@ -286,7 +286,7 @@ class Steps:
         return found
 
     def baseline(self) -> Baseline:
-        """What a log is held against: the model, and the statistics of its training data."""
+        """The baseline for a log: the model and the statistics of its training data."""
         self.statistics()
         train = self.run.manifest("train")
         fitted, model = self.load()
@@ -302,7 +302,7 @@ class Steps:
         )
 
     def statistics(self) -> None:
-        """Counts of the train split's values, which a log is compared with."""
+        """Counts the train split's values, for comparison with a log."""
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -319,17 +319,17 @@ class Steps:
         self._execute("statistics", build)
 
     def _execute(self, step: str, build: Build, **options: Any) -> dict[str, Any]:
-        """Runs a step; then the folder keeps the experiment, where it is another for the step."""
+        """Runs a step; saves the experiment in the run folder if it changes the step."""
         manifest = self.run.execute(step, build, **options)
         try:
             kept = load_experiment(self.run.folder)
-        except PipelineError:  # there is none, or an older version wrote it
+        except PipelineError:  # missing, or written by an older version
             kept = None
         if kept is None or _decides(kept, step) != _decides(self.experiment, step):
             if kept is not None:
                 changes = "; ".join(differences(resolved(kept), resolved(self.experiment)))
                 self.console.print(
-                    f"[bold]experiment[/bold]: changed in the folder: {escape(changes)}",
+                    f"[bold]experiment[/bold]: updated in the run folder: {escape(changes)}",
                     soft_wrap=True,
                 )
             with atomic_file(self.run.folder / EXPERIMENT) as file:
@@ -338,7 +338,7 @@ class Steps:
 
     @property
     def _evaluation(self) -> Path | None:
-        """The evaluation's folder, where it is there and of this model."""
+        """The evaluation's folder, if it exists and is up to date."""
         try:
             self.run.manifest("evaluate")
         except PipelineError:
@@ -356,12 +356,12 @@ class Steps:
 
 
 def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
-    """What of an experiment decides a step's result."""
+    """The settings that determine a step's result."""
     return experiment.seed, settings_by_step(experiment)[step]
 
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:
-    """Size and time of change of the source's files: a change makes ingest run again."""
+    """Size and modification time of the source files; a change makes ingest run again."""
     stamps: dict[str, str] = {}
     for place in experiment.data.places():
         stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))

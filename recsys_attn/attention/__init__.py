@@ -1,4 +1,4 @@
-"""Attention as parts that compose; README.md in this folder leads from a paper to its parts."""
+"""Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
@@ -10,7 +10,7 @@ from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
 
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "Dense",
     "Disagreement",
     "Linear",
+    "Lookup",
     "MultiHeadAttention",
     "PrependTokens",
     "Recurrence",
-    "Retrieved",
     "Routed",
     "prune_heads",
 ]

@@ -1,9 +1,9 @@
 """Each paper's attention by its name: functions that put a mechanism together from its parts.
 
-Wherever a mechanism is asked for, a preset's name will do, and so will
-`{"class_name": "performer", "config": {"features": 128}}`. What a preset does not name is an
-argument of its mechanism, such as `pattern`, `causal` or `dropout`. `README.md` in this folder
-says what each is for.
+A preset's name works wherever a mechanism is expected, and so does
+`{"class_name": "performer", "config": {"features": 128}}`. Other keyword arguments are those of
+the mechanism, such as `pattern`, `causal` or `dropout`. `docs/reference/attention.md` says which
+preset serves which purpose.
 """
 
 from __future__ import annotations

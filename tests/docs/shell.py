@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from tests.docs.pages import ROOT
 
 _MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
@@ -18,7 +18,7 @@ _COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
 _PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 # Tools of others, whose options are not checked here.
 _FOREIGN = {"curl", "git", "grpcurl", "helm", "openssl", "source", "tensorboard"}
-_SYNTAX = {"export", "for", "do", "done", "cd", "pem()", "{", "}", "tar"}
+_SYNTAX = {"export", "for", "do", "done", "cd", "pem", "pem()", "{", "}", "tar"}
 
 
 def commands(text: str) -> Iterator[list[str]]:

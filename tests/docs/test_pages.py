@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,7 +95,8 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
 def _check_experiment(block: Block, workplace: Workplace) -> None:
     """A whole experiment, or tables that take the place of the tutorial's."""
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
-    text = block.text if "[data]" in block.text else _merged(base.text, block.text)
+    whole = "data" in tomllib.loads(block.text)
+    text = block.text if whole else _merged(base.text, block.text)
     path = workplace.folder / "checked.toml"
     path.write_text(text, "utf-8")
     load_experiment(path)

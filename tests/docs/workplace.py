@@ -18,9 +18,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from serving.config import ServerConfig
-from serving.server import Server, create_server
+from pipelines.cli.commands import main
+from serving.config.server_config import ServerConfig
+from serving.server.server import Server, create_server
 from tests.docs import shell
 from tests.docs.pages import DOCS, Block, Page
 from tests.serving.commands import free_port
@@ -56,7 +56,7 @@ class Workplace:
     def python(self, block: Block, page: Page, namespace: dict[str, Any]) -> str:
         """Runs a block; returns what it printed."""
         lines = "\n" * (block.line - 1)  # so that a traceback names the line of the page
-        code = compile(lines + self._here(block.text), str(page.path), "exec")
+        code = compile(lines + self._here(block.text), str(page.path), "exec", dont_inherit=True)
         with self._inside(), contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, namespace)
         return printed.getvalue()

@@ -27,6 +27,7 @@ for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
 BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
 BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
 RAY = "pipelines.engines.ray"  # the only folder that imports Ray
+PRIVATE_TENSORFLOW = "serving.runtimes.tensorflow.private_api"  # says why for each name
 # Parts that a model is made of; they know nothing of models.
 PARTS = tuple(
     f"recsys_attn.{part}" for part in ["attention", "interactions", "blocks", "multitask"]
@@ -105,6 +106,17 @@ def ray_apart(source: Source) -> list[str]:
         _finding(source, line, f"imports {target}; only {RAY} may")
         for target, line, _ in source.imports
         if _top(target) == "ray" or _within(target, RAY)
+    ]
+
+
+def private_tensorflow(source: Source) -> list[str]:
+    """Only one module of `serving` imports what TensorFlow has no public name for."""
+    if source.package != "serving" or source.module == PRIVATE_TENSORFLOW:
+        return []
+    return [
+        _finding(source, line, f"imports {target}; add it to {PRIVATE_TENSORFLOW}")
+        for target, line, _ in source.imports
+        if _within(target, "tensorflow.python")
     ]
 
 

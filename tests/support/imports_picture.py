@@ -39,7 +39,7 @@ def imports(package: str) -> Graph:
     for path in sorted((ROOT / package).rglob("*.py")):
         source = Source.read(ROOT, path)
         own = _part(source.module, package)
-        if not own:
+        if not own or own == "__main__":
             continue
         found[own] |= set()
         for imported in source.imports:

@@ -41,17 +41,6 @@ OPTIONS = {
     "model": {"name": "mlp", "width": 4, "units": [8], "activation": "dice"},
     "model__dropout": 0.1,
 }
-# Instead of that model, the flagship: each of its parts drops out with a seed of its own.
-FLAGSHIP = {
-    "name": "attention_ranker",
-    "width": 4,
-    "target_attention": {"class_name": "din", "config": {"units": [3]}},  # with Dice
-    "num_layers": 1,
-    "head_dim": 3,
-    "num_experts": 2,
-    "expert_units": [5],
-    "tower_units": [3],
-}
 
 
 def main(

@@ -79,5 +79,5 @@ def failure_message(index: int, count: int, state: WorkerStatus) -> str:
     last = "".join(f": {line}" for line in state.error.strip().splitlines()[-1:])
     return (
         f"Worker {index} of {count} ended with exit code {state.code}{last}. Start again: training "
-        "goes on from the last checkpoint."
+        "resumes from the last checkpoint."
     )

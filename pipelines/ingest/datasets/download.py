@@ -1,4 +1,4 @@
-"""Official downloads, kept in a cache folder and checked before they are used."""
+"""Downloads official files into a cache folder and checks them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Download:
-    """An official file: where it is and what it must be.
+    """An official file and its checksum.
 
     Attributes:
         url: The provider's address.
-        files: sha256 by name of what is kept: the download itself, or, where its name is not
-            among them, files inside the archive that it is.
+        files: sha256 by name of the files to keep: the download itself, or files in the archive.
     """
 
     url: str
@@ -37,12 +36,12 @@ class Download:
 
 
 def source_folder(options: DataOptions, download: Download) -> Path:
-    """The folder or file that `data.path` names, or the checked download where it is None."""
+    """The folder or file of `data.path`, or the checked download if that is None."""
     return options.paths()[0] if options.path else fetch(download, cache_folder() / options.source)
 
 
 def required_path(options: DataOptions, how: str) -> Path:
-    """`data.path` of a source that nobody may download for the user."""
+    """`data.path` of a source that cannot be downloaded automatically."""
     if options.path:
         return options.paths()[0]
     raise PipelineError(

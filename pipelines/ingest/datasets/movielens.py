@@ -1,4 +1,4 @@
-"""MovieLens-1M: one row per rating, with what is known of the user and the film.
+"""MovieLens-1M: one row per rating, with features of the user and the film.
 
 Source: https://grouplens.org/datasets/movielens/1m/ (Harper and Konstan, 2015).
 """
@@ -17,7 +17,7 @@ from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import Download, source_folder
 from pipelines.ingest.datasets.times import hour_and_weekday
 from pipelines.ingest.delimited import read_delimited
-from pipelines.ingest.source import ALL, File, Source
+from pipelines.ingest.source import ALL, Source, SourceFile
 
 DOWNLOAD = Download(
     "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
@@ -43,11 +43,11 @@ def read(options: DataOptions) -> Source:
     table = table.append_column("hour", hour).append_column("weekday", weekday)
     like = pc.greater_equal(table["rating"], LIKED).cast(pa.int8())
     table = table.append_column("like", like)
-    return Source({ALL: [File.of_table(str(path), table)]}, user="user_id", time="timestamp")
+    return Source({ALL: [SourceFile.of_table(str(path), table)]}, user="user_id", time="timestamp")
 
 
 def _with(ratings: pa.Table, facts: pa.Table, key: str, path: Path) -> pa.Table:
-    """The ratings with what is known of the user or the film that `key` names."""
+    """Joins the features of the user or the film by `key`."""
     row = pc.index_in(ratings[key], facts[key].combine_chunks())
     if row.null_count:
         raise PipelineError(f"{path}: {row.null_count} ratings name a {key} that has no entry.")
@@ -67,7 +67,7 @@ def _movies(table: pa.Table) -> pa.Table:
 
 
 def _table(path: Path, name: str, types: dict[str, pa.DataType]) -> pa.Table:
-    """A `::`-separated file; no value holds a tab, so that can stand for the two colons."""
+    """Reads a `::`-separated file; no value holds a tab, so tabs replace the colons."""
     text = _content(path, name).decode("latin-1").replace("::", "\t").encode()
     file = io.BytesIO(text)
     return pa.concat_tables(read_delimited(file, f"{path}/{name}", "\t", list(types), types))

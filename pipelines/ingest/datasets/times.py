@@ -1,4 +1,4 @@
-"""Parts of a moment as columns."""
+"""Hour and weekday of a timestamp."""
 
 from __future__ import annotations
 

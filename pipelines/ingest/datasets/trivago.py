@@ -1,4 +1,4 @@
-"""trivago RecSys Challenge 2019: the lists that users clicked in, and what they did before.
+"""trivago RecSys Challenge 2019: lists with a click, and the user's earlier actions.
 
 One row per item of a list. Source: https://recsys.trivago.cloud/challenge/dataset/ (train.csv).
 """
@@ -15,7 +15,7 @@ from pipelines.ingest.datasets.download import required_path
 from pipelines.ingest.datasets.trivago_lists import lists_of_sessions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.request_log import whole_requests
-from pipelines.ingest.source import ALL, Columns, File, Source
+from pipelines.ingest.source import ALL, Columns, Source, SourceFile
 from pipelines.ingest.tables import data_files, parquet_file
 
 _HOW = "get train.csv of the RecSys Challenge 2019 from https://recsys.trivago.cloud/challenge/."
@@ -50,15 +50,15 @@ def read(options: DataOptions) -> Source:
     )
 
 
-def _actions(path: Path) -> File:
+def _actions(path: Path) -> SourceFile:
     return parquet_file(path) if path.suffix == ".parquet" else delimited_file(path, types=COLUMNS)
 
 
-def _lists_of(actions: File) -> File:
+def _lists_of(actions: SourceFile) -> SourceFile:
     read_actions: Callable[[Columns], Iterator[pa.Table]] = actions.read
 
     def read(columns: Columns) -> Iterator[pa.Table]:
         for table in whole_requests(read_actions(None), "session_id", actions.where):
             yield lists_of_sessions(table, actions.where)
 
-    return File(actions.where, read)
+    return SourceFile(actions.where, read)

@@ -1,4 +1,4 @@
-"""Turns trivago's sessions of actions into rows: one per item of a list that was clicked in.
+"""Turns trivago's sessions into rows: one per item of a list with a click.
 
 Two heuristics come along as scores, higher is better: the shown position, and the items of the
 session's earlier actions, the latest first, before the others by position.

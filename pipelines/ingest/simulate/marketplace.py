@@ -30,7 +30,7 @@ _PILOT_REQUESTS = 16_384
 
 
 class Marketplace:
-    """A world and the constants that give its clicks and conversions their rates.
+    """A world, and the offsets for its click and conversion rates.
 
     The click's logit is the sum of the world's effects. The conversion's is
     `scale * (correlation * z(click's logit) + sqrt(1 - correlation**2) * z(other tables))`.
@@ -78,7 +78,7 @@ class Marketplace:
 
 
 def _click_logit(world: World, requests: RequestDraws) -> np.ndarray:
-    """(R, T), up to its offset."""
+    """Logit of a click (R, T), without its offset."""
     effects, item = world.effects, requests.item
     segment = world.segment[requests.user][:, None]
     age = world.age_group[requests.user][:, None]
@@ -96,14 +96,14 @@ def _click_logit(world: World, requests: RequestDraws) -> np.ndarray:
 
 
 def _similar(world: World, requests: RequestDraws) -> np.ndarray:
-    """(R, T) how many past clicks have the candidate's hidden style."""
+    """Number of past clicks with the candidate's hidden style (R, T)."""
     past_style = np.where(requests.clicked < 0, -1, world.style[requests.clicked])
     style = world.style[requests.item]
     return sum(style == past_style[:, [event]] for event in range(past_style.shape[1]))
 
 
 def _other_logit(world: World, requests: RequestDraws) -> np.ndarray:
-    """(R, T) what makes a conversion and not a click."""
+    """The part of a conversion's logit that is independent of the click (R, T)."""
     category = world.category[requests.item]
     age = world.age_group[requests.user][:, None]
     return (

@@ -1,4 +1,4 @@
-"""RequestDraws of the simulated marketplace: who asks when, after which clicks, and sees what."""
+"""Random requests of the simulated marketplace: user, time, history and candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.ingest.simulate.world import DEVICE_SHARE, DEVICES, HOURS, STYLES
 
 _RETRIEVED = 0.35  # candidates that come from the user's interests, as from a retrieval stage
 _ON_INTEREST = 0.8  # past clicks on the interests of the moment
-_NO_HISTORY = 0.1  # requests of somebody without any past click
+_NO_HISTORY = 0.1  # share of requests with an empty history
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class RequestDraws:
 
 
 def draw_requests(world: World, rng: np.random.Generator, count: int) -> RequestDraws:
-    """RequestDraws of random users; the generator decides everything."""
+    """Draws requests of random users."""
     size = world.size
     user = rng.integers(size.users, size=count)
-    # Two interests: the user's own and one of the moment, so that the user alone does not tell.
+    # Two interests: the user's and a random one, so that the user id alone does not reveal both.
     interests = np.stack([world.taste[user], rng.integers(STYLES, size=count)], axis=1)
     clicked = _draw_items(world, rng, interests, size.history_length, _ON_INTEREST)
     length = rng.integers(1, size.history_length + 1, size=count)
@@ -58,7 +58,7 @@ def _draw_items(
 
 
 def _redraw_repeats(world: World, rng: np.random.Generator, item: np.ndarray) -> None:
-    """Replaces, in place, an item that its request already shows."""
+    """Replaces repeated items of a request, in place."""
     for place in range(1, item.shape[1]):
         while True:
             repeated = (item[:, :place] == item[:, place, None]).any(axis=1)

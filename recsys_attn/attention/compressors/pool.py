@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
-from recsys_attn.attention.compressors.strides import blocks_of, count_blocks
+from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
@@ -51,11 +51,11 @@ class Pool(Compressor):
         length = ops.shape(key)[1]
         # Without a mask too the last block may be filled up.
         given = ops.ones((1, length), "bool") if key_mask is None else key_mask
-        present = blocks_of(given, self.size, self.size)  # (B, C, size)
+        present = overlapping_blocks(given, self.size, self.size)  # (B, C, size)
         pool = _KINDS[self.kind]
         return CompressedKeys(
-            pool(blocks_of(key, self.size, self.size), present),
-            pool(blocks_of(value, self.size, self.size), present),
+            pool(overlapping_blocks(key, self.size, self.size), present),
+            pool(overlapping_blocks(value, self.size, self.size), present),
             None if key_mask is None else ops.any(present, axis=-1),
         )
 

@@ -16,7 +16,7 @@ def count_blocks(length: Any, width: int, stride: int) -> Any:
     return least(length, most(-((width - length) // stride), 0) + 1)
 
 
-def blocks_of(x: Tensor, width: int, stride: int) -> Tensor:
+def overlapping_blocks(x: Tensor, width: int, stride: int) -> Tensor:
     """(B, S, ...) -> (B, C, width, ...): block c has the positions from `c * stride` on."""
     shape = ops.shape(x)
     count = count_blocks(shape[1], width, stride)

@@ -13,7 +13,7 @@ GATES = Registry(
 )
 
 
-def check_heads(heads_shape: Shape) -> None:
+def require_known_heads(heads_shape: Shape) -> None:
     """Raises unless there are heads, and their number is known."""
     if len(heads_shape) != 4 or heads_shape[2] is None:
         raise ValueError(

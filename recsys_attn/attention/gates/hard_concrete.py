@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.gates.base import GATES, check_heads
+from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.checks import require_not_negative, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -92,7 +92,7 @@ class HardConcrete(Layer):
         self.noise = keras.random.SeedGenerator(self.seed)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> None:
-        check_heads(heads_shape)
+        require_known_heads(heads_shape)
         self.log_alpha = self.add_weight(
             shape=(heads_shape[2],),
             initializer=keras.initializers.Constant(self.initial),

@@ -8,15 +8,8 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.core.dispatch import (
-    attend,
-    checked_shapes,
-    joint_mask,
-    require_fit,
-    require_own_sequence,
-    require_weights,
-)
 from recsys_attn.attention.core.head_layout import broadcast_batch
+from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -24,38 +17,38 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Attention(Layer):
-    """Each query takes the sum of the values, weighted by how similar it is to their keys.
+    """Returns for each query the sum of the values, weighted by the similarity to their keys.
 
     `output[t] = sum_s weight(score(query[t], key[s])) * value[s]`
 
-    A query that may attend nothing gets zeros.
+    The output of a query that may attend no key is zero.
 
     Args:
-        mechanism: How it is computed, which holds the score and the weighting: an instance, a
-            name or a config of `recsys_attn.attention.mechanisms` or
-            `recsys_attn.attention.presets`.
+        mechanism: The computation, with its score and weighting: an instance, a name or a config
+            of `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`. Defaults to
+            `"transformer"`, scaled dot products and a softmax.
 
     Call arguments:
         query: (B, T, E).
         value: (B, S, V).
-        key: (B, S, E); the values where None.
-        query_mask: (B, T), False for padded queries, which get zeros.
-        value_mask, key_mask: (B, S), False for padded keys, which nothing attends.
-        attention_mask: (B, T, S), False for pairs that must not meet.
+        key: (B, S, E). Defaults to `value`.
+        query_mask: (B, T), False for padded queries, whose output is zero.
+        value_mask, key_mask: (B, S), False for padded keys, which no query attends.
+        attention_mask: (B, T, S), False for pairs that are not allowed.
         attention_bias: (B, T, S), added to the scores.
-        query_positions, key_positions: (B, T) and (B, S), integers; by default the keys stand at
-            0 ... S-1 and the queries are the last T of them.
+        query_positions, key_positions: (B, T) and (B, S), integers. Default to 0 ... S-1 for the
+            keys and the last T of them for the queries.
         return_weights: Whether to return the weights too.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round.
+    One of the two batches, of queries or of keys, may be 1.
 
     Returns:
         (B, T, V), and with `return_weights` also (B, T, S).
 
     Raises:
-        TypeError: The mechanism cannot honour a mask, a bias or positions that are given.
-        ValueError: A tensor has a wrong number of axes, or weights are wanted of a mechanism that
-            makes none.
+        TypeError: The mechanism does not support one of the masks, the bias or the positions.
+        ValueError: A tensor has a wrong number of axes, or `return_weights` is True and the
+            mechanism makes no weights.
 
     Example:
 
@@ -74,11 +67,11 @@ class Attention(Layer):
 
     def __init__(self, mechanism: Any = "transformer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True  # masks that Keras finds on the inputs become arguments
+        self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
     def __call__(self, query: Any, value: Any, key: Any = None, *args: Any, **kwargs: Any) -> Any:
-        require_own_sequence(self.mechanism, query, value, key)
+        self.mechanism.require_own_sequence(query, value, key)
         return super().__call__(query, value, key, *args, **kwargs)
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
@@ -108,19 +101,22 @@ class Attention(Layer):
         return_weights: bool = False,
     ) -> Any:
         if return_weights:
-            require_weights(self.mechanism, "`return_weights`")
+            self.mechanism.require_weights("`return_weights`")
         key = value if key is None else key
-        given = {
-            "query_mask": query_mask,
-            "key_mask": joint_mask(query.shape, key.shape, key_mask, value_mask),
-            "attention_mask": attention_mask,
-            "attention_bias": attention_bias,
-            "query_positions": query_positions,
-            "key_positions": key_positions,
-        }
+        masks = masks_of_call(
+            self.mechanism,
+            1,
+            (query, key, value),
+            value_mask,
+            key_mask,
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
         heads = [ops.expand_dims(x, 2) for x in (query, key, value)]
-        require_fit(self.mechanism, [x.shape for x in heads], **given)
-        output, weights = attend(self.mechanism, *heads, **given)
+        output, weights = self.mechanism(*heads, masks=masks)
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return (output, ops.squeeze(weights, 1)) if return_weights else output
 

@@ -1,4 +1,4 @@
-"""What happens between the projections of a multi-head layer."""
+"""Attention between the projections of a multi-head layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import gates, presets
-from recsys_attn.attention.core.dispatch import attend, require_weights
+from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import serialize
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Heads(Layer):
-    """Attention of every head, its gate, and the penalty on heads that are alike.
+    """Attention of every head, its gate, and the penalty on similar heads.
 
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
@@ -30,12 +30,11 @@ class Heads(Layer):
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        inputs: (B, T, E), what the queries were made of, for a gate that looks at it.
-        query_mask, key_mask, attention_mask, attention_bias, query_positions, key_positions: See
-            `Dense`; the mechanism must honour those that are given.
+        inputs: (B, T, E), the inputs of the query projection, for the gate.
+        masks: A `Masks` for the mechanism.
 
     Returns:
-        Output (B, T, N, V) and weights (B, N, T, S), or None where the mechanism makes none.
+        Output (B, T, N, V) and weights (B, N, T, S), or None if the mechanism makes none.
 
     Example:
 
@@ -60,7 +59,7 @@ class Heads(Layer):
         self.gate = None if gate is None else gates.get(gate, dtype=self.dtype_policy)
         self.disagreement = get_disagreement(disagreement)
         if self.disagreement is not None and self.disagreement.positions:
-            require_weights(self.mechanism, "The disagreement of positions")
+            self.mechanism.require_weights("The disagreement of positions")
 
     def build(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape, inputs_shape: Shape
@@ -75,32 +74,17 @@ class Heads(Layer):
         key: Tensor,
         value: Tensor,
         inputs: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
+        masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        output, weights = attend(
-            self.mechanism,
-            query,
-            key,
-            value,
-            query_mask=query_mask,
-            key_mask=key_mask,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            query_positions=query_positions,
-            key_positions=key_positions,
-        )
+        masks = masks or Masks()
+        output, weights = self.mechanism(query, key, value, masks=masks)
         if self.disagreement is not None:
-            self.disagreement(value, weights, output, query_mask=query_mask, key_mask=key_mask)
-        # A mechanism or a gate that was given as an instance has a dtype policy of its own.
+            self.disagreement(value, weights, output, query_mask=masks.query, key_mask=masks.key)
+        # A mechanism or a gate given as an instance keeps its own dtype policy.
         return ops.cast(self.gated(output, inputs), self.compute_dtype), weights
 
     def gated(self, output: Tensor, inputs: Tensor) -> Tensor:
-        """The output of each head through its gate."""
+        """Applies the gate to the output of each head."""
         return output if self.gate is None else self.gate(output, inputs)
 
     def get_config(self) -> Config:

@@ -1,6 +1,6 @@
 """Masks known only with the batch: True always means "may be attended", and masks meet by AND."""
 
-from recsys_attn.attention.core.pairs import allowed_pairs, pairwise
+from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import recency
 from recsys_attn.attention.masks.request_masks import candidates, time_gaps
 from recsys_attn.attention.masks.sequence_masks import (
@@ -11,10 +11,9 @@ from recsys_attn.attention.masks.sequence_masks import (
 )
 
 __all__ = [
-    "allowed_pairs",
+    "Masks",
     "candidates",
     "padding",
-    "pairwise",
     "permutation",
     "prefix",
     "recency",

@@ -1,10 +1,11 @@
-"""At what cost? Layers from per-head query, key, value and masks to per-head output and weights."""
+"""Mechanisms: from query, key, value and masks of each head to its output and weights."""
 
 from recsys_attn.attention.mechanisms.base import MECHANISMS as _MECHANISMS
+from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import deserialize, serialize
 
@@ -15,7 +16,8 @@ __all__ = [
     "Dense",
     "Linear",
     "LinearState",
-    "Retrieved",
+    "Lookup",
+    "Mechanism",
     "Routed",
     "deserialize",
     "get",

@@ -224,7 +224,7 @@ def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
         )
 
 
-def check_heads(pattern: Pattern | None, heads: int | None) -> None:
+def require_heads(pattern: Pattern | None, heads: int | None) -> None:
     """Raises where a pattern is made for another number of heads."""
     if pattern is not None and pattern.heads not in (None, heads):
         raise ValueError(

@@ -41,7 +41,7 @@ class Groups(NamedTuple):
 class Router(Layer):
     """Which tokens meet: it takes a sequence apart into groups, and puts the outputs together.
 
-    For `Retrieved`, whose queries come from elsewhere, it has `look_up` instead of these two.
+    For `Lookup`, whose queries come from elsewhere, it has `look_up` instead of these two.
 
     Attributes:
         default_score: Name of the score where none is chosen.

@@ -8,7 +8,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import batched_matmul, head_sizes, per_head
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     read,

@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes, per_head
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import spread
+from recsys_attn.attention.scores.position_tables import spread
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise

@@ -6,7 +6,12 @@ from typing import Any
 
 from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import known_length, places_within, project_at, spread
+from recsys_attn.attention.scores.position_tables import (
+    known_length,
+    places_within,
+    project_at,
+    spread,
+)
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor

@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import places
+from recsys_attn.attention.scores.position_tables import places
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize

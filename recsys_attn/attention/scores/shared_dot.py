@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import distances
+from recsys_attn.attention.scores.position_tables import distances
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 

@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
 from recsys_attn.attention.core.positions import pairs
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     project_at,

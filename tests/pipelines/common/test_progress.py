@@ -41,14 +41,3 @@ def test_a_file_gets_a_line_a_minute(
     assert output.getvalue() == f"  reading  {expected}  5 rows/s\n"
     advance(200)
     assert output.getvalue().endswith("4 rows/s\n")
-
-
-def test_a_file_gets_the_finished_lines_alone_and_whole() -> None:
-    output = io.StringIO()
-    progress = Progress(Console(file=output, width=20))
-    progress.start("reading", 7)(3)
-    progress.start("again", 7)(7)
-    progress.stop()
-    progress.stop()
-    progress.finish("a line of more than twenty [characters]")
-    assert output.getvalue() == "  a line of more than twenty [characters]\n"

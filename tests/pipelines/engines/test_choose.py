@@ -22,8 +22,8 @@ def test_without_a_name_it_is_this_process() -> None:
 def test_a_missing_ray_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    for name in ("ray_engine", "ray_training", "ray_cluster"):
-        monkeypatch.delitem(sys.modules, f"pipelines.engines.{name}", raising=False)
+    for name in ("engine", "training", "cluster"):
+        monkeypatch.delitem(sys.modules, f"pipelines.engines.ray.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["--input", "x", "--output", "y"] if command == "score" else []
     experiment = write(tmp_path)

@@ -205,12 +205,3 @@ def test_a_column_that_is_no_number_everywhere(run, table, option):
 def test_a_ceiling_that_is_no_probability(run):
     with pytest.raises(PipelineError, match=r"must be probabilities in \[0, 1\].*popularity"):
         run(ceiling={"click": "popularity"})
-
-
-def test_the_bar_goes_away_when_scoring_fails(run, monkeypatch):
-    stopped = []
-    monkeypatch.setattr(Progress, "stop", lambda self: stopped.append(self))
-    monkeypatch.setattr(Scorer, "score", lambda self, batch: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run()
-    assert len(stopped) == 2  # before the start, and at the end

@@ -1,9 +1,6 @@
 """The SavedModel: its signatures, and their scores against the training path's."""
 
 import json
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -14,9 +11,7 @@ from pipelines.export.raw_inputs import raw_request, raw_rows
 from pipelines.export.serving_module import ServingModule
 from pipelines.export.signatures import views
 from pipelines.features import fit
-from pipelines.features.graph import FeatureGraph
 from pipelines.scoring.scorer import Scorer
-from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models import logistic_regression
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Vocabulary, is_listed
 from tests.support import shop
@@ -119,22 +114,6 @@ def test_the_manifest_is_plain_data(exported):
     assert read == fitted.schema
 
 
-@pytest.mark.parametrize("exported", ["all"], indirect=True)
-def test_several_requests_rank_at_once(exported):
-    scorer, fitted, _, loaded, _ = exported
-    tables = [shop.table(1, seed=seed, longest=9).slice(0, 2) for seed in (0, 2, 4)]
-    assert {table.num_rows for table in tables} == {2}
-    raws = [raw_request(fitted.schema, table) for table in tables]
-    together = {
-        f.name: np.concatenate([_padded(r[f.name], f) for r in raws])
-        for f in fitted.schema.features
-    }
-    found = call(loaded, "rank", together)
-    for index, table in enumerate(tables):
-        for task, scores in scorer.score_table(table, fitted, None).items():
-            np.testing.assert_allclose(found[task][index], scores, rtol=0, atol=1e-5)
-
-
 def _padded(array, feature):
     if not is_listed(feature):
         return array
@@ -168,35 +147,6 @@ def test_no_rows_no_candidates_and_empty_lists(exported, signature):
         np.testing.assert_allclose(found[task], scores, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("exported", ["all"], indirect=True)
-def test_a_process_with_nothing_but_tensorflow_scores_alike(exported, tmp_path):
-    scorer, fitted, _, _, folder = exported
-    table = shop.table(7, seed=9, unknown=True)
-    raw = raw_rows(fitted.schema, table)
-    texts = {n: np.char.encode(a.astype(str), "utf-8") for n, a in raw.items() if a.dtype == "O"}
-    np.savez(tmp_path / "raw.npz", **{**raw, **texts})
-    script = """
-        import sys
-        import numpy as np
-        import tensorflow as tf
-        raw = np.load(sys.argv[2])
-        model = tf.saved_model.load(sys.argv[1])
-        scores = model.signatures["serving_default"](**{n: tf.constant(raw[n]) for n in raw})
-        assert not {"recsys_attn", "pipelines"} & set(sys.modules)
-        np.savez(sys.argv[3], **{task: score.numpy() for task, score in scores.items()})
-    """
-    arguments = [str(folder), str(tmp_path / "raw.npz"), str(tmp_path / "scores.npz")]
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *arguments],
-        check=True,
-        cwd=tmp_path,
-        capture_output=True,
-    )
-    found = np.load(tmp_path / "scores.npz")
-    for task, scores in scorer.score_table(table, fitted, None).items():
-        np.testing.assert_allclose(found[task], scores, rtol=0, atol=1e-5)
-
-
 def test_rank_looks_the_context_up_once():
     """In the graph of 101 candidates, no lookup of a context's value has 101 of anything."""
     fitted = shop.fitted()
@@ -215,28 +165,6 @@ def test_rank_looks_the_context_up_once():
     assert sorted(shapes["hash"]) == [[1], [1, 29], [1, 101], [1, 101, 29]]
     # Two single values, three interests, and 5 + 5 + 2 events; of a candidate 3 + 20 + 2.
     assert sorted(shapes["rows"]) == [[1, 17], [1, 101, 25]]
-
-
-def test_rank_attends_from_all_candidates_to_one_history(monkeypatch):
-    fitted = shop.fitted()
-    model = shop.model(fitted)
-    seen = []
-    attend = TargetAttention.call
-
-    def watched(self, query, history, *args, **kwargs):
-        seen.append((tuple(query.shape), tuple(history.shape)))
-        return attend(self, query, history, *args, **kwargs)
-
-    monkeypatch.setattr(TargetAttention, "call", watched)
-    raw = raw_request(fitted.schema, shop.table(1, seed=7, longest=5))
-    candidates = raw["item"].shape[1]
-    inputs = FeatureGraph(fitted)({name: tf.constant(array) for name, array in raw.items()})
-    model.probabilities(inputs)
-    assert candidates > 1
-    assert sorted(seen) == [
-        ((1, 1, 4), (1, 2, 4)),  # searches share no table, so one query is all candidates' query
-        ((1, candidates, 8), (1, 5, 8)),
-    ]
 
 
 def test_a_vocabulary_without_values_exports(tmp_path):
@@ -258,3 +186,19 @@ def test_every_name_that_an_experiment_may_use_exports(tmp_path):
     fitted = shop.fitted(schema)
     manifest = write_export(tmp_path / "1", logistic_regression(fitted.schema), fitted)
     assert manifest["signatures"]["rank"]["inputs"].keys() == set(names)
+
+
+@pytest.mark.parametrize("exported", ["all"], indirect=True)
+def test_several_requests_rank_at_once(exported):
+    scorer, fitted, _, loaded, _ = exported
+    tables = [shop.table(1, seed=seed, longest=9).slice(0, 2) for seed in (0, 2, 4)]
+    assert {table.num_rows for table in tables} == {2}
+    raws = [raw_request(fitted.schema, table) for table in tables]
+    together = {
+        f.name: np.concatenate([_padded(r[f.name], f) for r in raws])
+        for f in fitted.schema.features
+    }
+    found = call(loaded, "rank", together)
+    for index, table in enumerate(tables):
+        for task, scores in scorer.score_table(table, fitted, None).items():
+            np.testing.assert_allclose(found[task][index], scores, rtol=0, atol=1e-5)

@@ -106,6 +106,26 @@ def test_the_rest_is_what_rank_and_the_model_give(model, fitted, module):
         np.testing.assert_allclose(found[f"gate/{task}"], gates[f"gate/{task}"], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("lengths", [(0, 0), (0, 4), (4, 0), (7, 4)])
+def test_sequences_of_other_lengths_count_along_the_longest(fitted, module, lengths):
+    """A client may send one of the aligned sequences shorter, or with no values at all."""
+    raw = raw_request(fitted.schema, request("over-long"))
+    for name, length in zip(("past_items", "past_brands"), lengths, strict=True):
+        raw[name] = raw[name][:, :length]
+    weights = call(module, "rank_explained", raw)["attention/history"]
+    assert weights.shape == (1, 3, max(lengths))
+    happened = [event != GONE for event in HISTORIES["over-long"][0][: max(lengths)]]
+    expected = np.zeros(max(lengths), bool)
+    expected[np.flatnonzero(happened)[-5:]] = True
+    np.testing.assert_array_equal(weights[0, 0] != 0, expected)
+
+
+def test_a_model_with_nothing_to_explain_has_no_such_signature(fitted):
+    signatures = ServingModule(shop.linear_model(fitted), fitted).signatures()
+    assert "rank" in signatures
+    assert "rank_explained" not in signatures
+
+
 def test_requests_are_explained_side_by_side(fitted, module):
     """Each request's weights stand where they would alone, whatever the others' lengths."""
     raws = [raw_request(fitted.schema, request(history)) for history in HISTORIES]
@@ -130,33 +150,3 @@ def test_requests_are_explained_side_by_side(fitted, module):
                 assert not row[:, width:].any()
                 row = row[:, :width]
             np.testing.assert_allclose(row, weights[0], rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("lengths", [(0, 0), (0, 4), (4, 0), (7, 4)])
-def test_sequences_of_other_lengths_count_along_the_longest(fitted, module, lengths):
-    """A client may send one of the aligned sequences shorter, or with no values at all."""
-    raw = raw_request(fitted.schema, request("over-long"))
-    for name, length in zip(("past_items", "past_brands"), lengths, strict=True):
-        raw[name] = raw[name][:, :length]
-    weights = call(module, "rank_explained", raw)["attention/history"]
-    assert weights.shape == (1, 3, max(lengths))
-    happened = [event != GONE for event in HISTORIES["over-long"][0][: max(lengths)]]
-    expected = np.zeros(max(lengths), bool)
-    expected[np.flatnonzero(happened)[-5:]] = True
-    np.testing.assert_array_equal(weights[0, 0] != 0, expected)
-
-
-def test_a_model_with_nothing_to_explain_has_no_such_signature(fitted):
-    signatures = ServingModule(shop.linear_model(fitted), fitted).signatures()
-    assert "rank" in signatures
-    assert "rank_explained" not in signatures
-
-
-def test_events_are_looked_up_once(module):
-    """The places of the events cost no second lookup."""
-
-    def lookups(name):
-        kinds = [operation.type for operation in module.signatures[name].graph.get_operations()]
-        return sum(kind in ("LookupTableFindV2", "StringToHashBucketFast") for kind in kinds)
-
-    assert lookups("rank_explained") == lookups("rank")

@@ -1,8 +1,6 @@
 """Raw columns as the tensors that a client would send."""
 
 import numpy as np
-import pyarrow as pa
-import pytest
 
 from pipelines.export.raw_inputs import raw_request, raw_rows
 from pipelines.features.base import MISSING_INT
@@ -30,16 +28,6 @@ def test_null_becomes_the_missing_value_and_lists_are_padded():
         np.testing.assert_array_equal(array, np.array(values, array.dtype), err_msg=feature.name)
 
 
-@pytest.mark.parametrize("lists", [[[], []], [None, []], [None, None]])
-def test_lists_without_values_have_one_missing_value(lists):
-    table = shop.table(2, seed=4, longest=1)
-    position = table.column_names.index("past_items")
-    table = table.set_column(position, "past_items", pa.array(lists, pa.list_(pa.int64())))
-    np.testing.assert_array_equal(
-        raw_rows(shop.SCHEMA, table)["past_items"], [[MISSING_INT], [MISSING_INT]]
-    )
-
-
 def test_a_request_has_its_context_once():
     table = shop.table(1, seed=7, longest=5)
     rows, request = raw_rows(shop.SCHEMA, table), raw_request(shop.SCHEMA, table)
@@ -48,9 +36,3 @@ def test_a_request_has_its_context_once():
         expected = rows[feature.name]
         expected = expected[None] if feature.side == "candidate" else expected[:1]
         np.testing.assert_array_equal(request[feature.name], expected)
-
-
-def test_no_rows():
-    raw = raw_rows(shop.SCHEMA, shop.table(2, seed=4).slice(0, 0))
-    assert raw["user"].shape == (0,)
-    assert raw["past_items"].shape == (0, 1)

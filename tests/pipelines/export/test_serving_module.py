@@ -82,18 +82,6 @@ def test_examples_score_as_the_training_path(traced, answer):
     same(answer("examples_with_context", **example_request(SCHEMA, TABLE)), traced[0])
 
 
-def test_a_binary_task_has_the_scores_of_both_classes(traced, answer):
-    for signature, make in (
-        ("examples", example_rows),
-        ("examples_with_context", example_request),
-    ):
-        found = answer(signature, **make(SCHEMA, TABLE))
-        for task, p in traced[0].items():
-            both = np.stack([1 - p, p], axis=1)
-            np.testing.assert_allclose(found[f"{task}.scores"], both, rtol=0, atol=1e-6)
-            np.testing.assert_array_equal(found[f"{task}.classes"], [[b"0", b"1"]] * ROWS)
-
-
 def test_a_candidates_feature_in_the_context_is_that_of_all_without_their_own(answer):
     context, candidates = request()
     expected = [tf.train.Example.FromString(c.SerializeToString()) for c in candidates]
@@ -129,8 +117,3 @@ def test_there_may_be_no_candidates_and_no_features(answer):
     shared = answer("examples_with_context", context=[b""], examples=[b"", b""])
     for task in ("click", "buy"):
         np.testing.assert_allclose(shared[task], nothing[task], rtol=0, atol=1e-6)
-
-
-def test_what_is_no_example_is_an_error(answer):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
-        answer("examples", inputs=[b"no Example"])

@@ -1,14 +1,11 @@
 """Serialized Examples are parsed to the raw tensors that a client would send."""
 
 import numpy as np
-import pyarrow as pa
-import pytest
 import tensorflow as tf
 
 from pipelines.export.raw_inputs import raw_request, raw_rows
 from pipelines.export.tf_examples import (
     example_request,
-    example_rows,
     parse_examples,
     write_examples,
 )
@@ -51,15 +48,6 @@ def test_rows_that_are_written_and_parsed_are_the_raw_tensors():
     same(parsed(*write_examples(FEATURES, table)), raw_rows(shop.SCHEMA, table))
 
 
-def test_what_is_null_is_left_out_and_an_empty_list_is_not():
-    lists = pa.array([None, []], pa.list_(pa.string()))
-    table = pa.table({"city": pa.array([None, 7]), "tags": lists})
-    nothing, written = write_examples([shop.SCHEMA["city"], shop.SCHEMA["tags"]], table)
-    assert nothing == tf.train.Example()
-    assert written.features.feature["city"].int64_list.value == [7]
-    assert written.features.feature["tags"].WhichOneof("kind") == "bytes_list"
-
-
 def test_an_empty_example_has_every_value_missing():
     found = parsed(example(), example())
     for feature in FEATURES:
@@ -68,25 +56,6 @@ def test_an_empty_example_has_every_value_missing():
             assert found[feature.name].shape == (2, 0)
         else:
             np.testing.assert_array_equal(found[feature.name], [missing, missing])
-
-
-def test_features_that_the_schema_does_not_have_are_ignored():
-    stranger = tf.train.Feature(int64_list=tf.train.Int64List(value=[1, 2]))
-    known = parsed(example(stranger=stranger))
-    assert known.keys() == {feature.name for feature in FEATURES}
-
-
-@pytest.mark.parametrize(
-    ("name", "feature", "words"),
-    [
-        ("item", tf.train.Feature(float_list=tf.train.FloatList(value=[1.5])), "Data types"),
-        ("tags", tf.train.Feature(int64_list=tf.train.Int64List(value=[1])), "Data types"),
-        ("item", tf.train.Feature(int64_list=tf.train.Int64List(value=[1, 2])), "Values size: 2"),
-    ],
-)
-def test_a_wrong_feature_is_named(name, feature, words):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(?s){name}.*{words}"):
-        parsed(example(**{name: feature}))
 
 
 def test_a_request_has_its_context_once():
@@ -103,10 +72,3 @@ def test_a_request_has_its_context_once():
         for serialized in inputs[key]:
             names = set(tf.train.Example.FromString(serialized).features.feature)
             assert names <= {feature.name for feature in own}
-
-
-def test_rows_are_one_input():
-    table = shop.table(3, seed=7)
-    ((key, serialized),) = example_rows(shop.SCHEMA, table).items()
-    assert key == "inputs"
-    assert [tf.train.Example.FromString(s) for s in serialized] == write_examples(FEATURES, table)

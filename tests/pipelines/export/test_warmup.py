@@ -1,13 +1,11 @@
 """The warm-up file is a TFRecord of PredictionLog that the export itself can replay."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from pipelines.export.signatures import views
-from pipelines.export.warmup import WARMUP_FILE, predict_log, warmup_logs, write_warmup
-from recsys_attn.schema import Schema
+from pipelines.export.warmup import WARMUP_FILE
 from tests.support import shop
 from tests.support.exports import write_export
 
@@ -73,35 +71,3 @@ def test_what_takes_examples_is_replayed_with_and_without_a_context(written):
         assert set(candidate.features.feature) <= sides[1]
         candidate.features.MergeFrom(shared.context.features)
         assert candidate == row
-
-
-def test_without_candidates_nothing_has_a_context_of_its_own():
-    schema = Schema(shop.SCHEMA.features[:3], shop.SCHEMA.tasks[:1])
-    table = shop.table(1, seed=1, schema=schema)
-    kinds = [
-        log.WhichOneof("log_type")
-        for log in warmup_logs(schema, "m", [table, table], ["serving_default"])
-    ]
-    assert kinds == ["predict_log"] * 2 + ["classify_log", "regress_log", "multi_inference_log"]
-    assert warmup_logs(schema, "m", [], ["serving_default"]) == []
-
-
-def test_there_may_be_no_request(tmp_path):
-    write_warmup(tmp_path, [])
-    assert read(tmp_path) == []
-
-
-def test_arrays_of_every_type_survive(tmp_path):
-    arrays = {
-        "string": np.array(["\u00fcber", "", "nul\0in"], object),
-        "int64": np.array([[np.iinfo("int64").min, 2**62]]),
-        "float32": np.array([[0.1], [np.nan]], "float32"),
-    }
-    write_warmup(tmp_path, [predict_log("m", "rank", arrays)])
-    (request,) = requests(read(tmp_path), "predict_log")
-    for name, array in arrays.items():
-        found = tf.make_ndarray(request.inputs[name])
-        if name == "string":
-            found = np.array([value.decode() for value in found], object)
-        np.testing.assert_array_equal(found, array)
-        assert found.dtype == array.dtype

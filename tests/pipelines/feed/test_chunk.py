@@ -45,14 +45,6 @@ def test_take_copies_requests(fitted, table):
     assert len(chunk.take(chosen[:0])) == 0
 
 
-def test_padding_is_one_request_of_missing_values(fitted, table):
-    chunk = Chunk.padding(transform(table, fitted, "request").layout)
-    assert len(chunk) == 1
-    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
-    for name, block in chunk.blocks.items():
-        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()
-
-
 def test_no_request_goes_on_in_the_next_row_group():
     table = pa.table({"request": [7, 7, 7, 3, 3, 5, 5]})
     groups = np.array([2, 3, 1, 1])
@@ -86,12 +78,6 @@ def test_a_null_mask_hides_the_label(fitted, table):
     assert not np.isnan(labels[:, 0]).all()
 
 
-def test_without_labels_none_are_read(fitted, table):
-    chunk = transform(table.drop_columns(["click", "bought"]), fitted, "request", labelled=False)
-    assert "labels" not in chunk.blocks
-    assert chunk.layout.labels(chunk.blocks) == {}
-
-
 @pytest.mark.parametrize("how", ["whole columns", "inside lists"])
 def test_strings_read_as_dictionaries_give_the_same_ids(fitted, how):
     table = shop.table(41, seed=9, unknown=True)
@@ -118,3 +104,11 @@ def _encode(column: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(
         column.offsets, column.values.dictionary_encode(), mask=column.is_null()
     )
+
+
+def test_padding_is_one_request_of_missing_values(fitted, table):
+    chunk = Chunk.padding(transform(table, fitted, "request").layout)
+    assert len(chunk) == 1
+    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
+    for name, block in chunk.blocks.items():
+        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()

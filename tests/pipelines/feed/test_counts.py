@@ -13,17 +13,6 @@ from pipelines.storage.dataset import Reader
 from tests.support import feeds
 
 
-def test_counts_are_those_of_a_loop_over_row_groups(split):
-    counts = RequestCounts.read(split, "request")
-    for number, table in enumerate(split.batches(["request"])):
-        lengths = [len(rows) for rows in feeds.requests_of(table)]
-        assert counts.requests[number] == len(lengths)
-        assert counts.longest[number] == max(lengths)
-    rows = RequestCounts.read(split, None)
-    np.testing.assert_array_equal(rows.requests, split.footers.rows)
-    assert set(rows.longest) == {1}
-
-
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("candidates", [1, 4, 13, 29, 34, 35, 56, 999])
 @pytest.mark.parametrize("request_column", ["request", None])

@@ -9,14 +9,12 @@ import threading
 import time
 import weakref
 
-import numpy as np
 import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.feed import LENGTHS, Feed, Position
 from pipelines.feed.chunk import Chunk
 from pipelines.feed.prefetch import Prefetcher
-from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import feeds, shop
@@ -156,21 +154,6 @@ def test_several_lanes_go_on_from_any_position(fitted, split):
             feeds.expect_equal(one, other)
 
 
-def test_a_dry_lane_gives_missing_values_and_no_label(fitted, table, tmp_path):
-    split = feeds.write_split(tmp_path, table, [47])
-    feed = Feed(split, fitted, "request", BATCH, 5, shards=3, lengths=LENGTHS)
-    shards = [lanes_of(feed, (index,)) for index in range(3)]
-    empty = [shard for shard in shards if not any(batch.rows for batch in shard)]
-    assert len(empty) == 1
-    for batch in empty[0]:
-        assert batch.inputs[CANDIDATE_MASK].tolist() == [[False]]
-        assert all((weight == 0).all() for weight in batch.weights.values())
-        assert all((label == 0).all() for label in batch.labels.values())
-        assert (batch.inputs["item"] == 0).all()
-        assert np.isnan(batch.inputs["sales"]).all()
-        assert batch.inputs["past_items"].shape == (1, 5)
-
-
 @pytest.mark.parametrize("indices", [(), (2,), (0, 0), (-1,)])
 def test_shard_indices_are_lanes(fitted, split, indices):
     with pytest.raises(ValueError, match=r"`shard_indices` must be .* Received: shard_indices="):
@@ -194,12 +177,6 @@ def test_two_chunks_are_in_memory_at_most(fitted, split, monkeypatch):
     feed = Feed(split, fitted, "request", BATCH, seed=5, shuffle_rows=1)
     assert sum(batch.requests for batch in feed) == 53
     assert len(alive) == len(split.footers) == 5
-
-
-def test_only_what_is_needed_is_read(fitted, split):
-    names = [f.name for f in fitted.schema.features]
-    feed = Feed(split, fitted, "request", BATCH)
-    assert feed.column_names == [*names, "click", "bought", "clicked", "request"]
 
 
 def test_threads_end_with_the_stream(fitted, split):
@@ -234,13 +211,3 @@ def test_no_rows_is_an_error(fitted, table, tmp_path):
     shop.write(tmp_path / "a.parquet", [table.slice(0, 0)])
     with pytest.raises(PipelineError, match="holds no rows"):
         Feed(DataSplit(tmp_path), fitted, "request", BATCH).batches()
-
-
-def test_padding_to_a_longer_length_changes_no_score(fitted, split):
-    scorer = Scorer(shop.model(fitted))
-    exact = Feed(split, fitted, "request", BATCH)
-    wide = dataclasses.replace(exact, lengths=(11, 13))
-    (labels, scores), (same_labels, found) = map(scorer.score_labelled, (exact, wide))
-    for task, expected in scores.items():
-        np.testing.assert_allclose(found[task], expected, rtol=0, atol=2e-6)
-        np.testing.assert_array_equal(same_labels[task], labels[task])

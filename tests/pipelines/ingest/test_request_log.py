@@ -25,11 +25,6 @@ def test_tables_end_where_requests_end():
     assert whole == [["a", "a"], ["b"] * 4 + ["c"], ["d", "d"], ["e"]]
 
 
-def test_a_missing_request_column():
-    with pytest.raises(PipelineError, match=r"'requests' \(data.request\).*Did you mean 'request'"):
-        list(whole_requests(_tables("ab"), "requests", "here"))
-
-
 def test_a_request_that_comes_back_is_told_with_its_file():
     log = RequestLog("request")
     for file, table in zip(("one", "two"), _tables("aabb", "c"), strict=True):
@@ -39,9 +34,3 @@ def test_a_request_that_comes_back_is_told_with_its_file():
         log.add(table, file)
     with pytest.raises(PipelineError, match=r"^three: the rows of a request must .* but 1 runs"):
         log.check()
-
-
-def test_a_column_of_nothing_but_nulls_is_a_request_per_row():
-    table = pa.table({"request": pa.nulls(3)})
-    assert run_starts(table["request"]).tolist() == [0, 1, 2]
-    assert [t.num_rows for t in whole_requests(iter([table, table]), "request", "here")]

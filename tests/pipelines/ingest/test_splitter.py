@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import SplitOptions
-from pipelines.ingest.source import ALL, File, Source
+from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 
 TRAIN, VALID, TEST = range(3)
@@ -31,7 +31,7 @@ def _split(table, options, seed=3, request="request", chunk=97, **source):
     def read(columns):
         return (table.slice(start, chunk) for start in range(0, table.num_rows, chunk))
 
-    made = Source({ALL: [File("here", read)]}, request=request, **source)
+    made = Source({ALL: [SourceFile("here", read)]}, request=request, **source)
     splitter = Splitter(options, made, seed)
     parts = [splitter(part, t, where) for part, where, t in read_chunks(made)]
     return np.concatenate(parts)
@@ -63,14 +63,6 @@ def test_chunks_do_not_matter_and_runs_repeat(options):
     assert (other == split).all() == (options.by == "time")
 
 
-def test_time_is_strictly_ordered():
-    table = _table()
-    split = _split(table, OPTIONS[0])
-    times = [np.asarray(table["time"])[split == part] for part in (TRAIN, VALID, TEST)]
-    assert times[0].max() < times[1].min()
-    assert times[1].max() < times[2].min()
-
-
 def test_a_request_is_as_early_as_its_earliest_row():
     table = pa.table({"request": list("aabbcc"), "time": [1, 9, 5, 4, 6, 6]})
     options = SplitOptions(by="time", column="time", valid=0.3, test=0.3)
@@ -83,21 +75,6 @@ def test_other_kinds_of_time(kind):
     times = table["time"].cast(pa.int32()).cast(kind if kind == pa.date32() else pa.int64())
     other = table.set_column(2, "time", times.cast(kind))
     np.testing.assert_array_equal(_split(other, OPTIONS[0]), _split(table, OPTIONS[0]))
-
-
-def test_a_user_is_in_one_split_without_requests_too():
-    table = _table()
-    split = _split(table, OPTIONS[1], request=None)
-    users = np.asarray(table["user"])
-    for user in set(users):
-        assert len(set(split[users == user])) == 1
-    np.testing.assert_array_equal(split, _split(table, OPTIONS[1]))
-
-
-def test_rows_are_hashed_by_number_where_there_is_no_request():
-    split = _split(_table(), OPTIONS[2], request=None)
-    requests = np.asarray(_table()["request"])
-    assert any(len(set(split[requests == request])) > 1 for request in range(211))
 
 
 def test_the_sources_own_columns_are_the_defaults():
@@ -113,7 +90,7 @@ def test_the_sources_own_columns_are_the_defaults():
 
 
 def _provided(parts, options):
-    files = {part: [File.of_table(part, table)] for part, table in parts.items()}
+    files = {part: [SourceFile.of_table(part, table)] for part, table in parts.items()}
     source = Source(files)
     splitter = Splitter(options, source, 3)
     return {part: splitter(part, table, where) for part, where, table in read_chunks(source)}
@@ -154,3 +131,26 @@ def test_an_empty_split_says_which_of_how_many_and_what_to_change():
     with pytest.raises(PipelineError, match="too few different values"):
         check_splits({"train": 0, "valid": 0, "test": 9}, SplitOptions(by="time", column="t"))
     check_splits({"train": 1, "valid": 1, "test": 1}, SplitOptions())
+
+
+def test_time_is_strictly_ordered():
+    table = _table()
+    split = _split(table, OPTIONS[0])
+    times = [np.asarray(table["time"])[split == part] for part in (TRAIN, VALID, TEST)]
+    assert times[0].max() < times[1].min()
+    assert times[1].max() < times[2].min()
+
+
+def test_a_user_is_in_one_split_without_requests_too():
+    table = _table()
+    split = _split(table, OPTIONS[1], request=None)
+    users = np.asarray(table["user"])
+    for user in set(users):
+        assert len(set(split[users == user])) == 1
+    np.testing.assert_array_equal(split, _split(table, OPTIONS[1]))
+
+
+def test_rows_are_hashed_by_number_where_there_is_no_request():
+    split = _split(_table(), OPTIONS[2], request=None)
+    requests = np.asarray(_table()["request"])
+    assert any(len(set(split[requests == request])) > 1 for request in range(211))

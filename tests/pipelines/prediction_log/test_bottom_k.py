@@ -29,13 +29,6 @@ def test_the_order_does_not_matter_and_the_seed_does() -> None:
     assert taken(NAMES, 0) == []
 
 
-def test_items_of_one_name_are_kept_without_being_compared() -> None:
-    sample = BottomK[dict](3, 0)
-    for number in range(5):
-        sample.add("same", {"number": number})
-    assert len(sample.items()) == 3
-
-
 def test_every_item_is_as_likely() -> None:
     counts = np.zeros(len(NAMES))
     for seed in range(200):

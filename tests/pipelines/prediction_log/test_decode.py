@@ -17,8 +17,7 @@ from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.decode import LoggedRequests, decode
 from pipelines.prediction_log.messages import UnreadableCall, batch_shape, parse
-from recsys_attn.schema import Categorical, Feature, Schema, is_listed
-from recsys_attn.schema import Sequence as History
+from recsys_attn.schema import Feature, is_listed
 from serving.encoding.codec import encode
 from tests.support import shop
 from tests.support.exports import split_requests
@@ -71,25 +70,6 @@ def test_rows_are_themselves_again(fitted: FittedFeatures, grouped: bool) -> Non
     assert batch_shape(*parse(content)) == (table.num_rows,)
     requests = [part.num_rows for part in split_requests(table)]
     assert found.lengths.tolist() == (requests if grouped else [1] * table.num_rows)
-
-
-def test_several_ranked_requests_in_one_call(fitted: FittedFeatures) -> None:
-    table = shop.table(6, seed=8, longest=1)
-    tables = [table.slice(i, 1) for i in (0, 1, 0, 2, 3, 4)]
-    pairs = [pa.concat_tables(tables[i : i + 2]) for i in (0, 2, 4)]
-    rows = raw_rows(SCHEMA, pa.concat_tables(pairs))
-    raw = {
-        f.name: rows[f.name].reshape(3, 2, *rows[f.name].shape[1:])
-        if f.side == "candidate"
-        else rows[f.name][::2]
-        for f in SCHEMA.features
-    }
-    found = decode(record(raw, {"buy": np.ones((3, 2))}), SCHEMA, grouped=True)
-    assert found.lengths.tolist() == [2, 2, 2]
-    expected = fitted.apply(pa.concat_tables(pairs), "candidate")
-    for name, values in fitted.apply(found.candidates, "candidate").items():
-        np.testing.assert_array_equal(values, expected[name])
-    assert found.scores["buy"].shape == (6,)
 
 
 def features_of(side: str) -> list[Feature]:
@@ -179,15 +159,6 @@ def test_serialized_candidates_have_what_the_context_has_for_them() -> None:
     assert found.candidates["brand"].to_pylist() == ["of all", "its own"]
 
 
-@pytest.mark.parametrize("names", [("inputs",), ("context", "examples")])
-def test_features_may_be_named_as_inputs_of_examples_are(names: tuple[str, ...]) -> None:
-    schema = Schema(tuple(Categorical(name) for name in names), SCHEMA.tasks)
-    raw = {name: np.array(["a", "b"], object) for name in names}
-    found = decode(record(raw), schema, grouped=False)
-    for name in names:
-        assert found.candidates[name].to_pylist() == ["a", "b"]
-
-
 def test_histories_may_be_sent_in_different_lengths(fitted: FittedFeatures) -> None:
     (table,) = split_requests(shop.table(1, seed=2))
     raw = raw_request(SCHEMA, table)
@@ -196,14 +167,6 @@ def test_histories_may_be_sent_in_different_lengths(fitted: FittedFeatures) -> N
     found = decode(record(raw), SCHEMA, grouped=True)
     assert found.context["past_brands"].to_pylist() == [["a", None, None]]
     assert fitted.apply(found.context, "context")["past_items"].shape == (1, 5)
-
-
-def test_bytes_that_are_no_text_are_unknown(fitted: FittedFeatures) -> None:
-    (table,) = split_requests(shop.table(1, seed=2))
-    raw = raw_request(SCHEMA, table)
-    raw["user"] = np.array([b"\xff\xfe"], object)
-    found = decode(record(raw), SCHEMA, grouped=True)
-    assert fitted.apply(found.context, "context")["user"].tolist() == [1]
 
 
 EMPTY = np.array([b""], object)  # the Example without a feature
@@ -250,20 +213,3 @@ def changed(**changes: np.ndarray | None) -> bytes:
 def test_what_cannot_be_read_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(UnreadableCall, match=reason):
         decode(content, SCHEMA, grouped=True)
-
-
-def test_scores_of_another_size_are_refused() -> None:
-    (table,) = split_requests(shop.table(1, seed=2))
-    content = record(raw_request(SCHEMA, table), {"click": np.zeros((1, table.num_rows + 1))})
-    with pytest.raises(UnreadableCall, match="'click' does not have one score per candidate"):
-        decode(content, SCHEMA, grouped=True)
-
-
-def test_a_schema_of_one_side_is_read() -> None:
-    for side in ("context", "candidate"):
-        own = tuple(f for f in features_of(side) if not isinstance(f, History))
-        schema = Schema(own, SCHEMA.tasks)
-        table = shop.table(5, seed=3)
-        found = decode(record(raw_rows(schema, table)), schema, grouped=True)
-        assert found.rows == table.num_rows
-        assert found.table("number").num_rows == table.num_rows

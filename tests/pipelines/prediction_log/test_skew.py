@@ -68,13 +68,6 @@ def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     assert "scored again: largest difference" in text
 
 
-def test_the_statistics_are_made_once(steps: Steps, log: Path, written: Callable[[], str]) -> None:
-    steps.statistics()
-    written()
-    steps.skew(SkewOptions(log, sample=0))
-    assert "statistics: unchanged, skipped" in written()
-
-
 def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: Path) -> None:
     found = measure(other_log)
     statuses = {name: part["status"] for name, part in found["features"].items()}
@@ -94,15 +87,6 @@ def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: 
     assert has_failed(found)
     # The world has changed; the computation has not.
     assert found["recomputed"]["max_abs_difference"] <= 1e-5
-
-
-def test_bins_are_shares(measure: Measure, log: Path) -> None:
-    found = measure(log)
-    parts = [*found["features"].values(), *found["tasks"].values()]
-    parts += [part["lengths"] for part in found["features"].values() if part["lengths"]]
-    for part in parts:
-        for side in ("reference", "served"):
-            assert sum(entry[side] for entry in part["bins"]) == pytest.approx(1)
 
 
 def rewritten(log: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -173,36 +157,6 @@ def test_scores_of_other_versions_are_not_computed_again(
     assert exported_versions(steps.export_folder, "another training") == frozenset()
 
 
-def test_calls_of_another_schema_are_left_out(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    with service.logging(tmp_path) as serve:
-        serve(service.requests("test")[0], "rank", "good")
-    bad = prediction_log_pb2.PredictionLog()
-    bad.predict_log.request.model_spec.name = "tiny"
-    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
-        serve(service.requests("test")[0], "rank", "bad")
-    found = measure(tmp_path)
-    assert found["unreadable"] == {"input 'user_id' is missing": 1}
-    assert found["rows"] == service.requests("test")[0].num_rows
-
-
-def test_predicts_of_examples_are_calls_of_the_schema(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    signatures = ["examples", "examples_with_context", "classify", "regress_click_with_context"]
-    tables = service.requests("test")[:20]
-    with service.logging(tmp_path) as serve:
-        for number, table in enumerate(tables):
-            serve(table, signatures[number % 4], str(number))
-    found = measure(tmp_path)
-    assert found["unreadable"] == {}
-    assert found["rows"] == sum(table.num_rows for table in tables)
-    # Only `examples` gives scores by the names of the tasks.
-    assert found["recomputed"]["calls"] == 10
-    assert found["recomputed"]["max_abs_difference"] <= 1e-5
-
-
 def test_other_rows_and_another_log_may_be_the_reference(
     measure: Measure, steps: Steps, log: Path, other_log: Path
 ) -> None:
@@ -250,3 +204,17 @@ def test_the_command_writes_json_and_a_page_and_fails_when_asked(
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "does not exist" in error_of(invoke(*common, "--log", tmp_path / "none"))
+
+
+def test_calls_of_another_schema_are_left_out(
+    measure: Measure, service: Service, tmp_path: Path
+) -> None:
+    with service.logging(tmp_path) as serve:
+        serve(service.requests("test")[0], "rank", "good")
+    bad = prediction_log_pb2.PredictionLog()
+    bad.predict_log.request.model_spec.name = "tiny"
+    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
+        serve(service.requests("test")[0], "rank", "bad")
+    found = measure(tmp_path)
+    assert found["unreadable"] == {"input 'user_id' is missing": 1}
+    assert found["rows"] == service.requests("test")[0].num_rows

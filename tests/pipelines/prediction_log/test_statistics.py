@@ -104,14 +104,6 @@ def test_a_large_vocabulary_has_few_bins_which_hold_every_id_in_order() -> None:
     assert bin_name(fitted, schema["item"], module.UNKNOWN_BIN) == "unknown"
 
 
-def test_every_bin_has_a_name(fitted: FittedFeatures) -> None:
-    found = counted(fitted, shop.table(61, seed=3, unknown=True))
-    for feature in fitted.schema.features:
-        counts = found.get(f"feature/{feature.name}/values", NOTHING)
-        names = [bin_name(fitted, feature, int(key)) for key in counts.keys]
-        assert len(set(names)) == len(names)
-
-
 @pytest.mark.parametrize("request_", [None, "request"])
 def test_a_split_counts_contexts_once_a_request(
     fitted: FittedFeatures, tmp_path: Path, request_: str | None

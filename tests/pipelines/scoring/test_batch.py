@@ -1,6 +1,5 @@
 """Batch scoring: the same rows with their scores, or the target as it was."""
 
-import errno
 import io
 import itertools
 import os
@@ -13,7 +12,6 @@ from rich.console import Console
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.scoring import batch as score_module
 from pipelines.scoring.batch import score
 from pipelines.scoring.scorer import Scorer
 from tests.support import shop
@@ -89,13 +87,6 @@ def test_columns_keep_their_types_and_need_no_labels(run, tmp_path):
     found = pq.ParquetFile(run.target).read()
     assert found.select(table.column_names).equals(table)
     assert found.schema.metadata == {b"made": b"by a test"}
-
-
-def test_a_file_may_be_scored_in_place(run, tmp_path):
-    table = shop.table(5, seed=5)
-    shop.write(run.target, [table])
-    assert run(run.target) == table.num_rows
-    assert pq.ParquetFile(run.target).read().num_columns == table.num_columns + 2
 
 
 def without(table, name):
@@ -176,23 +167,22 @@ def test_nothing_to_read(run, tmp_path):
     assert_untouched(run)
 
 
-@pytest.mark.parametrize("call", [1, 2])
-def test_a_full_disk_is_one_error(run, tmp_path, monkeypatch, call):
-    class FullDisk(pq.ParquetWriter):
-        calls = 0
-
-        def write_table(self, *args, **kwargs):
-            FullDisk.calls += 1
-            if FullDisk.calls == call:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return super().write_table(*args, **kwargs)
-
-    source = shop.write(tmp_path / "rows.parquet", parts(shop.table(11, seed=5)))
-    monkeypatch.setattr(score_module.pq, "ParquetWriter", FullDisk)
-    with pytest.raises(PipelineError, match=r"No space left on the disk.*scores\.parquet"):
+def test_a_context_that_changes_inside_a_request_is_named(run, tmp_path):
+    table = shop.table(11, seed=5)
+    ages = pa.array(np.arange(table.num_rows), pa.float32())
+    table = table.set_column(table.column_names.index("age"), "age", ages)
+    source = shop.write(tmp_path / "rows.parquet", [table])
+    with pytest.raises(PipelineError, match=r"rows\.parquet: column 'age' .*one value per request"):
         run(source)
-    assert FullDisk.calls == call
-    assert_untouched(run)
+    assert run.target.read_text() == "as it was"
+    assert run(source, None) == table.num_rows
+
+
+def test_a_file_may_be_scored_in_place(run, tmp_path):
+    table = shop.table(5, seed=5)
+    shop.write(run.target, [table])
+    assert run(run.target) == table.num_rows
+    assert pq.ParquetFile(run.target).read().num_columns == table.num_columns + 2
 
 
 def test_a_target_that_cannot_be_written(run, fitted, model, tmp_path):
@@ -203,32 +193,3 @@ def test_a_target_that_cannot_be_written(run, fitted, model, tmp_path):
     with pytest.raises(PipelineError, match=r"b\.parquet cannot be written: .*scores\.parquet"):
         score(source, run.target / "b.parquet", TASKS, load, None, progress)
     assert_untouched(run)
-
-
-def test_a_killed_run_leaves_nothing_in_the_way(run, tmp_path):
-    (run.target.parent / ".scores.parquet.new").write_text("half")
-    table = shop.table(3, seed=5)
-    assert run(shop.write(tmp_path / "rows.parquet", [table])) == table.num_rows
-    assert os.listdir(run.target.parent) == ["scores.parquet"]
-
-
-def test_progress_is_told(fitted, model, tmp_path, monkeypatch):
-    told, totals = [], []
-    progress = Progress(Console(file=io.StringIO()))
-    monkeypatch.setattr(progress, "start", lambda label, total: totals.append(total) or told.append)
-    table = shop.table(11, seed=5)
-    source = shop.write(tmp_path / "rows.parquet", parts(table))
-    score(source, tmp_path / "scores.parquet", TASKS, lambda: (fitted, model), None, progress)
-    assert totals == [sum(told)] == [table.num_rows]
-    assert len(told) == 3
-
-
-def test_a_context_that_changes_inside_a_request_is_named(run, tmp_path):
-    table = shop.table(11, seed=5)
-    ages = pa.array(np.arange(table.num_rows), pa.float32())
-    table = table.set_column(table.column_names.index("age"), "age", ages)
-    source = shop.write(tmp_path / "rows.parquet", [table])
-    with pytest.raises(PipelineError, match=r"rows\.parquet: column 'age' .*one value per request"):
-        run(source)
-    assert run.target.read_text() == "as it was"
-    assert run(source, None) == table.num_rows

@@ -44,13 +44,6 @@ def test_sums_are_added_firsts_kept_and_pieces_put_together(size: int, graph: bo
     np.testing.assert_array_equal(found.pieces[0], 2 * x)
 
 
-def test_no_requests_are_one_empty_part() -> None:
-    zero = MicroBatchResult([tf.zeros(())], [tf.zeros(()), tf.zeros(())], SPECS)
-    found = over_micro_batches(doubled, (tf.zeros((0, 2)), None), 4, zero)
-    assert found.pieces[0].shape == (0, 2)
-    assert float(found.sums[0]) == 0.0
-
-
 @pytest.mark.parametrize(
     ("shape", "rows", "expected"),
     [
@@ -80,11 +73,6 @@ def test_a_tower_of_many_weights_gets_larger_parts(
     tower = keras.layers.Dense(units, use_bias=False)
     tower.build((None, 1000))
     assert micro_batch_rows(wanted, tower) == expected
-
-
-def test_a_gpu_gets_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.scoring.microbatches._has_gpu", lambda: True)
-    assert micro_batch_rows(None, keras.layers.Dense(1)) is None
 
 
 SCRIPT = """

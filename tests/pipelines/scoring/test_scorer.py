@@ -8,8 +8,6 @@ from pipelines.feed.batch import BatchSize
 from pipelines.scoring import scorer as scorer_module
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
-from recsys_attn.models import din, mlp
-from recsys_attn.schema import Schema
 from tests.support import shop
 
 
@@ -64,27 +62,3 @@ def test_labelled_scores_come_with_their_labels(fitted, scorer, tmp_path):
     np.testing.assert_array_equal(labels["buy"], np.array(bought, "float32"))
     assert sum(told) == table.num_rows
     assert len(told) == 4
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda schema: mlp(schema, width=4, units=(5,), activation="dice"),
-        lambda schema: din(
-            schema,
-            width=4,
-            target_attention={"class_name": "din", "config": {"units": [5]}},
-            mlp_units=(3,),
-        ),
-    ],
-    ids=["mlp", "din"],
-)
-def test_rows_of_a_request_without_candidate_features_score_alike(build):
-    kept = [f for f in shop.SCHEMA.features if f.side == "context" and f.name != "past_items"]
-    features = [f for f in kept if getattr(f, "shares", None) is None]
-    fitted = shop.fitted(Schema(tuple(features), shop.SCHEMA.tasks))
-    table = shop.table(7, seed=3)
-    scorer = Scorer(build(fitted.schema))
-    found = scorer.score_table(table, fitted, "request")
-    for task, scores in alone(scorer, fitted, table).items():
-        np.testing.assert_allclose(found[task], scores, rtol=0, atol=2e-6)

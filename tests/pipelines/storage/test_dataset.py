@@ -38,13 +38,6 @@ def test_rows_come_in_the_order_of_the_files(split):
     assert pa.concat_tables(split.batches(names)).equals(table.select(names))
 
 
-def test_a_single_file_is_a_split(split):
-    split, table = split
-    alone = DataSplit(Path(split.files[0]))
-    assert alone.rows == 22
-    assert pa.concat_tables(alone.batches(["item"])).equals(table.select(["item"]).slice(0, 22))
-
-
 @pytest.mark.parametrize("read_before", [False, True])
 @pytest.mark.parametrize("how", ["cut", "empty", "text", "overwritten"])
 def test_a_damaged_file_is_named(split, how, read_before):
@@ -59,13 +52,6 @@ def test_a_missing_column_is_named_with_the_nearest(split):
     split, _ = split
     with pytest.raises(PipelineError, match=r"part-00000.*'itme'.* Did you mean 'item'\?"):
         list(split.batches(["price", "itme"]))
-
-
-def test_a_folder_without_files_and_no_folder(tmp_path):
-    with pytest.raises(PipelineError, match="holds no Parquet file"):
-        list(DataSplit(tmp_path).files)
-    with pytest.raises(PipelineError, match="holds no Parquet file"):
-        list(DataSplit(tmp_path / "gone").files)
 
 
 def test_a_reader_gives_row_groups_in_any_order_in_portions(split, monkeypatch):
@@ -135,7 +121,3 @@ def test_request_starts(values):
     column = pa.chunked_array([column[:3], column[3:]])
     found = request_starts(pa.table({"request": column}), "request")
     np.testing.assert_array_equal(found, by_loop(values))
-
-
-def test_without_a_request_column_each_row_is_a_request():
-    np.testing.assert_array_equal(request_starts(pa.table({"x": [5, 5, 5]}), None), [0, 1, 2, 3])

@@ -81,13 +81,6 @@ def test_files_beside_the_data_are_left_out(tmp_path):
     assert alone.file_name("") == str(tmp_path / "c.csv")
 
 
-def test_a_file_is_named_by_its_uri(folder, tmp_path):
-    split = DataSplit(f"file://{folder}")
-    assert split.files[1] == f"file://{folder}/of the day/part-00001.parquet"
-    with pytest.raises(PipelineError, match=f"file://{tmp_path}/none holds no Parquet file"):
-        print(DataSplit(f"file://{tmp_path}/none").rows)
-
-
 def test_a_changed_file_has_another_stamp(folder, s3_uri):
     bucket = Storage.of(s3_uri).stamps()
     names = [f"s3://bucket/train/of the day/part-0000{i}.parquet" for i in range(3)]

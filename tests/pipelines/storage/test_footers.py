@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import sys
 
-import numpy as np
 import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.storage.dataset import DataSplit
-from pipelines.storage.filesystem import Storage
-from pipelines.storage.footers import Footers
 from tests.support import feeds, shop
 
 
@@ -21,14 +15,6 @@ from tests.support import feeds, shop
 def folder(tmp_path):
     feeds.write_split(tmp_path / "train", feeds.numbered(29), [5] * 9, files=3)
     return tmp_path / "train"
-
-
-def test_a_fingerprint_is_that_of_any_copy(folder, tmp_path):
-    before = json.loads(json.dumps(DataSplit(folder).footers.fingerprint))
-    shutil.copytree(folder, tmp_path / "copy")
-    DataSplit(tmp_path / "copy").footers.check_fingerprint(before)
-    assert sorted(before) == [f"part-0000{i}.parquet" for i in range(3)]
-    assert len(set(before.values())) == 3
 
 
 @pytest.mark.parametrize("change", ["other rows", "gone", "new", "one row less"])
@@ -72,20 +58,3 @@ def test_a_replaced_file_is_found_when_it_is_read(folder, tmp_path):
     os.replace(other, folder / "part-00000.parquet")
     with pytest.raises(PipelineError, match=r"part-00000.parquet has changed since this step"):
         list(stream)
-
-
-def test_other_columns_are_another_schema(folder):
-    assert len(DataSplit(folder).footers.schemas) == 1
-    table = shop.table(3, seed=5)
-    shop.write(folder / "part-00009.parquet", [table.drop_columns(["price"])])
-    assert len(DataSplit(folder).footers.schemas) == 2
-
-
-def test_footers_of_thousands_of_row_groups_are_small(folder, monkeypatch):
-    monkeypatch.setattr(Storage, "files", lambda self: ["part-00000.parquet"] * 2003)
-    footers = Footers.read(Storage.of(folder))
-    assert len(footers) == 2003 * 2
-    values = [getattr(footers, name) for name in footers.__dataclass_fields__]
-    arrays = [v for v in values if isinstance(v, np.ndarray) or hasattr(v, "nbytes")]
-    assert sum(array.nbytes for array in arrays) < 400_000
-    assert all(sys.getsizeof(v) < 1000 for v in values if not hasattr(v, "nbytes"))

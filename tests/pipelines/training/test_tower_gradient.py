@@ -50,7 +50,7 @@ def trained(
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("micro_batch_size", [1, 7, 12, 500], ids=str)
+@pytest.mark.parametrize("micro_batch_size", [1, 7, 500], ids=str)
 def test_parts_take_the_step_of_the_whole(micro_batch_size: int) -> None:
     """One request at a time, parts of unequal size, and one part larger than the batch."""
     (losses, weights), (expected, whole) = trained(micro_batch_size), trained(None)
@@ -60,35 +60,11 @@ def test_parts_take_the_step_of_the_whole(micro_batch_size: int) -> None:
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("micro_batch_size", [None, 7], ids=["whole", "in parts"])
-def test_compiled_it_takes_the_same_step(micro_batch_size: int | None) -> None:
-    (losses, weights), (expected, plain) = (
-        trained(micro_batch_size, True),
-        trained(micro_batch_size),
-    )
+def test_compiled_step_is_the_same() -> None:
+    (losses, weights), (expected, plain) = trained(7, True), trained(7)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     for variable, wanted in zip(weights, plain, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
-
-
-def test_rows_and_loss_are_those_of_known_labels() -> None:
-    features = shop.fitted()
-    model = shop.model(features)
-    optimizer = make_optimizer(TrainingOptions(), model.trainable_variables)
-    blocks = batch(features, 3)
-    layout = Layout.of(features.schema)
-    inputs = {**layout.inputs(blocks), "candidate_mask": blocks["candidate_mask"]}
-    expected = 0.0
-    for task, logits in model(inputs, training=True).items():
-        label = layout.labels(blocks)[task]
-        known = ~np.isnan(label)
-        score = 1 / (1 + np.exp(-logits.numpy()[known].astype("float64")))
-        label = label[known]
-        loss = -np.mean(label * np.log(score) + (1 - label) * np.log1p(-score))
-        expected += next(t.weight for t in model.schema.tasks if t.name == task) * loss
-    result = TrainStep(model, optimizer, layout)([blocks], stop=True)
-    np.testing.assert_allclose(result.loss, expected, rtol=1e-5)
-    assert (result.rows, result.stop) == (blocks["candidate_mask"].sum(), True)
 
 
 class Dropping(keras.layers.Layer):

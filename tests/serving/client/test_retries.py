@@ -98,11 +98,9 @@ def test_restarted_server_is_found(connect: Connect, start_stub: StartStub) -> N
 
 
 @pytest.mark.parametrize("size", [1, 500_000], ids=["small", "2 MB"])
-def test_unavailable_is_retried_with_the_same_request(
-    connect: Connect, start_stub: StartStub, size: int
-) -> None:
+def test_retry_sends_the_same_request(connect: Connect, start_stub: StartStub, size: int) -> None:
     stub = start_stub()
-    stub.failures = [UNAVAILABLE, UNAVAILABLE]
+    stub.failures = [UNAVAILABLE, grpc.StatusCode.CANCELLED]
     assert connect(stub.address).predict(size, request_id="r-7") == SCORES
     assert len(stub.seen) == 3
     assert {seen.metadata["x-request-id"] for seen in stub.seen} == {"r-7"}

@@ -1,4 +1,4 @@
-"""The files that set up a server."""
+"""The configuration files of a server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _write(tmp_path: Path, text: str) -> str:
     return str(tmp_path / "config")
 
 
-def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> None:
+def test_batching_parameters_are_tensorflow_servings(tmp_path: Path) -> None:
     text = """
         max_batch_size { value: 128 }
         batch_timeout_micros { value: 0 }
@@ -58,7 +58,7 @@ def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_certificates_are_in_the_file_itself(tmp_path: Path, verify: bool) -> None:
+def test_certificates_are_read(tmp_path: Path, verify: bool) -> None:
     text = f'server_key: "{KEY}" server_cert: "{CERTIFICATE}"'
     if verify:
         text += f' custom_ca: "{CERTIFICATE}" client_verify: true'
@@ -72,7 +72,7 @@ def test_certificates_are_in_the_file_itself(tmp_path: Path, verify: bool) -> No
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("quote", ['"', "'"])
-def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> None:
+def test_pem_may_span_several_lines(tmp_path: Path, quote: str, end: str) -> None:
     pem = [f"{KEY}\nMIGH+/==\n", f"{CERTIFICATE}\nMIIB\n"]
     key, certificate = (f"{quote}{text}{quote}" for text in pem)
     text = f"# the server's \"own\nserver_key: {key} # it's secret\nserver_cert: {certificate}\n"
@@ -82,13 +82,13 @@ def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> Non
     assert [found.key.decode(), found.certificate.decode()] == pem
 
 
-def test_errors_after_strings_of_several_lines_know_their_line(tmp_path: Path) -> None:
+def test_errors_have_the_right_line_after_long_strings(tmp_path: Path) -> None:
     text = 'model_config_list {\n  config { name: "a\nb"\n\n base_pat: "/models" } }'
     with pytest.raises(InvalidArgument, match=r" as text: 5:2 : .*base_pat"):
         parse_text(model_server_config_pb2.ModelServerConfig, text.encode(), "config")
 
 
-def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
+def test_an_error_shows_no_part_of_a_key(tmp_path: Path) -> None:
     path = _write(tmp_path, f'server_key: "{KEY}\\n"\n MIGHAgEAMB\n"-----END PRIVATE KEY-----"')
     with pytest.raises(InvalidArgument, match=r"SSLConfig as text: line 2, column 2 ") as raised:
         read_certificates(path)
@@ -105,11 +105,11 @@ def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
         ('prometheus_config { path: "/metrics" }', None),
     ],
 )
-def test_metrics_are_where_the_file_says(tmp_path: Path, text: str, path: str | None) -> None:
+def test_the_path_of_the_metrics_is_read(tmp_path: Path, text: str, path: str | None) -> None:
     assert read_metrics_path(_write(tmp_path, text)) == path
 
 
-def test_tokens_are_lines(tmp_path: Path) -> None:
+def test_tokens_are_read(tmp_path: Path) -> None:
     assert read_tokens(_write(tmp_path, "one\n\n two \n")) == {b"one", b"two"}
     assert read_token(_write(tmp_path, "one\n")) == "one"
 
@@ -126,9 +126,9 @@ def test_tokens_are_lines(tmp_path: Path) -> None:
             f'server_key: "{KEY}" server_cert: "{CERTIFICATE}" client_verify: true',
             "`client_verify` needs `custom_ca`",
         ),
-        (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must begin with /"),
-        (read_tokens, "\n", "holds no token"),
-        (read_token, "one\ntwo\n", "holds 2 tokens. Expected one."),
+        (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must start with /"),
+        (read_tokens, "\n", "has no token"),
+        (read_token, "one\ntwo\n", "has 2 tokens. Expected one."),
         (read_token, "\N{EURO SIGN}\n", "not printable ASCII"),
     ],
 )
@@ -144,6 +144,6 @@ def test_a_wrong_file_is_named(
 @pytest.mark.parametrize(
     "read", [read_batching_parameters, read_certificates, read_metrics_path, read_tokens]
 )
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: Callable[[str], Any]) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, read: Callable[[str], Any]) -> None:
     with pytest.raises(NotFound, match=r"Cannot read .*nowhere: No such file"):
         read(str(tmp_path / "nowhere"))

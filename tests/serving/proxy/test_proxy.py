@@ -174,7 +174,7 @@ def test_tls_and_token(
         assert words in caplog.text
     for option, words in (
         ({"backend_tls_ca": "none.pem"}, r"TLS to `backend`: Cannot read `tls.ca` none.pem"),
-        ({"backend_token_file": str(tmp_path / "tokens")}, "tokens holds 2 tokens. Expected one"),
+        ({"backend_token_file": str(tmp_path / "tokens")}, "tokens has 2 tokens. Expected one"),
     ):
         with pytest.raises(InvalidArgument, match=words):
             start_server("", **{**valid, **option})

@@ -1,4 +1,4 @@
-"""When certificates expire: read as `openssl` reads it, logged at the start, and a metric."""
+"""The expiry of certificates is read as `openssl` reads it, logged and exported as a metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
 from serving.observability.metrics import Metrics
 from serving.server import certificates
-from serving.server.certificates import Validity, tell, tell_of_certificates, validity
+from serving.server.certificates import Validity, log_validity, report_certificates, validity
 from serving.server.server import create_server
 from tests.serving.certificates import (
     Certificate,
@@ -31,7 +31,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def _dates(certificate: Path) -> list[float]:
-    """What `openssl` reads: the first and the last second, since 1970."""
+    """The first and the last second of the validity, as `openssl` reads it."""
     said = subprocess.run(
         ["openssl", "x509", "-in", certificate, "-noout", "-dates"],
         capture_output=True, check=True, text=True,
@@ -45,7 +45,7 @@ def _texts(made: Certificate) -> tuple[bytes, bytes]:
 
 @needs_openssl
 @pytest.mark.parametrize("days", [-1, 2, 20_000], ids=["expired", "valid", "after 2050"])
-def test_the_first_of_a_chain_is_read_as_openssl_does(tmp_path: Path, days: int) -> None:
+def test_the_validity_equals_openssls(tmp_path: Path, days: int) -> None:
     authority = make_authority(tmp_path)
     made = make_certificate(tmp_path, authority, "localhost", days=days)
     _, certificate = _texts(made)
@@ -55,11 +55,11 @@ def test_the_first_of_a_chain_is_read_as_openssl_does(tmp_path: Path, days: int)
 
 
 @pytest.mark.parametrize("pem", [b"", b"MIIB", b"abc", b"MDAwMDAw"])
-def test_what_is_no_certificate(pem: bytes) -> None:
+def test_a_missing_certificate_is_named(pem: bytes) -> None:
     text = b"-----BEGIN CERTIFICATE-----\n" + pem + b"\n-----END CERTIFICATE-----\n"
     for one in (text, pem):
         with pytest.raises(InvalidArgument, match="`ssl_config_file`: Expected a certificate in"):
-            tell_of_certificates(ServerConfig("m"), Certificates(b"", one, b"", False), None)
+            report_certificates(ServerConfig("m"), Certificates(b"", one, b"", False), None)
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,21 @@ def test_what_is_no_certificate(pem: bytes) -> None:
         (-9, 31, None, ""),
     ],
 )
-def test_what_is_said(
+def test_certificates_that_expire_are_logged(
     start: int, end: int, level: int | None, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tell("ssl_config_file", Validity(NOW + start * DAY, NOW + end * DAY), NOW)
+    log_validity("ssl_config_file", Validity(NOW + start * DAY, NOW + end * DAY), NOW)
     assert [record.levelno for record in caplog.records] == ([] if level is None else [level])
     assert words in caplog.text
 
 
 @needs_openssl
-def test_a_server_says_so_and_counts_the_backends_too(
+def test_a_server_reports_its_certificates(
     base_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = make_authority(tmp_path)
     expired = make_certificate(tmp_path, authority, "localhost", days=-1)
-    client = make_certificate(tmp_path, authority, "front", client=True, days=90)
+    client = make_certificate(tmp_path, authority, "proxy", client=True, days=90)
     key, certificate = _texts(expired)
     (tmp_path / "ssl").write_text(
         f"server_key: {json.dumps(key.decode())} server_cert: {json.dumps(certificate.decode())}"
@@ -98,11 +98,11 @@ def test_a_server_says_so_and_counts_the_backends_too(
     assert record.levelno == logging.ERROR
     assert "The certificate of ssl_config_file expired on" in record.getMessage()
     metrics = Metrics()
-    front = ServerConfig(
+    proxy = ServerConfig(
         backend="grpcs://a:1", model_name="ctr", backend_tls_cert=str(client.certificate),
         backend_tls_key=str(client.key),
     )  # fmt: skip
-    tell_of_certificates(front, Certificates(key, certificate, b"", False), metrics)
+    report_certificates(proxy, Certificates(key, certificate, b"", False), metrics)
     page = metrics.page().decode()
     for name, made in (("certificate", expired), ("backend_certificate", client)):
         (value,) = re.findall(f"^:recsys_attn:serving:{name}_expires_seconds (.+)$", page, re.M)

@@ -1,4 +1,4 @@
-"""How a version is prepared: what its warm-up computes, and whose batching parameters it has."""
+"""Loading a version: its warm-up, and its batching parameters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
 
 
 class _Watched:
-    """A runtime that notes the rows of whatever it computes."""
+    """A runtime that records the number of rows of each run."""
 
     def __init__(self, runtime: Any, rows: list[int]) -> None:
         self.definitions, self.close = runtime.definitions, runtime.close
@@ -76,7 +76,7 @@ class _Watched:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of each batch that is computed."""
+    """The number of rows of each run."""
     rows: list[int] = []
 
     def load(path: Path, choice: RuntimeChoice) -> _Watched:
@@ -96,7 +96,7 @@ def test_a_warmup_computes_every_allowed_size(
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
-def test_a_warmup_is_replayed_as_often_as_told(
+def test_a_warmup_is_replayed_as_often_as_configured(
     base_path: Path, computed: list[int], times: int
 ) -> None:
     write_warmup(base_path / "5", [predict()])
@@ -104,7 +104,7 @@ def test_a_warmup_is_replayed_as_often_as_told(
     assert computed == [2] * times
 
 
-def test_a_warmup_that_fails_fails_the_load_and_is_told(base_path: Path) -> None:
+def test_a_failed_warmup_fails_the_load(base_path: Path) -> None:
     told: list[tuple[str, float, bool]] = []
     load = Loader(LoadOptions(warmed=lambda *found: told.append(found)))
     write_warmup(base_path / "5", [predict()])
@@ -117,19 +117,17 @@ def test_a_warmup_that_fails_fails_the_load_and_is_told(base_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_a_warmup_that_is_not_wanted_is_not_read(
-    base_path: Path, start_server: StartServer
-) -> None:
+def test_a_disabled_warmup_is_not_read(base_path: Path, start_server: StartServer) -> None:
     write_warmup(base_path / "5", [FAILS])
     for wanted in (True, False):
         server, _ = start_server(base_path, enable_model_warmup=wanted)
         assert server.manager.models["tiny"].is_available is not wanted
 
 
-def test_examples_of_one_context_are_computed_in_parts(
+def test_examples_of_one_context_are_computed_in_chunks(
     base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.server.loader._LARGEST_PART", 3)
+    monkeypatch.setattr("serving.server.loader._MAX_CHUNK", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
     answer = replay(model, regress_request(sent)).response
@@ -138,7 +136,7 @@ def test_examples_of_one_context_are_computed_in_parts(
     model.close()
 
 
-def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> None:
+def test_a_version_may_have_its_own_batching_parameters(base_path: Path) -> None:
     (base_path / "5/batching_params.pbtxt").write_text("max_batch_size { value: 2 }")
     three = {"values": np.ones(3, np.float32)}
     for reads_own in (False, True):
@@ -153,7 +151,7 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
         model.close()
 
 
-def test_a_version_is_prepared_by_the_one_before(
+def test_a_version_is_prepared_with_its_predecessor(
     base_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same name, if it still is there."""

@@ -70,12 +70,6 @@ def test_it_ends_after_the_drain_whatever_else_runs(run: Run, number: signal.Sig
     assert process.wait(10) == 0
 
 
-def test_it_ends_with_the_grace_whatever_drains(run: Run) -> None:
-    process = run(0.2, 60.0)
-    process.terminate()
-    assert process.wait(10) == 0
-
-
 def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
     process = run(30.0, 60.0)
     process.send_signal(signal.SIGTERM)

@@ -10,7 +10,6 @@ from pipelines.engines.ray import status_board as board_module
 from pipelines.engines.ray.status_board import (
     Command,
     StatusBoard,
-    StatusUpdate,
     WorkerStatus,
     failure_message,
 )
@@ -24,17 +23,6 @@ def test_the_end_is_when_all_have_ended() -> None:
     assert board.report(1, RUNNING) is Command.CONTINUE
     assert board.report(1, DONE) is Command.END
     assert board.report(0, DONE) is Command.END
-
-
-def test_the_first_workers_lines_are_news_once() -> None:
-    board = StatusBoard(2)
-    board.report(0, WorkerStatus("a\n", None, ""))
-    board.report(1, WorkerStatus("other\n", None, ""))
-    board.report(0, WorkerStatus("b\n", None, ""))
-    assert [board.take_update(), board.take_update()] == [
-        StatusUpdate("a\nb\n", ""),
-        StatusUpdate("", ""),
-    ]
 
 
 def test_after_a_failure_the_others_have_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +48,7 @@ def test_workers_are_asked_to_stop() -> None:
     ("text", "code", "message"),
     [
         ("notice\nError: [data] is gone.\n", 1, r"^\[data\] is gone\.$"),
-        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training goes on"),
+        ("", -9, r"^Worker 1 of 2 ended with exit code -9\. Start again: training resumes"),
         ("Traceback:\nKeyError: 3\n", 1, r"^Worker 1 of 2 ended with exit code 1: KeyError: 3\. "),
     ],
     ids=["its own", "killed", "a bug"],

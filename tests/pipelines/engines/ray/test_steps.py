@@ -19,9 +19,7 @@ from pipelines.features import fit_split
 from pipelines.scoring.batch import score
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
-from tests.integration.commands import invoke
 from tests.support import shop
-from tests.support.experiments import write
 
 pytestmark = pytest.mark.xdist_group("ray")
 REQUESTS = (1709, 1, 1511, 7, 13)  # of each row group; the large ones fill a sketch
@@ -108,14 +106,3 @@ def test_a_damaged_file_is_the_same_sentence(
         sentences.append((str(scoring.value), str(fitting.value)))
     assert sentences[0] == sentences[1]
     assert list(target.parent.iterdir()) == []
-
-
-def test_the_command_line_names_the_engine(cluster: str, prepared: Path, tmp_path: Path) -> None:
-    own = Path(shutil.copytree(prepared, tmp_path / "run"))
-    shutil.rmtree(own / "features")
-    arguments = ("--run-dir", own, "--engine", "ray", "--ray-address", cluster)
-    result = invoke("fit", write(tmp_path), *arguments)
-    assert result.exit_code == 0, result.output
-    found, expected = _files(own / "features"), _files(prepared / "features")
-    assert found.keys() == expected.keys()
-    assert all(found[name] == expected[name] for name in found.keys() - {"manifest.json"})

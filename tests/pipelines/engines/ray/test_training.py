@@ -62,13 +62,6 @@ def test_a_workers_sentence_is_the_commands(cluster: str, tmp_path: Path) -> Non
     assert error == f"The experiment file {tmp_path / 'absent.toml'} does not exist."
 
 
-def test_more_workers_than_there_is_room_for(cluster: str) -> None:
-    from pipelines.engines.ray.training import train
-
-    with pytest.raises(PipelineError, match=r"^--workers: .*, which has 2\. Received: 3$"):
-        train(["--version"], 3, cluster, Console(file=io.StringIO()))
-
-
 def test_a_worker_is_understood_whatever_its_machine_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,3 +77,10 @@ def test_a_worker_is_understood_whatever_its_machine_writes(
     finally:
         process.kill()
     assert state.error == f"Error: The experiment file {experiment} does not exist.\n"
+
+
+def test_more_workers_than_there_is_room_for(cluster: str) -> None:
+    from pipelines.engines.ray.training import train
+
+    with pytest.raises(PipelineError, match=r"^--workers: .*, which has 2\. Received: 3$"):
+        train(["--version"], 3, cluster, Console(file=io.StringIO()))

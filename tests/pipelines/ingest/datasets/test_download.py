@@ -82,13 +82,13 @@ def test_without_a_network_it_says_what_to_do_by_hand(tmp_path):
         fetch(Download(url, SHA), tmp_path / "cache")
 
 
-def test_a_path_is_never_downloaded(tmp_path):
-    options = DataOptions(source="census-income", path=str(tmp_path))
-    assert source_folder(options, Download("nowhere", SHA)) == tmp_path
-
-
 def test_the_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RECSYS_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
     monkeypatch.delenv("RECSYS_CACHE")
     assert cache_folder().parts[-2:] == (".cache", "recsys-attn")
+
+
+def test_a_path_is_never_downloaded(tmp_path):
+    options = DataOptions(source="census-income", path=str(tmp_path))
+    assert source_folder(options, Download("nowhere", SHA)) == tmp_path

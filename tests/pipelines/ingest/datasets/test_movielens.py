@@ -76,16 +76,6 @@ def test_one_row_per_rating(path, tmp_path):
     assert rows[5]["liked_items"] == [10, 30]
 
 
-def test_a_rating_of_an_unknown_film(tmp_path):
-    folder = tmp_path / "ml-1m"
-    folder.mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_bytes(text.encode("latin-1"))
-    (folder / "movies.dat").write_text("10::Toy Story (1995)::Comedy\n")
-    with pytest.raises(PipelineError, match="15 ratings name a item_id that has no entry"):
-        run(tmp_path / "out", path=str(folder), **OPTIONS)
-
-
 def test_files_that_are_not_there_or_not_a_zip(tmp_path):
     with pytest.raises(PipelineError, match=r"expected ml-1m.zip or users.dat, found neither"):
         run(tmp_path / "out", path=str(tmp_path), **OPTIONS)

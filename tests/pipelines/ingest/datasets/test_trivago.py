@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.datasets.trivago import COLUMNS
 from tests.pipelines.ingest.files import read_all, run, write_parquet, write_text
 
@@ -95,9 +94,3 @@ def test_heuristics_order_the_list(rows):
     ordered = sorted(first, key=lambda row: -row["heuristic_last_item"])
     assert [row["item_id"] for row in ordered] == ["20", "30", "10", "40"]
     assert all(math.isfinite(row["heuristic_last_item"]) for row in rows)
-
-
-def test_a_missing_column(tmp_path):
-    write_parquet(tmp_path / "actions.parquet", user_id=["1"], session_id=["s"], setp=[1])
-    with pytest.raises(PipelineError, match=r"'step' .*trivago.* is missing\. Did you mean 'setp'"):
-        run(tmp_path / "out", source="trivago", path=str(tmp_path), split=SPLIT)

@@ -4,13 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.preprocessing import OneHotEncoder
 
-from pipelines.ingest.data_options import DataOptions, SimulateOptions
-from pipelines.ingest.simulate.marketplace import REQUESTS_PER_CHUNK, Marketplace
-from pipelines.ingest.simulate.world import World, crossed
+from pipelines.ingest.data_options import SimulateOptions
+from pipelines.ingest.simulate.marketplace import Marketplace
+from pipelines.ingest.simulate.world import World
 from tests.pipelines.ingest.files import read_all, read_split, run
 
 SIZE = SimulateOptions(rows=200_000)
@@ -41,11 +39,6 @@ def test_rates_and_ceilings(rows):
     np.testing.assert_allclose(ceiling.mean(), bought.mean(), atol=0.01)
 
 
-def test_a_conversion_is_known_of_the_clicked_only(rows):
-    unknown = rows["conversion"].is_null().to_numpy()
-    np.testing.assert_array_equal(unknown, rows["click"].to_numpy() == 0)
-
-
 def test_requests_have_one_context_and_different_candidates(rows):
     request = rows["request_id"].to_numpy()
     np.testing.assert_array_equal(request, np.repeat(np.arange(len(request) // 5), 5))
@@ -67,20 +60,6 @@ def test_histories_are_aligned_and_of_every_length(rows):
     category = dict(zip(rows["item_id"].to_pylist(), rows["category"].to_pylist(), strict=True))
     for past, names in zip(items.to_pylist()[:500], categories.to_pylist()[:500], strict=True):
         assert [category[item] for item in past] == names
-
-
-def test_some_values_are_missing(rows):
-    assert 0.03 < rows["age_group"].null_count / len(rows) < 0.07
-    assert 0 < rows["price"].null_count / len(rows) < 0.06
-
-
-def test_a_crossed_table_shows_in_no_row_and_no_column():
-    rng = np.random.default_rng(0)
-    rows, columns = rng.random(7), rng.random(11)
-    table = crossed(rng, rows, columns)
-    np.testing.assert_allclose(table @ columns, 0, atol=1e-12)
-    np.testing.assert_allclose(rows @ table, 0, atol=1e-12)
-    np.testing.assert_allclose(rows @ table**2 @ columns, rows.sum() * columns.sum())
 
 
 def test_fields_that_only_matter_together(rows):
@@ -126,18 +105,6 @@ def test_the_tasks_correlate_as_told(correlation):
     np.testing.assert_allclose(found, correlation, atol=0.03)
 
 
-def test_logistic_regression_is_far_below_the_ceiling(rows):
-    names = ["segment", "age_group", "device", "hour", "item_id", "category", "brand"]
-    cells = np.stack([pc.fill_null(rows[n].cast(pa.string()), "").to_numpy() for n in names], 1)
-    train, test = slice(0, 150_000), slice(150_000, None)
-    click = rows["click"].to_numpy()
-    one_hot = OneHotEncoder().fit_transform(cells)
-    model = LogisticRegression(max_iter=300).fit(one_hot[train], click[train])
-    found = roc_auc_score(click[test], model.decision_function(one_hot[test]))
-    ceiling = roc_auc_score(click[test], rows["click_probability"].to_numpy()[test])
-    assert 0.6 < found < ceiling - 0.05
-
-
 def test_seeds_differ_and_repeat():
     one, again, other = (Marketplace(SIZE, seed).chunk(1) for seed in (1, 1, 2))
     assert one.equals(again)
@@ -165,27 +132,3 @@ def test_a_split_by_time_is_exact_without_reading_first(tmp_path):
     assert [len(time) for time in times] == [70_000, 10_000, 20_000]
     assert times[0].max() < times[1].min()
     assert times[1].max() < times[2].min()
-
-
-def test_a_split_by_user_keeps_users_apart(tmp_path):
-    split = {"by": "user", "valid": 0.2, "test": 0.2}
-    run(tmp_path, source="simulate", simulate={"rows": 20_000, "users": 311}, split=split)
-    users = [
-        set(read_split(tmp_path, name)["user_id"].to_pylist())
-        for name in ("train", "valid", "test")
-    ]
-    assert len(set.union(*users)) == sum(len(group) for group in users)
-
-
-@pytest.mark.parametrize("candidates", [1, 3])
-def test_other_sizes(candidates):
-    size = SimulateOptions(rows=99, candidates=candidates, users=13, items=97, history_length=2)
-    rows = Marketplace(size, 0).chunk(0)
-    assert rows.num_rows == REQUESTS_PER_CHUNK * candidates
-    assert pc.max(rows["item_id"]).as_py() == 96
-    assert pc.max(pc.list_value_length(rows["clicked_items"])).as_py() == 2
-
-
-def test_the_default_size():
-    assert DataOptions(source="simulate").simulate is None
-    assert SimulateOptions().rows == 100_000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Retrieved, Routed, scores
+from recsys_attn.attention import Dense, Lookup, Routed, scores
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.interactions import TargetAttention
 from tests.support.layer_case import tensorflow
@@ -62,7 +62,7 @@ def test_positions_outside_of_the_length_read_the_nearest_end(
 MECHANISMS = {
     "dense": Dense,
     "routed": lambda score: Routed(Blocks(4), score),
-    "retrieved": lambda score: Retrieved(Blocks(4), score),
+    "retrieved": lambda score: Lookup(Blocks(4), score),
 }
 ALL_MECHANISMS = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 

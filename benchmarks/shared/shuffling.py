@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from pipelines.feed.order import Order, stream
+from pipelines.feed.order import Order
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,19 @@ class ShuffleQuality:
         expected = share * (1 - share) * ((count - sizes) / (count - 1)).sum()
         return cls(distance / ((count**2 - 1) / 3), float(variance / expected))
 
-    def __str__(self) -> str:
-        return (
-            f"distance moved {self.displacement:.2f}  variance of labels {self.deviation:,.2f}  "
-            "(perfect: 1)"
-        )
+
+def stream(
+    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, shard: int = 0
+) -> Iterator[np.ndarray]:
+    """Numbers of a shard's requests, counted through the files, chunk by chunk in their order.
+
+    Args:
+        order: Which requests come when.
+        requests: How many there are in each row group.
+        epoch, shard: Of the order.
+    """
+    first = np.cumsum(requests) - requests
+    for chunk, groups in enumerate(order.chunks(epoch)[shard]):
+        numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
+        if len(numbers):  # row groups may be empty
+            yield numbers[order.requests(epoch, shard, chunk, len(numbers))]
