@@ -14,6 +14,7 @@ INT32_MAX = 2**31 - 1
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Python decodes a JSON body of this size in up to 0.1 s, during which health checks wait.
 _REST_BYTES = 4 * 2**20
+_MOST_REQUESTS = 1000  # each has a thread while it is computed or waits
 _BATCHING_THREADS = 128  # most of them wait for their batch
 
 
@@ -122,7 +123,7 @@ class ServerConfig:
     max_concurrent_requests: int = _limit(
         0,
         "Requests that are computed or wait; further ones fail with RESOURCE_EXHAUSTED. "
-        "0 for no limit.",
+        f"0 for {_MOST_REQUESTS:,}.",
         0,
     )
     grpc_max_threads: int = _limit(
@@ -282,6 +283,11 @@ class ServerConfig:
     @property
     def backend_uses_tls(self) -> bool:
         return self.backend.startswith("grpcs://")
+
+    @property
+    def most_requests(self) -> int:
+        """Requests at a time, those that wait included."""
+        return self.max_concurrent_requests or _MOST_REQUESTS
 
     @property
     def requests_at_once(self) -> int:

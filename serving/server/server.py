@@ -20,7 +20,7 @@ from serving.config.files import (
 )
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
-from serving.inference.concurrency import THREADS, Turns
+from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
@@ -31,7 +31,7 @@ from serving.observability.metrics import Metrics
 from serving.proxy.source import BackendSource
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
-from serving.rpc.drain import Refusal
+from serving.rpc.drain import DrainInterceptor
 from serving.rpc.health import Health
 from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
@@ -42,10 +42,7 @@ from serving.server.observers import Observers
 from serving.server.ports import bound
 
 _LOGGER = logging.getLogger(__name__)
-_REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
-_HELD_SECONDS = 0.1  # and for all of them to call again
-_MESSAGE_SECONDS = 5.0  # for a message that is on its way
-_LAST_SECONDS = 5.0  # for gRPC to end what it cancelled: a call that it forgot holds up no end
+_NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to go elsewhere
 
 
 class Server:
@@ -63,9 +60,9 @@ class Server:
         self.config = config
         self.manager = manager
         self.health = health
-        turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.service = InferenceService(manager, observers.all, turns, roots.require)
-        self.refusal = Refusal(self.service.reject)
+        limit = ConcurrencyLimit(config.requests_at_once, config.most_requests)
+        self.service = InferenceService(manager, observers.all, limit, roots.require)
+        self.interceptor = DrainInterceptor(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self._observers = observers
@@ -81,21 +78,15 @@ class Server:
                 listener.start()
 
     def drain(self) -> None:
-        """Health turns NOT_SERVING, new requests are refused, running ones get the grace."""
+        """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
         self.health.drain()
-        self.refusal.is_on = True
-        time.sleep(_REFUSAL_SECONDS)
-        with self.refusal.held():
-            time.sleep(_HELD_SECONDS)
-            ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
-            if self.rest is not None:
-                self.rest.close()
+        self.interceptor.is_draining = True
+        time.sleep(_NOTICE_SECONDS)
+        stopped = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
         if self.rest is not None:
             self.rest.stop()
-        if ended is not None and not ended.wait(_MESSAGE_SECONDS):
-            for end in self.refusal.ends:
-                end()
-            ended.wait(self.config.grace_seconds + _LAST_SECONDS)
+        if stopped is not None:
+            stopped.wait()
         self._observers.close()
 
     def stop(self) -> None:
@@ -121,7 +112,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics(config.runtime_name) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.service, server.health, server.refusal, access, metrics
+        config, server.service, server.health, server.interceptor, access, metrics
     )
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
@@ -228,11 +219,11 @@ def _make_rest(
 ) -> RestServer:
     rest = Rest(
         server.service,
-        futures.ThreadPoolExecutor(THREADS, "rest"),
+        futures.ThreadPoolExecutor(config.most_requests, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,
         lambda: server.health.is_serving,
-        server.refusal,
+        lambda: server.interceptor.is_draining,
         access.require,
         None if metrics is None else metrics.page,
         metrics_path,

@@ -70,12 +70,6 @@ def test_a_signal_ends_it_after_the_drain(run: Run, number: signal.Signals) -> N
     assert process.wait(10) == 0
 
 
-def test_it_ends_after_the_grace_period(run: Run) -> None:
-    process = run(0.2, 60.0)
-    process.terminate()
-    assert process.wait(10) == 0
-
-
 def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
     process = run(30.0, 60.0)
     process.send_signal(signal.SIGTERM)
