@@ -24,9 +24,9 @@ class Options:
     """What most clients leave as it is. Times are in seconds.
 
     UNAVAILABLE is tried again (nothing listens, the connection broke, the server drains), and so
-    is CANCELLED: a gRPC server that stops answers calls in transit with it. A call is tried again while its deadline lasts and the client's budget does: each
-    failure takes one token, each success returns `retry_ratio`, and below half of
-    `retry_tokens` nothing is tried again.
+    is CANCELLED, with which a gRPC server that stops answers calls in transit. A call is tried
+    again while its deadline lasts and the client's budget does: each failure takes one token, each
+    success returns `retry_ratio`, and below half of `retry_tokens` nothing is tried again.
 
     Args:
         attempts: How often a call is tried at most, 1 to 5.
