@@ -12,8 +12,9 @@ from keras import ops
 
 from recsys_attn.backend.gradients import rows_at
 from recsys_attn.checks import require_positive
+from recsys_attn.embedding_tables import Table, plan_tables, width_of
 from recsys_attn.layer import Layer
-from recsys_attn.pooling import masked_mean
+from recsys_attn.masked_mean import masked_mean
 from recsys_attn.schema import (
     CANDIDATE_MASK,
     PADDING_ID,
@@ -25,7 +26,6 @@ from recsys_attn.schema import (
     Side,
     is_listed,
 )
-from recsys_attn.tables import Table, plan_tables, width_of
 from recsys_attn.tensors import Config, Shape, Tensor
 
 

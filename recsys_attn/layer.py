@@ -53,14 +53,19 @@ mean 'factor'?
         super().__init__(**kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for value in args:
-            if isinstance(value, list | tuple) and _holds_numbers(value):
-                raise TypeError(
-                    f"{type(self).__name__} must be called with tensors, such as NumPy arrays. "
-                    f"Received: a {type(value).__name__} of numbers; make an array of it with "
-                    "np.asarray"
-                )
+        require_tensors(self, *args)
         return super().__call__(*args, **kwargs)
+
+
+def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
+    """Raises for a list of numbers in the place of a tensor."""
+    for value in arguments:
+        if isinstance(value, list | tuple) and _holds_numbers(value):
+            raise TypeError(
+                f"{type(layer).__name__} must be called with tensors, such as NumPy arrays. "
+                f"Received: a {type(value).__name__} of numbers; make an array of it with "
+                "np.asarray"
+            )
 
 
 def build_part(

@@ -1,4 +1,4 @@
-"""The commands `serve` and `request`; the heavy imports wait until one of them runs."""
+"""The commands `serve` and `request`; imports TensorFlow only when one of them runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config.click_options import either_spelling, options_of
+from serving.config.click_options import GroupedCommand, either_spelling, options_of
 from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ _PEM = click.Path(path_type=Path)
 
 
 class StartError(click.ClickException):
-    """Why nothing can be served, in one sentence."""
+    """The error for a server that cannot start, in one sentence."""
 
     exit_code = 2
 
 
-@click.command(context_settings={"token_normalize_func": either_spelling})
+@click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
-    """Serve models over gRPC and REST, as TensorFlow Serving.
+    """Serve models over gRPC and REST, with TensorFlow Serving's protocol.
 
-    The newest version in the folder is served, and a new one is picked up. SIGTERM and
-    Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving
-    spells its own, such as --model_base_path.
+    Serves the newest version in the folder, and loads new versions when they appear. SIGTERM
+    and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep their
+    spelling, such as --model_base_path.
     """
     from serving.server import process
 
@@ -44,19 +44,19 @@ def serve(**options: Any) -> None:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _listed(server, port)
+            where = _print_models(server, port)
             process.serve(server, lambda: console.print(where), signals)
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
-def _listed(server: Server, port: int) -> str:
-    """Prints what is served; where."""
+def _print_models(server: Server, port: int) -> str:
+    """Prints the served models and returns the line that says where the server listens."""
     from serving import cli_output
     from serving.server.ports import listening
 
     for name, versions in server.manager.models.items():
-        if not versions.is_available:  # a reload brings it, or the backend
+        if not versions.is_available:  # loaded later, by a reload or from the backend
             continue
         with server.manager.lease(name) as model:
             Console().print(cli_output.served_model(model))
@@ -70,14 +70,14 @@ def _listed(server: Server, port: int) -> str:
     multiple=True,
     default=["localhost:8500"],
     show_default=True,
-    help="host:port of the server, or a name such as dns:///ctr:8500; give it again for others.",
+    help="host:port of a server, or a name such as dns:///ctr:8500. May be repeated.",
 )
-@click.option("--model", help="Name of the model.  [default: the only one that is served]")
+@click.option("--model", help="Name of the model.  [default: the only model of the server]")
 @click.option(
     "--file",
     default="-",
     type=click.Path(allow_dash=True),
-    help="File with the request, - for the standard input.  [default: -]",
+    help="File with the request; - is the standard input.  [default: -]",
 )
 @click.option(
     "--timeout",
@@ -86,18 +86,18 @@ def _listed(server: Server, port: int) -> str:
     show_default=True,
     help="Seconds to wait for an answer.",
 )
-@click.option("--tls", is_flag=True, help="Encrypt, and trust the usual authorities.")
+@click.option("--tls", is_flag=True, help="Encrypt, and trust public authorities.")
 @click.option("--tls-ca", type=_PEM, help="Encrypt, and trust the authorities in this PEM file.")
-@click.option("--tls-cert", type=_PEM, help="Encrypt, with this certificate as the client's own.")
+@click.option("--tls-cert", type=_PEM, help="Encrypt, and present this client certificate.")
 @click.option("--tls-key", type=_PEM, help="Private key of --tls-cert.")
 @click.option("--tls-server-name", help="Name in the server's certificate.  [default: the host]")
 @click.option(
     "--token",
     envvar="RECSYS_ATTN_TOKEN",
-    help="Sent as `authorization: Bearer`; better in the variable RECSYS_ATTN_TOKEN.",
+    help="Bearer token; prefer the environment variable RECSYS_ATTN_TOKEN.",
 )
-@click.option("--by", help="Task that candidates are ranked by.  [default: the first by name]")
-@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON, in sent order.")
+@click.option("--by", help="Task to rank candidates by.  [default: the first by name]")
+@click.option("--json", "as_json", is_flag=True, help="Print scores as JSON, in request order.")
 def request(
     addresses: tuple[str, ...],
     model: str | None,
@@ -110,7 +110,7 @@ def request(
 ) -> None:
     """Send raw features as JSON and print the scores.
 
-    Rows are scored one by one:
+    Rows are scored independently:
 
     \b
       {"rows": [{"user_id": "u7", "age": 31, "clicked_items": ["i1", "i2"]},
@@ -122,7 +122,7 @@ def request(
       {"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},
        "candidates": [{"item_id": "i3", "price": 9.5}, {"item_id": "i4"}]}
 
-    A feature that is absent or null is missing.
+    Absent features and null are missing values.
     """
     from serving.server.process import import_tensorflow_quietly
 

@@ -1,4 +1,4 @@
-"""What the commands read and print: request documents, tables and JSON."""
+"""Input and output of the commands: request documents, tables and JSON."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from serving.common.errors import InvalidArgument
 from serving.encoding.features import TensorSpec, shortened
 from serving.models.model import Model
 
-_EXAMPLES = ({"inputs"}, {"context", "examples"})  # the inputs of signatures that take Examples
+_EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of signatures for Examples
 _EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
 
 
 def read_document(text: bytes, source: str) -> dict[str, Any]:
-    """The request in a JSON document: rows, or a context and its candidates.
+    """Returns the request in a JSON document: rows, or a context and its candidates.
 
     Raises:
-        InvalidArgument: It is not JSON, or not a request; the message names `source`.
+        InvalidArgument: The text is not JSON or not a request; the message names `source`.
     """
     try:
         document = json.loads(text)
@@ -52,10 +52,10 @@ def score_table(
     candidates: Sequence[Mapping[str, Any]] | None,
     by: str | None = None,
 ) -> Table:
-    """A line for each row; for candidates best first by the task `by`, with their rank.
+    """Returns a table of rows, or of candidates ranked by the task `by`, best first.
 
     Raises:
-        InvalidArgument: No task is named `by`.
+        InvalidArgument: No task has the name `by`.
     """
     table = Table()
     tasks = list(scores)
@@ -66,7 +66,7 @@ def score_table(
     if candidates is None:
         heads = ["row"]
     else:
-        # The first feature of the first candidate is most likely what people know it by.
+        # The first feature of a candidate usually identifies it.
         feature = next(iter(candidates[0]), None)
         heads = ["rank", "candidate", *([] if feature is None else [feature])]
         order = np.argsort(-scores[by], kind="stable").tolist()
@@ -83,12 +83,12 @@ def score_table(
 
 
 def to_json(scores: Mapping[str, np.ndarray]) -> str:
-    """Scores by task, in the order in which the rows were sent."""
+    """Returns scores by task, in the order of the request."""
     return json.dumps({"scores": {task: values.tolist() for task, values in scores.items()}})
 
 
 def served_model(model: Model) -> RenderableType:
-    """What a server serves: model, version and signatures; those that take Examples by name."""
+    """Returns the description of a model: version, signatures, and those for Examples by name."""
     table = Table("signature", "inputs", "outputs", show_lines=True)
     of_examples = []
     for key, signature in sorted(model.signatures.items()):

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.normalise import unit
 from recsys_attn.checks import require_number, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import deserialize

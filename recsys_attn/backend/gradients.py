@@ -19,7 +19,7 @@ if _TENSORFLOW:
     import tensorflow as tf
 
 
-class Rows(NamedTuple):
+class GradientRows(NamedTuple):
     """The rows of a table that a gradient has, U of them."""
 
     ids: Tensor  # (U,), none twice
@@ -32,7 +32,7 @@ def is_sparse(gradient: Any) -> bool:
     return _TENSORFLOW and isinstance(gradient, tf.IndexedSlices)
 
 
-def rows_of(gradient: Any) -> Rows | None:
+def rows_of(gradient: Any) -> GradientRows | None:
     """Each row once, in the order of their first lookup; None for a dense gradient."""
     if not is_sparse(gradient):
         return None
@@ -43,7 +43,7 @@ def rows_of(gradient: Any) -> Rows | None:
     values = tf.scatter_nd(positions, gradient.values, tf.shape(gradient.values))
     ones = tf.ones_like(gradient.indices, "float32")
     lookups = tf.scatter_nd(positions, ones, tf.shape(ones))
-    return Rows(ids, values[:count], lookups[:count])
+    return GradientRows(ids, values[:count], lookups[:count])
 
 
 def values_of(gradient: Any) -> Tensor:

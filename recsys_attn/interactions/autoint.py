@@ -9,9 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.attend import shares_query_and_key
-from recsys_attn.attention.heads import Heads
-from recsys_attn.attention.pruning import slice_heads, take_heads
+from recsys_attn.attention.layers.heads import Heads
+from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.checks import require_bool, require_mask_of, require_not_negative, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
@@ -119,15 +118,16 @@ class InteractingLayer(Layer):
         count = 3 - self._shared
         query, *others = [ops.reshape(part, per_head) for part in parts[:count]]
         key, value = (query, others[0]) if self._shared else others
-        output, _ = self.heads(
-            query,
-            key,
-            value,
-            ops.reshape(inputs, (-1, fields, inputs.shape[-1])),
+        masks = self.heads.mechanism.masks_of(
+            query.shape,
+            key.shape,
+            value.shape,
             # Missing fields become zeros below; only the penalty must not count them before.
             query_mask=present if self.heads.disagreement is not None else None,
             key_mask=present,
         )
+        flat_inputs = ops.reshape(inputs, (-1, fields, inputs.shape[-1]))
+        output, _ = self.heads(query, key, value, flat_inputs, masks=masks)
         output = ops.reshape(self._in_place(output), (-1, size))
         if self.use_residual:
             output = output + parts[-1]
@@ -138,7 +138,7 @@ class InteractingLayer(Layer):
 
     @property
     def _shared(self) -> bool:
-        return shares_query_and_key(self.heads.mechanism)
+        return self.heads.mechanism.shares_query_and_key
 
     @property
     def _part_sizes(self) -> list[int]:

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 import keras
 
-from recsys_attn.attention.attend import returns_weights
-from recsys_attn.attention.choice import attention_layer
-from recsys_attn.attention.masks.checks import require_fit
-from recsys_attn.attention.positions import after_the_last
+from recsys_attn.attention.core.mask_checks import require_fit
+from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -25,7 +24,7 @@ class TargetAttention(Layer):
     `[q, k, q - k, q * k]` with Dice, and the weights are not normalised, so that their sum tells
     how strong the interest is. An empty history gives zeros. Where the mechanism looks at
     positions, every candidate stands right after the last event. A mechanism that routes a
-    sequence to itself is taken in its form for queries from elsewhere, `Retrieved`.
+    sequence to itself is taken in its form for queries from elsewhere, `Lookup`.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978. The authors' code has a softmax: `presets.din(weighting="softmax")`.
@@ -85,7 +84,7 @@ class TargetAttention(Layer):
 
     @property
     def returns_weights(self) -> bool:
-        return returns_weights(self.mechanism)
+        return self.mechanism.returns_weights
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)

@@ -6,18 +6,20 @@ from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.checks import require_positive, require_sizes
+from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import attended, encoded
-from recsys_attn.models.options import Count, Mechanism, Share, Sizes, require_with
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
-from recsys_attn.tables import require_one_width
 
 
+@register
 def attention_ranker(
     schema: Schema,
     *,

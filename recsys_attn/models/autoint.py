@@ -6,17 +6,19 @@ from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_share, require_sizes
+from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Count, Gate, Mechanism, Penalty, Share, Sizes
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Count, Gate, Mechanism, Penalty, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
-from recsys_attn.tables import require_one_width
 
 
+@register
 def autoint(
     schema: Schema,
     *,

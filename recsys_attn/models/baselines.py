@@ -6,14 +6,16 @@ from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Activation, Count, Share, Sizes
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
+@register
 def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
     """Logistic regression: one weight per id and per number, no interaction.
 
@@ -47,6 +49,7 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     return _baseline("logistic_regression", embedding, None)
 
 
+@register
 def mlp(
     schema: Schema,
     *,

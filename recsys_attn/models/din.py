@@ -9,14 +9,16 @@ from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import encoded
-from recsys_attn.models.options import Activation, Count, Mechanism, Share, Sizes, require_with
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Activation, Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
+@register
 def din(
     schema: Schema,
     *,

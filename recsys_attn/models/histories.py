@@ -8,13 +8,12 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import require_weights, returns_weights
-from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
-from recsys_attn.pooling import masked_mean
+from recsys_attn.masked_mean import masked_mean
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -92,7 +91,7 @@ class InterestHistory(Layer):
         self.attention: Any = layer_of(
             "attention", attention, "history_mask", "return_weights", such_as="TargetAttention"
         )
-        require_weights(self.attention.mechanism, "The intensity of an interest")
+        self.attention.mechanism.require_weights("The intensity of an interest")
         self.width = width
 
     def build(self, *shapes: Shape) -> None:
@@ -174,7 +173,7 @@ class EncodedHistory(Layer):
 
     @property
     def returns_weights(self) -> bool:
-        return returns_weights(self.history)
+        return getattr(self.history, "returns_weights", False)
 
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts build themselves on their first call
@@ -229,7 +228,7 @@ def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor,
 def attended(mechanism: Any, width: int) -> keras.layers.Layer:
     """Target attention, with the intensity of the interest where the mechanism has weights."""
     attention = TargetAttention(presets.fresh(mechanism))
-    return InterestHistory(attention, width) if returns_weights(attention.mechanism) else attention
+    return InterestHistory(attention, width) if attention.mechanism.returns_weights else attention
 
 
 def encoded(

@@ -6,15 +6,17 @@ from typing import Any, Literal
 
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Count, Mechanism, Share, Sizes, require_with
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
 
+@register
 def mmoe(
     schema: Schema,
     *,

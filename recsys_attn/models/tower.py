@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import returns_weights
 from recsys_attn.layer import Layer
 from recsys_attn.schema import CANDIDATE_MASK
 from recsys_attn.serialization import layer_of, serialize
@@ -45,7 +44,7 @@ class Tower(Layer):
     >>> import numpy as np
     >>> from recsys_attn.embeddings import FeatureEmbedding
     >>> from recsys_attn.models.histories import MeanHistory
-    >>> from recsys_attn.models.parts import FieldInteraction, TaskHeads
+    >>> from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
     >>> from recsys_attn.models.tower import Tower
     >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
     >>> item = Categorical("item", size=7)
@@ -87,7 +86,7 @@ class Tower(Layer):
         return (*attention, *gates)
 
     def _weighs(self, history: str) -> bool:
-        return returns_weights(self.histories[history])
+        return getattr(self.histories[history], "returns_weights", False)
 
     @property
     def _has_gates(self) -> bool:

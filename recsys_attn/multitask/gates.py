@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import attend, crossing, require_apart, require_taken
-from recsys_attn.attention.positions import after_the_last
+from recsys_attn.attention.core.positions import after_the_last
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer, build_part
@@ -112,7 +111,7 @@ class AttentionGate(Layer):
         super().__init__(**kwargs)
         require_positive("num_tasks", num_tasks)
         self.num_tasks = num_tasks
-        self.mechanism = crossing(presets.get(mechanism, dtype=self.dtype_policy))
+        self.mechanism = presets.get(mechanism, dtype=self.dtype_policy).as_cross_attention()
 
     def build(self, experts_shape: Shape) -> None:
         size = experts_shape[-1]
@@ -134,13 +133,12 @@ class AttentionGate(Layer):
 
     def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         if bias is not None:
-            require_taken(self.mechanism, "attention_bias")
+            self.mechanism.require_honoured("attention_bias")
         else:
-            require_apart(self.mechanism, self.num_tasks, experts.shape[1], "num_tasks")
+            self.mechanism.require_distinct_results(self.num_tasks, experts.shape[1], "num_tasks")
         keys = ops.expand_dims(experts, 2)
         queries = ops.cast(self.queries, self.compute_dtype)[None, :, None]
-        output, weights = attend(
-            self.mechanism,
+        output, weights = self.mechanism(
             queries,
             keys,
             keys,

@@ -8,12 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import (
-    require_apart,
-    require_taken,
-    require_weights,
-    returns_weights,
-)
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.layer import Layer
@@ -106,15 +100,17 @@ class MMoE(Layer):
                 f"leave it out. Received: gate='softmax', mechanism={mechanism!r}"
             )
         if gate == "attention":
-            require_apart(self.attention_gate.mechanism, num_tasks, num_experts, "num_tasks")
+            self.attention_gate.mechanism.require_distinct_results(
+                num_tasks, num_experts, "num_tasks"
+            )
         if gate == "both":
-            require_taken(self.attention_gate.mechanism, "attention_bias")
+            self.attention_gate.mechanism.require_honoured("attention_bias")
         self.weighting = Softmax(dtype=policy)
 
     @property
     def returns_gates(self) -> bool:
         """Whether the gates are weights of experts, which not every mechanism makes."""
-        return self.gate == "softmax" or returns_weights(self.attention_gate.mechanism)
+        return self.gate == "softmax" or self.attention_gate.mechanism.returns_weights
 
     def build(self, input_shape: Shape) -> None:
         rows_shape = (None, input_shape[-1])
@@ -127,7 +123,7 @@ class MMoE(Layer):
 
     def call(self, inputs: Tensor, return_gates: bool = False) -> Any:
         if return_gates and self.gate != "softmax":
-            require_weights(self.attention_gate.mechanism, "`return_gates`")
+            self.attention_gate.mechanism.require_weights("`return_gates`")
         leading = ops.shape(inputs)[:-1]
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         output, gates = self._mixed(rows, ops.transpose(self.experts(rows), (1, 0, 2)))

@@ -5,7 +5,7 @@ from recsys_attn.optimizers.adam import LazyAdam
 from recsys_attn.optimizers.loss_scale import LossScale
 from recsys_attn.optimizers.rows import RowOptimizer
 from recsys_attn.optimizers.schedules import InverseSqrtDecay, WarmUp
-from recsys_attn.optimizers.split import Split
+from recsys_attn.optimizers.split_optimizer import Split
 
 __all__ = [
     "InverseSqrtDecay",

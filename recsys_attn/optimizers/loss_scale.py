@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.backend.gradients import values_of
-from recsys_attn.optimizers.parts import HoldsOptimizers
+from recsys_attn.optimizers.composite_state import HoldsOptimizers
 from recsys_attn.tensors import Tensor
 
 

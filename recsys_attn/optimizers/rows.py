@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.backend.gradients import Rows, dense, row_update, rows_at, rows_of
+from recsys_attn.backend.gradients import GradientRows, dense, row_update, rows_at, rows_of
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
 from recsys_attn.optimizers.frozen import AllowsFrozen
@@ -174,7 +174,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
         old: list[Tensor],
         rate: Tensor,
         decay: float | None,
-        rows: Rows | None,
+        rows: GradientRows | None,
     ) -> list[Tensor]:
         """New values of a variable and its slots, as if all of its rows were touched."""
         value, *slots = old

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from serving.client.base import ClientBase
-from serving.client.call import Call, Calls
+from serving.client.call import Calls, Rpc
 from serving.client.connection import methods_of
 from serving.client.methods import Methods
 from serving.common.errors import FailedPrecondition, ServingError
@@ -33,14 +33,16 @@ def _awaited(
 
 
 class AsyncClient(ClientBase):
-    """`Client` with methods to be awaited; it belongs to the event loop of its first call.
+    """`Client` with awaitable methods; it belongs to the event loop of its first call.
 
-    A call whose task is cancelled is cancelled at the server too. A `token` may be an async
-    function.
+    Cancelling a task cancels its call at the server. A `token` may be an async function.
 
     Example:
-        async with AsyncClient(["ctr-1:8500", "ctr-2:8500"], model="ctr") as client:
-            scores = await client.rank({"user_id": "u7"}, [{"item_id": "i1"}])
+        >>> async def rank():
+        ...     async with AsyncClient(["10.0.0.1:8500", "10.0.0.2:8500"], model="ctr") as client:
+        ...         return await client.rank({"user": "ann"}, [{"price": 1.5}, {"price": 2.0}])
+        >>> asyncio.run(rank())["click"].shape
+        (2,)
     """
 
     predict = _awaited(Methods.predict)
@@ -90,7 +92,7 @@ class AsyncClient(ClientBase):
         except StopIteration as end:
             return end.value
 
-    async def _send(self, call: Call) -> Any:
+    async def _send(self, call: Rpc) -> Any:
         if self._is_closed:
             raise self._connection.closed(call)
         if self._channel is None:

@@ -1,4 +1,4 @@
-"""How both clients are made."""
+"""The constructor of both clients."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Sequence
 
 from serving.client.connection import Connection
 from serving.client.methods import Methods
-from serving.client.options import Options
+from serving.client.options import ClientOptions
 from serving.common.addresses import Addresses
 from serving.common.tls import Pem, Tls, Token
 
 
 class ClientBase:
-    """What a client is told once; `Client` and `AsyncClient` differ in their I/O alone.
+    """A client without its I/O, in which alone `Client` and `AsyncClient` differ.
 
     Args:
-        addresses: `host:port` of the server, several of them, or one name with many addresses
-            (`dns:///ctr:8500`). Calls go round those that are connected.
-        model: Name of the model; None asks the server, which must then serve just one.
-        version: Version of the model; None takes the latest.
+        addresses: `host:port` of the server, a list of them, or one gRPC target
+            (`dns:///ctr:8500`). Calls are balanced over all addresses. Host names in a list are
+            resolved once; prefer a `dns:///` name whose addresses change.
+        model: Name of the model; None for the only model that the server has.
+        version: Version of the model; None for the latest.
         label: Label of the version, instead of its number.
-        timeout: Seconds that a method may take, retries included; None waits for ever.
-        tls: True trusts the usual authorities; PEM or a path trusts those in it; `Tls` says more.
-        token: Sent as `authorization: Bearer ...`, or a function that is asked before each call.
+        timeout: Seconds that a method may take, retries included; None for no limit. Defaults to
+            5; lower it when late scores are useless.
+        tls: True trusts public authorities; PEM or its path those in it; `Tls` for more.
+        token: Sent as `authorization: Bearer ...`; a function is called before each request.
         options: Retries, keep-alive and headers.
 
     Raises:
-        InvalidArgument: An argument cannot be right, or a token would travel in plaintext.
+        InvalidArgument: An argument is not valid, or a token would travel unencrypted.
     """
 
     def __init__(
@@ -39,9 +41,9 @@ class ClientBase:
         timeout: float | None = 5.0,
         tls: bool | Pem | Tls = False,
         token: Token | None = None,
-        options: Options | None = None,
+        options: ClientOptions | None = None,
     ) -> None:
-        options = Options() if options is None else options
+        options = ClientOptions() if options is None else options
         where = Addresses.read(addresses)
         self._plans = Methods(
             where, model, version, label, timeout=timeout, metadata=options.metadata
@@ -50,7 +52,7 @@ class ClientBase:
         self._start()
 
     def _start(self) -> None:
-        """Sets up what does the I/O."""
+        """Sets up the I/O."""
 
     def __repr__(self) -> str:
         plans = self._plans
@@ -62,5 +64,5 @@ class ClientBase:
 
     @property
     def model(self) -> str | None:
-        """Name of the model; None until the server was asked for the only one."""
+        """Name of the model; None until the server has named its only one."""
         return self._plans.model

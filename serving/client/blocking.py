@@ -1,4 +1,4 @@
-"""The client that waits for its answers."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from serving.client.base import ClientBase
-from serving.client.call import Call, Calls
+from serving.client.call import Calls, Rpc
 from serving.client.connection import methods_of
 from serving.client.methods import Methods
 from serving.common.errors import ServingError
@@ -31,18 +31,19 @@ def _blocking(
 
 
 class Client(ClientBase):
-    """Talks to scoring servers about one model; threads may share it.
+    """A client of scoring servers for one model; threads may share it.
 
-    Its arguments are those of `ClientBase`. Every method takes `timeout`, `request_id` and
-    `metadata` too, and raises the subclass of `ServingError` that fits the answer:
-    `Unavailable` where no server answers, `DeadlineExceeded`, `NotFound`, `InvalidArgument`,
-    and `InvalidFeature` where a value cannot be right, before anything is sent. The `request_id`
-    of an error finds the request in the servers' logs.
+    Its arguments are those of `ClientBase`. Every method also takes `timeout`, `request_id` and
+    `metadata`, and raises a subclass of `ServingError`: `Unavailable` if no server answers,
+    `DeadlineExceeded`, `NotFound`, `InvalidArgument`, or, before a request is sent,
+    `InvalidFeature`. The `request_id` of an error finds the request in the servers' logs.
 
     Example:
-        with Client("localhost:8500", model="ctr") as client:
-            scores = client.rank({"user_id": "u7"}, [{"item_id": "i1"}, {"item_id": "i2"}])
-            scores["click"]  # (2,)
+        >>> with Client("localhost:8500", model="ctr") as client:
+        ...     scores = client.rank({"user": "ann"}, [{"price": 1.5}, {"price": 2.0}])
+        ...     rows = client.predict_rows([{"user": "ann", "price": 1.5}])
+        >>> scores["click"].shape, rows["click"].shape
+        ((2,), (1,))
     """
 
     predict = _blocking(Methods.predict)
@@ -90,7 +91,7 @@ class Client(ClientBase):
         except StopIteration as end:
             return end.value
 
-    def _send(self, call: Call) -> Any:
+    def _send(self, call: Rpc) -> Any:
         if self._is_closed:
             raise self._connection.closed(call)
         token, headers = self._connection.token, call.invocation.headers

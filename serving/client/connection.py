@@ -9,8 +9,8 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.client.call import Call
-from serving.client.options import Options
+from serving.client.call import Rpc
+from serving.client.options import ClientOptions
 from serving.common.addresses import Addresses
 from serving.common.errors import (
     Cancelled,
@@ -61,7 +61,7 @@ class Connection:
     """
 
     def __init__(
-        self, addresses: Addresses, tls: Tls | None, token: Token | None, options: Options
+        self, addresses: Addresses, tls: Tls | None, token: Token | None, options: ClientOptions
     ) -> None:
         check_token(token, tls, addresses, options.allow_insecure_token)
         self.addresses = addresses
@@ -77,13 +77,13 @@ class Connection:
             return library.insecure_channel(self._target, self._options)
         return library.secure_channel(self._target, self._credentials, self._options)
 
-    def closed(self, call: Call) -> ServingError:
+    def closed(self, call: Rpc) -> ServingError:
         """The error of a call during or after `close`."""
         raised = FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
         raised.request_id = call.invocation.request_id
         return raised
 
-    def failure(self, call: Call, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
+    def failure(self, call: Rpc, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
         """The error of this project for an error of gRPC."""
         if is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self.closed(call)

@@ -1,4 +1,4 @@
-"""Every method of a client as the calls that it makes; who sends them is left open."""
+"""The methods of a client as generators of calls, which `Client` and `AsyncClient` send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.client.call import Answer, Call, CallOptions, Calls, Invocation
+from serving.client.call import Answer, CallOptions, Calls, Invocation, Rpc
 from serving.client.examples import encode_examples
 from serving.client.metadata import ModelMetadata
 from serving.client.options import check_positive
@@ -41,14 +41,14 @@ Outputs = dict[str, np.ndarray]
 
 
 class Methods:
-    """Methods about one model, and what is known of it.
+    """The methods for one model, with its metadata once it was read.
 
     Args:
-        addresses: What the errors call the server.
-        model: Name of the model; None asks the server, which must then serve just one.
-        version: Version of the model; None takes the latest.
+        addresses: The servers, for error messages.
+        model: Name of the model; None for the only model that the server has.
+        version: Version of the model; None for the latest.
         label: Label of the version, instead of its number.
-        timeout: Seconds that a method may take where its call says nothing else.
+        timeout: Seconds that a method may take by default.
         metadata: Headers of every call.
     """
 
@@ -82,12 +82,12 @@ class Methods:
         output_filter: Sequence[str] = (),
         **options: Unpack[CallOptions],
     ) -> Calls[Outputs]:
-        """Outputs by name for arrays by input name, sent as they are."""
+        """Outputs by name for arrays by input name, which are sent unchanged."""
         invocation = self._begin(options)
         return (yield from self._predict(invocation, inputs, signature_name, output_filter))
 
     def predict_rows(self, rows: Rows, **options: Unpack[CallOptions]) -> Calls[Outputs]:
-        """Scores by task, each (B,), of B rows: dicts of raw values, or an Arrow table."""
+        """Scores by task, each (B,), for B rows: dicts of raw values, or an Arrow table."""
         invocation = self._begin(options)
         _require("rows", rows)
 
@@ -100,7 +100,7 @@ class Methods:
     def rank(
         self, context: Row | arrow.Table, candidates: Rows, **options: Unpack[CallOptions]
     ) -> Calls[Outputs]:
-        """Scores by task, each (N,), of N candidates in one context, which is computed once."""
+        """Scores by task, each (N,), for N candidates in one context, which is computed once."""
         invocation = self._begin(options)
         _require("candidates", candidates)
 
@@ -163,12 +163,12 @@ class Methods:
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[Outputs]:
-        """`classes` and `scores` of B rows, each (B, C): rows travel as tf.train.Examples.
+        """`classes` and `scores` of B rows, each (B, C); rows are sent as tf.train.Examples.
 
         Args:
             rows: Dicts of raw values, or an Arrow table. Strings become a bytes_list, integers an
                 int64_list, floats a float_list.
-            context: What the rows share, sent once.
+            context: Raw values that the rows share; sent once.
             signature_name: A signature whose method is Classify.
             options: `timeout`, `request_id`, `metadata`.
         """
@@ -178,7 +178,7 @@ class Methods:
             model_spec=(yield from self._spec(invocation, signature_name)),
             input=encode_examples(rows, context),
         )
-        response = yield Call("Classify", request, invocation)
+        response = yield Rpc("Classify", request, invocation)
         results = [result.classes for result in response.result.classifications]
         return {
             "classes": np.array(
@@ -197,39 +197,39 @@ class Methods:
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[np.ndarray]:
-        """Values (B,) of B rows, which travel as tf.train.Examples; arguments as of `classify`."""
+        """Values (B,) of B rows, which are sent as tf.train.Examples; see `classify`."""
         invocation = self._begin(options)
         _require("rows", rows)
         request = regression_pb2.RegressionRequest(
             model_spec=(yield from self._spec(invocation, signature_name)),
             input=encode_examples(rows, context),
         )
-        response = yield Call("Regress", request, invocation)
+        response = yield Rpc("Regress", request, invocation)
         return np.array([result.value for result in response.result.regressions], np.float32)
 
     def metadata(self, **options: Unpack[CallOptions]) -> Calls[ModelMetadata]:
-        """Signatures of the version that is served now."""
+        """Signatures of the version that serves now."""
         return (yield from self._metadata(self._begin(options)))
 
     def status(self, **options: Unpack[CallOptions]) -> Calls[list[VersionStatus]]:
-        """Where every version of the model stands, newest first; of one version, where it does."""
+        """Status of every version of the model, newest first, or of the client's version."""
         invocation = self._begin(options)
         spec = yield from self._spec(invocation)
-        spec.ClearField("version_label")  # the protocol has a status for numbers alone
+        spec.ClearField("version_label")  # the protocol reports statuses by number only
         request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-        response = yield Call("GetModelStatus", request, invocation)
+        response = yield Rpc("GetModelStatus", request, invocation)
         return [VersionStatus.from_proto(proto) for proto in response.model_version_status]
 
     def health(self, service: str | None = None, **options: Unpack[CallOptions]) -> Calls[bool]:
-        """Whether a service is SERVING: the client's model, or, where it has none, the server.
+        """Whether a service is SERVING: the client's model or, if it has none, the server.
 
         Args:
-            service: Another name that the server reports on; "" is the server as a whole.
+            service: Another service that the server reports; "" is the whole server.
             options: `timeout`, `request_id`, `metadata`.
         """
         name = (self.model or "") if service is None else service
         request = health_pb2.HealthCheckRequest(service=name)
-        response = yield Call("Check", request, self._begin(options))
+        response = yield Rpc("Check", request, self._begin(options))
         return response.status == health_pb2.HealthCheckResponse.SERVING
 
     def reload(
@@ -237,7 +237,7 @@ class Methods:
         model_server_config: model_server_config_pb2.ModelServerConfig,
         **options: Unpack[CallOptions],
     ) -> Calls[None]:
-        """Makes the server serve these models and no others; returns once they are loaded."""
+        """Replaces the models of the server, and returns once the new ones are loaded."""
         if not isinstance(model_server_config, model_server_config_pb2.ModelServerConfig):
             raise InvalidArgument(
                 "`model_server_config` must be a ModelServerConfig. "
@@ -245,7 +245,7 @@ class Methods:
             )
         invocation = self._begin(options)
         request = model_management_pb2.ReloadConfigRequest(config=model_server_config)
-        response = yield Call("HandleReloadConfigRequest", request, invocation)
+        response = yield Rpc("HandleReloadConfigRequest", request, invocation)
         if response.status.error_code:
             error = from_code(response.status.error_code, response.status.error_message)
             error.request_id = invocation.request_id
@@ -279,18 +279,18 @@ class Methods:
                 request.inputs[name].CopyFrom(encode(array, content=True))
             except (TypeError, ValueError) as error:
                 raise InvalidFeature(f"Feature {name!r}: no tensor holds it: {error}") from error
-        return (yield Call("Predict", request, invocation))
+        return (yield Rpc("Predict", request, invocation))
 
     def _metadata(self, invocation: Invocation) -> Calls[ModelMetadata]:
         request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=(yield from self._spec(invocation)), metadata_field=["signature_def"]
         )
-        return ModelMetadata.from_proto((yield Call("GetModelMetadata", request, invocation)))
+        return ModelMetadata.from_proto((yield Rpc("GetModelMetadata", request, invocation)))
 
     def _with_fresh_metadata(
         self, invocation: Invocation, ask: Callable[[ModelMetadata], Calls[Answer]]
     ) -> Calls[Answer]:
-        """Encodes and asks; what does not fit is tried again where a new version is served."""
+        """Encodes and sends; invalid features are tried again if a new version serves meanwhile."""
         known = self._known
         metadata = known or (yield from self._metadata(invocation))
         self._known = metadata
@@ -316,7 +316,7 @@ class Methods:
 
     def _only_model(self, invocation: Invocation) -> Calls[str]:
         try:
-            response = yield Call("List", health_pb2.HealthListRequest(), invocation)
+            response = yield Rpc("List", health_pb2.HealthListRequest(), invocation)
         except Unimplemented as error:
             raise InvalidArgument(
                 f"`model` must name the model: the server at {self.addresses} lists none."

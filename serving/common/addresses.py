@@ -27,9 +27,10 @@ class Addresses:
         InvalidArgument: An address is not of these forms.
 
     Example:
-        Addresses.read("dns:///ctr:8500").target()  # "dns:///ctr:8500"
-        Addresses.read(["10.0.0.1:8500", "10.0.0.2:8500"]).target()
-        # "ipv4:10.0.0.1:8500,10.0.0.2:8500"
+        >>> Addresses.read("dns:///ctr:8500").target()
+        'dns:///ctr:8500'
+        >>> Addresses.read(["10.0.0.1:8500", "10.0.0.2:8500"]).target()
+        'ipv4:10.0.0.1:8500,10.0.0.2:8500'
     """
 
     given: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""The thread that loads and frees models, and the ones that look for work from time to time.
+"""The thread that loads models, and threads that repeat an action.
 
-Loading competes with requests for processors and for Python's lock, and the slowest of them
-show it: users of TensorFlow Serving report a 99th percentile of 20 ms that becomes 100 while a
-version loads. So one thread loads, one thing at a time.
+Loading competes with requests for processors and for Python's lock: users of TensorFlow Serving
+report a 99th percentile of 20 ms that rises to 100 while a version loads. So one thread loads
+models, one after the other.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ Result = TypeVar("Result")
 
 
 class Stopping(Unavailable):
-    """Nothing is taken any more."""
+    """The error for work that comes after `stop`."""
 
 
-class Background:
-    """One thread that does what it is given, one thing after the other.
+class SerialWorker:
+    """A thread that runs one function after the other.
 
     Args:
-        name: Of the thread.
-        helpers: Other such threads, for what one thing consists of (`each`); 0: it is alone.
+        name: Name of the thread.
+        helpers: Further threads, for the parts of one function (`each`). Defaults to 0; raise it
+            to load several models at once.
     """
 
     def __init__(self, name: str, helpers: int = 0) -> None:
@@ -39,11 +40,11 @@ class Background:
         self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:
-        """What `work` returns or raises, once everything before it is done.
+        """Returns the result of `work`, once all earlier work is done.
 
         Raises:
-            Stopping: The thread was stopped before it came to it.
-            DeadlineExceeded: It was not done within `timeout` seconds.
+            Stopping: The thread was stopped before `work` began.
+            DeadlineExceeded: `work` was not done within `timeout` seconds.
         """
         future = self._submit(work)
         try:
@@ -57,20 +58,20 @@ class Background:
             ) from error
 
     def each(self, works: Iterable[Callable[[], object]]) -> list[Exception]:
-        """Does all of these, at once where there are helpers, and returns what they raise.
+        """Runs functions, at once if there are helpers, and returns their exceptions.
 
-        To be called in what `run` or `leave` does.
+        To be called by a function that this thread runs.
         """
-        how = map if self._helpers is None else self._helpers.map
-        return [error for error in how(_raised, works) if error is not None]
+        map_all = map if self._helpers is None else self._helpers.map
+        return [error for error in map_all(_exception, works) if error is not None]
 
-    def leave(self, work: Callable[[], object]) -> None:
-        """Has `work` done some time; nothing where the thread was stopped."""
+    def schedule(self, work: Callable[[], object]) -> None:
+        """Runs `work` later, without waiting for it; does nothing after `stop`."""
         with contextlib.suppress(Stopping):
             self._submit(functools.partial(_logged, work))
 
     def stop(self) -> None:
-        """Waits for what is being done; what waits for its turn is not done any more."""
+        """Waits for the running function and cancels the others."""
         self._executor.shutdown(cancel_futures=True)
         if self._helpers is not None:
             self._helpers.shutdown()
@@ -78,16 +79,17 @@ class Background:
     def _submit(self, work: Callable[[], Result]) -> futures.Future[Result]:
         try:
             return self._executor.submit(work)
-        except RuntimeError as error:  # the executor's word for being shut down
+        except RuntimeError as error:  # the executor was shut down
             raise _stopping() from error
 
 
-class Periodic:
-    """A thread that calls a function every so many seconds.
+class PeriodicThread:
+    """A thread that repeats an action.
 
     Args:
         name: Name of the thread.
-        action: What it calls; a failure is logged, the same one once, and the next call comes.
+        action: The function to call. Its exceptions are logged, the same one once, and the next
+            call follows.
     """
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
@@ -95,17 +97,17 @@ class Periodic:
         self._action = action
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told = ""  # the failure that was logged last; none where the last call had none
+        self._last_error = ""  # of the last call; empty if it succeeded
 
     def start(self, wait_seconds: float) -> None:
-        """Calls for the first time after `wait_seconds`."""
+        """Calls the action every `wait_seconds`, first after that time."""
         self._thread = threading.Thread(
             target=self._work, args=(wait_seconds,), name=self._name, daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the calls and waits for the one that is under way."""
+        """Stops the calls and waits for the running one."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -114,21 +116,21 @@ class Periodic:
         while not self._stopped.wait(wait_seconds):
             try:
                 self._action()
-                self._told = ""
+                self._last_error = ""
             except Stopping:
                 return
             except ServingError as error:
-                if str(error) != self._told:
-                    _LOGGER.warning("%s (the next look comes in %g s)", error, wait_seconds)
-                self._told = str(error)
-            except Exception:  # the next time may go better
-                _LOGGER.exception("What goes on beside the requests failed")
+                if str(error) != self._last_error:
+                    _LOGGER.warning("%s (next attempt in %g s)", error, wait_seconds)
+                self._last_error = str(error)
+            except Exception:  # the next call may succeed
+                _LOGGER.exception("Background work failed")
 
 
-def _raised(work: Callable[[], object]) -> Exception | None:
+def _exception(work: Callable[[], object]) -> Exception | None:
     try:
         work()
-    except Exception as error:  # its caller's to judge: the others go on
+    except Exception as error:  # the others must still run
         return error
     return None
 
@@ -136,9 +138,9 @@ def _raised(work: Callable[[], object]) -> Exception | None:
 def _logged(work: Callable[[], object]) -> None:
     try:
         work()
-    except Exception:  # nobody waits for it
-        _LOGGER.exception("What goes on beside the requests failed")
+    except Exception:  # no thread waits for the result
+        _LOGGER.exception("Background work failed")
 
 
 def _stopping() -> Stopping:
-    return Stopping("The server is stopping: models do not change any more.")
+    return Stopping("The server is stopping: models no longer change.")

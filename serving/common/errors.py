@@ -1,22 +1,22 @@
-"""What can go wrong, in TensorFlow Serving's codes and words.
+"""The errors of the service, with TensorFlow Serving's status codes and messages.
 
 ServingError                 carries its gRPC status code
 ├── InvalidArgument          the request must change
 │   └── InvalidFeature       found by the client, before anything is sent
 ├── NotFound                 no such model or version
-│   └── VersionGone                 the backend has the version no longer
+│   └── VersionGone          the backend has removed the version
 ├── FailedPrecondition       the model has no such signature
 ├── DeadlineExceeded
 ├── Cancelled
-├── Unavailable              nothing answers, or not yet
+├── Unavailable              no server answers, or not yet
 ├── ResourceExhausted
-├── Unauthenticated          no token, or not the right one
-├── PermissionDenied         a reload by somebody who may not, or of a folder that is not allowed
+├── Unauthenticated          no valid token
+├── PermissionDenied         a reload without permission, or of a folder that is not allowed
 ├── Unimplemented
 ├── DataLoss                 a file cannot be read
 └── Internal                 a fault of the server
 
-The server raises them, gRPC carries their code and words, the client raises them again.
+The server raises them, gRPC transports code and message, the client raises them again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,20 @@ MESSAGE_LIMIT = 1024
 
 
 class ServingError(Exception):
-    """An answer that is no result: a gRPC status code and one clear sentence."""
+    """A failed request: a gRPC status code and a message of one sentence.
+
+    Attributes:
+        code: The status code.
+        request_id: Id of the request in the servers' logs; None if no request was sent.
+
+    Example:
+        >>> error = NotFound("Servable not found for request: Latest(ctr)")
+        >>> isinstance(error, ServingError), error.code.name
+        (True, 'NOT_FOUND')
+    """
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
-    request_id: str | None = None  # of the request that was sent, where one was
+    request_id: str | None = None
 
     def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
         super().__init__(message)
@@ -53,7 +63,7 @@ class NotFound(ServingError):
 
 
 class VersionGone(NotFound):
-    """A version that is served here, and no longer by the backend that computes it."""
+    """The runtime of a loaded version no longer has it, so another version may answer."""
 
 
 class FailedPrecondition(ServingError):
@@ -103,13 +113,13 @@ _CLASSES: dict[grpc.StatusCode, type[ServingError]] = {
 
 
 def from_code(code: int, message: str) -> ServingError:
-    """The error of a canonical code, which gRPC and TensorFlow number alike."""
+    """Returns the error of a status code; gRPC and TensorFlow use the same numbers."""
     status = _CODES.get(code, grpc.StatusCode.UNKNOWN)
     return _CLASSES.get(status, ServingError)(message, status)
 
 
 def truncated(message: str) -> str:
-    """The message as it is sent: over 1024 characters it is cut."""
+    """Returns the message as it is sent: at most 1024 characters of it."""
     if len(message) <= MESSAGE_LIMIT:
         return message
     return message[:MESSAGE_LIMIT] + "...TRUNCATED"
@@ -185,7 +195,7 @@ def empty_input() -> ServingError:
 
 
 def no_signature(key: str) -> ServingError:
-    """As Classify, Regress and MultiInference say it; Predict says `signature_not_found`."""
+    """The error of Classify, Regress and MultiInference; Predict has `signature_not_found`."""
     return InvalidArgument(f"No signature was found with the name: {key}")
 
 

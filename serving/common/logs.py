@@ -1,4 +1,4 @@
-"""The log of a server process: nothing that a caller sent begins a line of it."""
+"""The log of a server process, in which no received text can begin a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class OneLine(logging.Formatter):
-    """Escapes control characters; only tracebacks have further lines, which are indented."""
+    """A formatter that escapes control characters and indents the lines of tracebacks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return _CONTROL.sub(_escaped, super().formatMessage(record))
@@ -20,7 +20,7 @@ class OneLine(logging.Formatter):
 
 
 def set_up(log_format: str) -> None:
-    """Logs to standard error; of `serving` what it has to say from INFO on."""
+    """Logs to standard error: `serving` from INFO on, other packages from WARNING on."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine(log_format))
     logging.basicConfig(handlers=[handler])

@@ -1,4 +1,4 @@
-"""Where a version stands, as GetModelStatus tells it."""
+"""The status of a version, as in GetModelStatus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serving.common.errors import ServingError, from_code, truncated
 
 
 class State(enum.IntEnum):
-    """The life of a version; the numbers are the protocol's."""
+    """The state of a version; the numbers are those of the protocol."""
 
     UNKNOWN = 0
     START = 10
@@ -23,7 +23,7 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True)
 class VersionStatus:
-    """One version's state, and its error where it failed."""
+    """The state of a version, with its error if it failed or is incomplete."""
 
     version: int
     state: State

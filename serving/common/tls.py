@@ -1,4 +1,4 @@
-"""Encryption and identity: TLS, and the token that a call carries."""
+"""TLS of a client, and the bearer token of its calls."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from serving.common.addresses import Addresses
 from serving.common.errors import InvalidArgument
 from serving.common.headers import is_header
 
-Pem = bytes | str | Path  # PEM itself, or the path of a file that holds it
+Pem = bytes | str | Path  # PEM, or the path of a PEM file
 Token = str | Callable[[], str] | Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class Tls:
-    """How the server proves who it is, and the client too where the server asks.
+    """Certificates of a TLS connection. PEM is given as bytes, or as the path of a file.
 
     Args:
-        ca: Certificates of the authorities to trust, as PEM or a path; None takes those that
-            come with gRPC.
-        certificate: The client's own certificate, for mutual TLS.
+        ca: Certificates of the trusted authorities; None for those that come with gRPC.
+        certificate: The client's certificate, for servers that require one (mutual TLS).
         key: The private key of `certificate`.
-        server_name: Name that the server's certificate must hold, where it is not the address'.
+        server_name: Name in the server's certificate, if it differs from the host name.
+
+    Example:
+        >>> public = Tls()  # trusts the authorities that come with gRPC
+        >>> private = Tls(ca="/etc/ctr/ca.pem")
+        >>> mutual = Tls("/etc/ctr/ca.pem", certificate="/etc/ctr/me.pem", key="/etc/ctr/me.key")
+        >>> by_address = Tls(ca="/etc/ctr/ca.pem", server_name="ctr.example")
     """
 
     ca: Pem | None = None
@@ -36,7 +41,7 @@ class Tls:
 
     @classmethod
     def read(cls, tls: bool | Pem | Tls) -> Tls | None:
-        """None for plaintext; True trusts the usual authorities, PEM or a path those in it."""
+        """Returns None for plaintext (False); True trusts public authorities, PEM those in it."""
         if isinstance(tls, Tls):
             return tls
         if isinstance(tls, bool):
@@ -44,10 +49,11 @@ class Tls:
         return cls(ca=tls)
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """What gRPC connects with.
+        """Returns the credentials of a gRPC channel.
 
         Raises:
-            InvalidArgument: A file cannot be read or is not PEM, or half of a pair is missing.
+            InvalidArgument: A file cannot be read or is not PEM, or one of `certificate` and
+                `key` is missing.
         """
         if (self.certificate is None) != (self.key is None):
             given, missing = ("certificate", "key") if self.key is None else ("key", "certificate")
@@ -57,7 +63,7 @@ class Tls:
         )
 
     def options(self, addresses: Addresses) -> list[tuple[str, Any]]:
-        """Channel options: the name that certificates are checked against."""
+        """Returns the channel options for the name that the certificate must hold."""
         name = self.server_name
         if name is None and len(addresses.given) > 1:
             if len(set(addresses.hosts)) > 1:
@@ -72,20 +78,20 @@ class Tls:
 def check_token(
     token: Token | None, tls: Tls | None, addresses: Addresses, allow_insecure: bool
 ) -> None:
-    """Raises where the token could be read on the way, or is none."""
+    """Raises InvalidArgument for an invalid token, or one that would travel unencrypted."""
     if token is None:
         return
     if tls is None and not addresses.is_local and not allow_insecure:
         raise InvalidArgument(
             f"A token would cross the network in plaintext to {addresses}: set `tls`, or "
-            "`Options(allow_insecure_token=True)` where something else encrypts."
+            "`ClientOptions(allow_insecure_token=True)` if something else encrypts."
         )
     if not callable(token):
         authorization(token)
 
 
 def authorization(token: Any) -> tuple[str, str]:
-    """The header that carries a token, which no error repeats."""
+    """Returns the header that carries a token; its errors never show the token."""
     if not token or not is_header(token):
         raise InvalidArgument(
             "`token` must be printable ASCII, or a function that returns it. "

@@ -1,4 +1,4 @@
-"""How requests are batched; TensorFlow Serving's names and defaults."""
+"""The parameters of batching, with TensorFlow Serving's names and defaults."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from serving.common.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """The batches of one signature.
+    """Parameters of the batches of one signature.
 
     Args:
-        max_batch_size: Most rows (or candidates, of requests that have them) in a batch.
-        batch_timeout_micros: How long the first request of a batch waits for others, in
-            microseconds, where a thread is free. 0: not at all; those that come while all threads
-            are busy make the next batch.
-        max_enqueued_batches: How many batches may wait; a request beyond them is refused.
-        num_batch_threads: Batches computed at the same time, those of all models together.
-        allowed_batch_sizes: The sizes in rows that a batch is filled up to, increasing, the last
-            one being the largest; any size where empty.
-        pad_variable_length_inputs: Whether lists of different lengths may share a batch, the
-            shorter ones filled up.
-        enable_large_batch_splitting: Whether larger requests are computed in parts, not refused.
-        max_execution_batch_size: The largest part; `max_batch_size` where it is 0.
+        max_batch_size: Largest batch, in rows or candidates. Defaults to 1000.
+        batch_timeout_micros: Microseconds that the first request of a batch waits for others
+            while a thread is free. Defaults to 0: requests that arrive while all threads are
+            busy make the next batch. Raise it for throughput at the cost of latency.
+        max_enqueued_batches: Batches that may wait; further requests are rejected. Defaults to 10.
+        num_batch_threads: Batches of all models that are computed at the same time. Defaults to
+            the number of CPUs.
+        allowed_batch_sizes: Sizes that batches are padded to, in increasing order up to the
+            largest batch. Defaults to any size.
+        pad_variable_length_inputs: Whether lists of different lengths may share a batch, padded
+            to the longest.
+        enable_large_batch_splitting: Whether larger requests are computed in parts instead of
+            rejected.
+        max_execution_batch_size: Size of these parts; 0 for `max_batch_size`.
     """
 
     max_batch_size: int = 1000
@@ -50,8 +52,8 @@ class BatchingParameters:
                 )
         if self.max_execution_batch_size and not self.enable_large_batch_splitting:
             raise InvalidArgument(
-                "`max_execution_batch_size` is of requests in parts: set "
-                "`enable_large_batch_splitting` too, or leave it out."
+                "`max_execution_batch_size` needs `enable_large_batch_splitting`: set both, or "
+                "leave it out."
             )
         if self.max_execution_batch_size > self.max_batch_size:
             raise InvalidArgument(
@@ -76,5 +78,5 @@ class BatchingParameters:
 
     @property
     def execution_size(self) -> int:
-        """The largest batch that is computed."""
+        """Size of the largest batch that is computed."""
         return self.max_execution_batch_size or self.max_batch_size

@@ -1,4 +1,4 @@
-"""The text protos that set up a server, read and checked."""
+"""Reads and checks the configuration files of a server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 
 
 class Certificates(NamedTuple):
-    """What a server shows, and what it asks of clients; all PEM.
+    """The certificates of a server, all in PEM.
 
     Args:
         key: The server's private key.
-        certificate: Its certificate, and those between it and the authority.
-        client_authority: Who may sign the certificates of clients; none is looked at where empty.
-        client_verify: Whether clients must have one.
+        certificate: The server's certificate chain.
+        client_authority: Authority of client certificates; if empty, they are not checked.
+        client_verify: Whether clients must send a certificate.
     """
 
     key: bytes
@@ -29,10 +29,10 @@ class Certificates(NamedTuple):
 
 
 def read_batching_parameters(path: str) -> BatchingParameters:
-    """The parameters of a text proto `BatchingParameters`; what it leaves out has its default.
+    """Reads a text proto `BatchingParameters`; missing parameters have their defaults.
 
     Raises:
-        ServingError: There is no such file, or it is no such proto; the message names the file.
+        ServingError: The file is missing or invalid; the message names it.
     """
     message = _read(path, server_config_pb2.BatchingParameters)
     found = {
@@ -51,20 +51,22 @@ def read_batching_parameters(path: str) -> BatchingParameters:
 
 
 def read_certificates(path: str) -> Certificates:
-    """The certificates of a text proto `SSLConfig`.
+    """Reads the certificates of a text proto `SSLConfig`.
 
     Raises:
-        ServingError: There is no such file, it is no such proto, or a part of it is missing.
+        ServingError: The file is missing, invalid or incomplete.
     """
     message = parse_text(server_config_pb2.SSLConfig, read_content(path), path, is_secret=True)
     for name in ("server_key", "server_cert"):
         if "-----BEGIN" not in getattr(message, name):
             raise InvalidArgument(
-                f"{path}: `{name}` must be PEM, which begins with -----BEGIN. The file holds keys "
-                "and certificates themselves, not the paths of their files."
+                f"{path}: `{name}` must be PEM, which starts with -----BEGIN. Insert the content "
+                "of the PEM files, not their paths."
             )
     if message.client_verify and not message.custom_ca:
-        raise InvalidArgument(f"{path}: `client_verify` needs `custom_ca`, who signs for clients.")
+        raise InvalidArgument(
+            f"{path}: `client_verify` needs `custom_ca`, the authority of the clients."
+        )
     return Certificates(
         message.server_key.encode(),
         message.server_cert.encode(),
@@ -74,41 +76,41 @@ def read_certificates(path: str) -> Certificates:
 
 
 def read_metrics_path(path: str) -> str | None:
-    """Where a text proto `MonitoringConfig` wants metrics; None where it wants none.
+    """Reads the path of the metrics from a text proto `MonitoringConfig`; None if disabled.
 
     Raises:
-        ServingError: There is no such file, or it is no such proto.
+        ServingError: The file is missing or invalid.
     """
     config = _read(path, server_config_pb2.MonitoringConfig).prometheus_config
     if config.path and not config.path.startswith("/"):
-        raise InvalidArgument(f"{path}: `path` must begin with /. Received: {config.path}")
+        raise InvalidArgument(f"{path}: `path` must start with /. Received: {config.path}")
     return (config.path or METRICS_PATH) if config.enable else None
 
 
 def read_tokens(path: str) -> frozenset[bytes]:
-    """The tokens of a file, one a line.
+    """Reads a file of tokens, one per line.
 
     Raises:
-        ServingError: There is no such file, or no token in it.
+        ServingError: The file is missing, or has no token.
     """
     tokens = frozenset(line.strip() for line in read_content(path).splitlines() if line.strip())
     if not tokens:
-        raise InvalidArgument(f"{path} holds no token. Expected one or more, one a line.")
+        raise InvalidArgument(f"{path} has no token. Expected one or more, one per line.")
     return tokens
 
 
 def read_token(path: str) -> str:
-    """The token of a file that holds one.
+    """Reads a file of one token.
 
     Raises:
-        ServingError: There is no such file, or not one token in it.
+        ServingError: The file is missing, or does not have exactly one token.
     """
     tokens = read_tokens(path)
     if len(tokens) > 1:
-        raise InvalidArgument(f"{path} holds {len(tokens)} tokens. Expected one.")
+        raise InvalidArgument(f"{path} has {len(tokens)} tokens. Expected one.")
     (token,) = tokens
     if not (token.isascii() and token.decode("ascii").isprintable()):
-        raise InvalidArgument(f"{path} holds a token that is not printable ASCII.")
+        raise InvalidArgument(f"{path} has a token that is not printable ASCII.")
     return token.decode()
 
 

@@ -1,4 +1,4 @@
-"""Which models a server has: TensorFlow Serving's `ModelServerConfig`, read and checked.
+"""Reads and checks the models of a server from TensorFlow Serving's `ModelServerConfig`.
 
     model_config_list {
       config {
@@ -10,7 +10,7 @@
       }
     }
 
-Everything is checked here, before a server changes anything.
+Everything is checked before a server changes anything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from serving.config.version_policy import All, Latest, Policy, Specific
 _LOGGER = logging.getLogger(__name__)
 _PLATFORM = "tensorflow"
 _LABEL = re.compile(r"[a-zA-Z0-9_]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # a line of a log may not begin anew
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # would break lines of the log
 _NAME_LENGTH = 128
 _URI = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
@@ -41,10 +41,10 @@ class ModelConfig:
     """One model of a server.
 
     Args:
-        name: Name that requests ask for.
-        base_path: Folder that holds `<version>/saved_model.pb`.
-        policy: Which of its versions are served.
-        version_labels: Names of versions, such as `{"stable": 42}`.
+        name: Name of the model in requests.
+        base_path: Folder of its versions, `<version>/saved_model.pb`.
+        policy: Chooses the versions to serve. Defaults to the newest.
+        version_labels: Versions by label, such as `{"stable": 42}`.
     """
 
     name: str
@@ -58,13 +58,13 @@ class ModelConfig:
         _require_name(self.name)
         if _CONTROL.search(str(self.base_path)):
             raise InvalidArgument(
-                f"Model {self.name}: a base_path has no control characters. "
+                f"Model {self.name}: a base_path must not have control characters. "
                 f"Received: {str(self.base_path)!r}"
             )
         for label in self.version_labels:
             if _LABEL.fullmatch(label) is None:
                 raise InvalidArgument(
-                    f"Model {self.name}: a version label holds letters, digits and _ alone. "
+                    f"Model {self.name}: a version label must have letters, digits and _ only. "
                     f"Received: {label!r}"
                 )
 
@@ -79,7 +79,7 @@ def _require_name(name: str) -> None:
 
 
 def require_unique(models: Iterable[ModelConfig]) -> None:
-    """Raises where two models have one name."""
+    """Raises an error if two models have the same name."""
     names = set()
     for model in models:
         if model.name in names:
@@ -90,11 +90,11 @@ def require_unique(models: Iterable[ModelConfig]) -> None:
 
 
 def parse_model_config(content: bytes, source: str) -> tuple[ModelConfig, ...]:
-    """The models of a text proto; errors begin with `source`.
+    """Parses the models of a text proto.
 
     Raises:
-        ServingError: It is no such proto, or a model in it is not valid; the message names
-            `source`, and the line or the model.
+        ServingError: The text or a model is not valid; the message starts with `source` and
+            names the line or the model.
     """
     message = parse_text(model_server_config_pb2.ModelServerConfig, content, source)
     try:
@@ -106,10 +106,10 @@ def parse_model_config(content: bytes, source: str) -> tuple[ModelConfig, ...]:
 def model_configs(
     message: model_server_config_pb2.ModelServerConfig,
 ) -> tuple[ModelConfig, ...]:
-    """The models that a message lists, which may be none.
+    """Returns the models of a message; the list may be empty.
 
     Raises:
-        InvalidArgument: It has no list of models, or one of them is not valid.
+        InvalidArgument: The message has no list of models, or one of them is not valid.
     """
     if message.WhichOneof("config") != "model_config_list":
         raise InvalidArgument(
@@ -131,8 +131,8 @@ def _model(config: model_server_config_pb2.ModelConfig) -> ModelConfig:
         raise InvalidArgument(f"Model {config.name}: {error}") from error
     if config.HasField("logging_config"):
         _LOGGER.warning(
-            "Model %s: logging_config is not read. The options prediction_log_dir and "
-            "prediction_log_sampling_rate log requests, of all models",
+            "Model %s: logging_config is ignored. The options prediction_log_dir and "
+            "prediction_log_sampling_rate log the requests of all models",
             config.name,
         )
     return ModelConfig(config.name, Path(config.base_path), policy, dict(config.version_labels))
@@ -161,7 +161,7 @@ def _require_folder(config: model_server_config_pb2.ModelConfig) -> None:
         raise InvalidArgument(f"Model {config.name} has no base_path.")
     if _URI.match(config.base_path):
         raise InvalidArgument(
-            f"Model {config.name} needs a base_path that is a folder of this machine: mount it. "
+            f"Model {config.name} needs a base_path on this machine: mount the volume. "
             f"Received: base_path()={config.base_path}"
         )
     if not Path(config.base_path).is_absolute():

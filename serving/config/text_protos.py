@@ -1,4 +1,4 @@
-"""Text protos in files, read with one clear error for each thing that is wrong."""
+"""Reads text protos from files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from google.protobuf import text_format
 
 from serving.common.errors import InvalidArgument, NotFound
 
-# Comments beside strings: a quote in one begins none.
+# Comments are matched too, so that a quote in one does not start a string.
 _STRING_OR_COMMENT = re.compile(
     r"""#[^\n]*|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'"""
 )
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
-    """What a file holds.
+    """Reads a file.
 
     Raises:
-        NotFound: It cannot be read; the message says why.
+        NotFound: The file cannot be read; the message says why.
     """
     try:
         return Path(path).read_bytes()
@@ -30,22 +30,22 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
 
 
 def parse_text(kind: Any, content: bytes, source: str, *, is_secret: bool = False) -> Any:
-    """The message of a text proto; as in TensorFlow Serving, strings may go over several lines.
+    """Parses a text proto. As in TensorFlow Serving, strings may span several lines.
 
     Args:
         kind: Class of the message.
         content: The text.
-        source: Where it is from; errors begin with it.
-        is_secret: Whether errors say nothing of the text but the place.
+        source: Name of the file; errors start with it.
+        is_secret: Whether errors show the position only, and nothing of the text.
 
     Raises:
-        InvalidArgument: It is no such proto; the message says in which line and column.
+        InvalidArgument: The text is no such message; the error names the line and column.
     """
     problem = f"{source} is not a {kind.DESCRIPTOR.name} as text"
     try:
         return text_format.Parse(_STRING_OR_COMMENT.sub(_in_one_line, content.decode()), kind())
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{problem}: byte {error.start} is no UTF-8.") from None
+        raise InvalidArgument(f"{problem}: byte {error.start} is not UTF-8.") from None
     except text_format.ParseError as error:
         if is_secret:
             place = f"line {error.GetLine()}, column {error.GetColumn()}"
@@ -54,7 +54,7 @@ def parse_text(kind: Any, content: bytes, source: str, *, is_secret: bool = Fals
 
 
 def _in_one_line(found: re.Match[str]) -> str:
-    """A string whose line breaks are escaped; as many follow it, so that errors know their line."""
+    """Escapes the line breaks of a string, and appends as many, so that line numbers stay right."""
     if found[0].startswith("#"):
         return found[0]
     text = found[0].replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""Which of a model's versions are served: the newest, all of them, or the ones that are named."""
+"""Policies that choose the versions to serve: the newest, all, or specific ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serving.common.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Latest:
-    """The `num_versions` newest versions that load."""
+    """Serves the `num_versions` newest versions that load."""
 
     num_versions: int = 1
 
@@ -24,17 +24,17 @@ class Latest:
 
     @property
     def limit(self) -> int | None:
-        """How many versions are served at most; None where there is no limit."""
+        """Maximum number of versions; None for no limit."""
         return self.num_versions
 
     def candidates(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Those of the versions on disk that may be served, in the order given."""
+        """Returns the versions that may be served, in the given order."""
         return numbers
 
 
 @dataclass(frozen=True)
 class All:
-    """Every version."""
+    """Serves every version."""
 
     limit: ClassVar[int | None] = None
 
@@ -44,7 +44,7 @@ class All:
 
 @dataclass(frozen=True)
 class Specific:
-    """The versions that are named."""
+    """Serves the given versions."""
 
     versions: Collection[int]
     limit: ClassVar[int | None] = None

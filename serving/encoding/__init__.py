@@ -1,1 +1,1 @@
-"""Values between their forms: protobuf, JSON, Arrow, Python and NumPy."""
+"""Conversion of values between protobuf, Arrow, Python and NumPy."""

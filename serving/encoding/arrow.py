@@ -1,4 +1,4 @@
-"""Columns of an Arrow table as arrays for a signature, without a Python object for each number.
+"""Conversion of Arrow columns to arrays of a signature, without a Python object for each number.
 
 The arrays equal those of the same values in dicts: null is missing, lists are padded.
 """
@@ -40,7 +40,7 @@ def is_table(rows: Any) -> TypeGuard[Table]:
 
 
 def column(table: Table, name: str) -> pa.Array:
-    """The column of a feature in one piece; all null where the table has none."""
+    """Returns the column of a feature in one piece; without such a column, nulls."""
     found = table.schema.get_all_field_indices(name)
     if not found:
         return pa.nulls(table.num_rows)
@@ -53,12 +53,12 @@ def column(table: Table, name: str) -> pa.Array:
 
 
 def entries(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
-    """Single values: (len(values),)."""
+    """Converts a column of single values to an array (len(values),)."""
     if pa.types.is_null(values.type):
         return np.full(len(values), missing, dtype)
     if pa.types.is_dictionary(values.type):
         known = entries(name, values.dictionary, dtype, missing)
-        # Null points behind the last entry, where the missing value stands.
+        # Null points behind the last entry, to the missing value.
         places = values.indices.cast(pa.int64()).fill_null(len(known)).to_numpy()
         return np.concatenate([known, np.full(1, missing, dtype)])[places]
     return _READERS[dtype.kind](name, values, dtype, missing)
@@ -67,10 +67,12 @@ def entries(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> 
 def lists(
     name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any, width: int | None
 ) -> np.ndarray:
-    """Lists padded on the right: (len(values), `width`), or as wide as the longest.
+    """Converts lists to an array (len(values), width), padded on the right.
+
+    Without a `width` the array is as wide as the longest list.
 
     Raises:
-        InvalidFeature: The column holds no lists, or their values do not fit.
+        InvalidFeature: The column holds no lists, or values of another type.
     """
     if pa.types.is_null(values.type):
         lengths, flat = np.zeros(len(values), np.int64), np.full(0, missing, dtype)
@@ -119,7 +121,7 @@ def _numbers(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) ->
     if not pa.types.is_floating(values.type):
         raise _wrong(name, "a number", values)
     found = (values.fill_null(missing) if values.null_count else values).to_numpy()
-    too_large = np.abs(found) > np.finfo(dtype).max  # NaN passes: it is missing
+    too_large = np.abs(found) > np.finfo(dtype).max  # NaN is allowed: it means missing
     if too_large.any():
         raise InvalidFeature(
             f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "

@@ -1,7 +1,7 @@
-"""TensorProto to numpy and back: every dtype, as raw `tensor_content` or as typed fields.
+"""Conversion between TensorProto and NumPy: every dtype, from raw bytes or from typed fields.
 
-A proto comes from outside, so nothing is allocated before its shape has been weighed
-against what was really sent.
+A request may declare any shape, so its size is checked against its content before memory is
+allocated for it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
 
 from serving.common.errors import DataLoss, unparsable_tensor
 
-# As TensorFlow does it, the last value that was sent fills the rest of the shape. A shape
-# that names more elements than this must send them.
+# As in TensorFlow, the last value fills the rest of the shape. A larger shape needs all its values.
 MAX_FILLED_ELEMENTS = 2**20
 MAX_RANK = 32
-_MOST_KEPT = 64  # bytes of a shape: its axes may have names of any length
+_MAX_CACHED_SHAPE = 64  # bytes; axes may have names of any length
 
 _FIELDS = {
     types_pb2.DT_FLOAT: "float_val",
@@ -60,12 +59,12 @@ _ENUMS = {dtype: enum for enum, dtype in _DTYPES.items()}
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The integers of a quantized dtype, which to numpy has a field for them; others themselves."""
+    """Returns the integer dtype of a quantized dtype, which NumPy stores in a field."""
     return dtype[0] if dtype.names else dtype
 
 
 def _stored(enum: int) -> np.dtype[Any]:
-    """The numbers that a tensor's bytes are, of which its field has each or something wider."""
+    """Returns the dtype of a tensor's raw bytes; the typed field may hold a wider one."""
     field, dtype = _FIELDS[enum], _DTYPES[enum]
     if field == "half_val":
         return np.dtype(np.uint16)
@@ -73,7 +72,7 @@ def _stored(enum: int) -> np.dtype[Any]:
 
 
 _STORED = {enum: _stored(enum) for enum in _FIELDS}
-# The fields of these hold values of another dtype.
+# Dtypes whose typed field holds values of another dtype.
 _CONVERTED = {
     enum
     for enum, field in _FIELDS.items()
@@ -83,41 +82,42 @@ _CONVERTED = {
 
 
 def numpy_dtype(enum: int) -> np.dtype[Any] | None:
-    """The numpy dtype of a tensor's dtype (`object`, of bytes, for strings); None if unknown."""
+    """Returns the NumPy dtype of a tensor's dtype (`object` for strings), or None if unknown."""
     return _DTYPES.get(enum)
 
 
 def dtype_name(enum: int) -> str:
-    """What people call a dtype: `float32`, `string`."""
+    """Returns the name of a dtype, such as `float32` or `string`."""
     return tf.as_dtype(enum).name if enum in _DTYPES else f"DataType {enum}"
 
 
 def parse(kind: Any, content: bytes, source: str) -> Any:
-    """The message that a file holds.
+    """Parses the content of a file as a message.
 
     Raises:
-        DataLoss: The bytes are none; the message names `source`.
+        DataLoss: The bytes are no such message; the error names `source`.
     """
     try:
         return kind.FromString(content)
-    except Exception as error:  # protobuf's own, which has no name in a declared dependency
+    except Exception as error:  # protobuf's DecodeError has no public name
         raise DataLoss(f"{source} is not a {kind.DESCRIPTOR.name}: {error}") from error
 
 
 def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
-    """The array of a tensor; strings become bytes.
+    """Converts a tensor to an array; strings become bytes.
 
     Args:
-        name: What the errors call the tensor.
-        proto: A tensor that nobody has checked.
+        name: Name of the tensor, for errors.
+        proto: A tensor, as it was received.
 
     Returns:
         An array of the declared shape.
 
     Raises:
-        InvalidArgument: The dtype is unknown, the shape is none, or the content does not fit it.
+        InvalidArgument: The dtype is unknown, the shape is invalid, or the content does not fit
+            the shape.
     """
-    enum = proto.dtype  # each look at a message costs as much as a small tensor's values
+    enum = proto.dtype  # reading a field of a message is slow
     if enum not in _FIELDS:
         raise unparsable_tensor(name, f"dtype {enum} is not supported")
     shape, content = _shape(name, proto), proto.tensor_content
@@ -131,19 +131,19 @@ def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
 
 
 def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
-    """The tensor of an array.
+    """Converts an array to a tensor.
 
     Args:
-        array: An array, or what `numpy.asarray` takes; strings as str or bytes.
-        content: Whether numbers travel as raw bytes (smaller work for both ends) or in the
-            typed fields, where the readers of TensorFlow Serving's answers look for them.
+        array: An array, or anything that `numpy.asarray` takes; strings as str or bytes.
+        content: Whether to send numbers as raw bytes, which is faster for both ends. Defaults to
+            the typed fields, which clients of TensorFlow Serving read in responses.
 
     Raises:
         TypeError: No tensor dtype holds the array.
     """
     given, array = array, np.asarray(array)
     if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
-        array = np.asarray(given, object)  # numpy's own strings lose the zeros at their ends
+        array = np.asarray(given, object)  # NumPy's strings lose trailing zeros
     enum = types_pb2.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
     if enum is None:
         raise TypeError(f"No tensor holds an array of dtype {array.dtype}.")
@@ -163,7 +163,7 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
 
 def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
     content = proto.tensor_shape.SerializeToString()
-    read = _known_shape if len(content) <= _MOST_KEPT else _read_shape
+    read = _known_shape if len(content) <= _MAX_CACHED_SHAPE else _read_shape
     shape = read(content)
     if isinstance(shape, str):
         raise unparsable_tensor(name, shape)
@@ -171,7 +171,7 @@ def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
 
 
 def _read_shape(content: bytes) -> tuple[int, ...] | str:
-    """The axes of a TensorShapeProto, or what is wrong with them."""
+    """Returns the axes of a TensorShapeProto, or an error message."""
     proto = tensor_shape_pb2.TensorShapeProto.FromString(content)
     if proto.unknown_rank:
         return "a value must have a shape. Received: unknown rank"
@@ -183,7 +183,7 @@ def _read_shape(content: bytes) -> tuple[int, ...] | str:
     return shape
 
 
-# To look a shape up takes less than half of the time of going through its message axis by axis.
+# A look-up takes less than half of the time of reading the axes of a message.
 _known_shape = functools.lru_cache(maxsize=4096)(_read_shape)
 
 
@@ -203,7 +203,7 @@ def _from_content(name: str, enum: int, content: bytes, size: int) -> np.ndarray
 
 
 def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
-    """All lengths as varints, then all bytes: how TensorFlow packs strings."""
+    """Reads strings as TensorFlow packs them: all lengths as varints, then all bytes."""
     lengths: list[int] = []
     at = 0
     while len(lengths) < count:
@@ -229,7 +229,7 @@ def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
 def _from_field(name: str, enum: int, field: Any) -> np.ndarray:
     dtype = _DTYPES[enum]
     if enum not in _CONVERTED:
-        # `numpy.array` would first ask a field for all that it might be.
+        # `numpy.array` would first inspect every value.
         return np.fromiter(field, dtype, len(field))
     if _FIELDS[enum] == "float8_val":  # bytes
         return np.frombuffer(field, dtype)
@@ -245,9 +245,9 @@ def _from_field(name: str, enum: int, field: Any) -> np.ndarray:
 
 
 def _fitted(name: str, values: np.ndarray, shape: tuple[int, ...], *, fills: bool) -> np.ndarray:
-    """The values of a shape that has another number of them, or none."""
+    """Fills or rejects values whose number differs from the shape's."""
     size = math.prod(shape)
-    # Empty axes count as one: a model may well make a tensor of the other axes.
+    # Empty axes count as one: the model may create a tensor of the other axes.
     if math.prod(max(dim, 1) for dim in shape) > max(MAX_FILLED_ELEMENTS, values.size):
         raise unparsable_tensor(name, f"shape {shape} needs {size} values. Received: {values.size}")
     if values.size > size or (values.size < size and not fills):

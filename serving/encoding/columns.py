@@ -1,7 +1,7 @@
-"""Columns of raw values, as a RankRequest has them, as arrays for a signature.
+"""Conversion of the columns of a RankRequest to arrays of a signature.
 
-A column comes from outside: nothing is allocated before its lengths have been weighed against
-what was really sent.
+A request may declare lists of any length, so lengths are checked against the values before memory
+is allocated for them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from serving.encoding.features import TensorSpec
 from serving.encoding.raw_values import missing_value, takes_raw_values
 from serving.protos import scoring_pb2
 
-# Lists are padded to the longest: more elements than this must have been sent.
+# Lists are padded to the longest. A larger array needs all its values.
 MAX_PADDED_ELEMENTS = 2**22
-_ANYTHING_ELSE = "send arrays with Predict"
-# By the kind of an input's dtype, the values it takes.
+# Kinds of values by the kind of the input's dtype.
 _TAKES = {"O": ("strings", "binaries"), "i": ("ints",), "f": ("floats", "ints")}
 
 
-class Target(NamedTuple):
-    """Where a column goes.
+class InputSpec(NamedTuple):
+    """An input of a signature that takes raw values.
 
     Args:
-        name: The feature.
-        dtype: What its values become.
-        listed: Whether it takes lists, and not single values.
-        width: How many values each list has; None where that is open.
+        name: Name of the feature.
+        dtype: Dtype of its array.
+        listed: Whether it takes lists instead of single values.
+        width: Length of the lists; None for any length.
     """
 
     name: str
@@ -38,41 +37,41 @@ class Target(NamedTuple):
     width: int | None
 
     @classmethod
-    def of(cls, name: str, spec: TensorSpec, leading_axes: int) -> Target:
-        """That of an input whose leading axes are those of requests and candidates.
+    def of(cls, name: str, spec: TensorSpec, leading_axes: int) -> InputSpec:
+        """Describes an input whose first `leading_axes` are requests and candidates.
 
         Raises:
-            InvalidArgument: The input takes neither values nor lists of them.
+            InvalidArgument: The input takes neither single values nor lists.
         """
         axes = -1 if spec.shape is None else len(spec.shape) - leading_axes
         if axes not in (0, 1) or not takes_raw_values(spec.numpy_dtype):
             raise InvalidArgument(
                 f"Feature {name!r} of type {spec} takes neither values nor lists of them: "
-                f"{_ANYTHING_ELSE}."
+                "send arrays with Predict."
             )
         width = spec.shape[-1] if axes and spec.shape else None
         return cls(name, spec.numpy_dtype, bool(axes), width)
 
     @property
     def missing(self) -> Any:
-        """What stands for a missing value."""
+        """The value that means missing."""
         return missing_value(self.dtype)
 
     def absent(self, rows: int) -> np.ndarray:
-        """The array of a feature that was not sent, (rows,) or (rows, width)."""
+        """Returns the array of an absent feature, (rows,) or (rows, width)."""
         shape = (rows, self.width or 1) if self.listed else (rows,)
         return np.full(shape, self.missing, self.dtype)
 
     def array(self, column: scoring_pb2.Column, where: str, *, one_row: bool) -> np.ndarray:
-        """The array of a column, (rows,) or (rows, longest list).
+        """Converts a column to an array, (rows,) or (rows, longest list).
 
         Args:
-            column: A column that nobody has checked.
-            where: What the errors call the side it came from.
-            one_row: Whether all values belong to one row, as those of a context do.
+            column: A column, as it was received.
+            where: Name of its side, for errors.
+            one_row: Whether all values belong to one row, as in a context.
 
         Raises:
-            InvalidArgument: The values are of another kind, or the lengths do not fit them.
+            InvalidArgument: The values are of another kind, or do not match the lengths.
         """
         try:
             values = self._values(column)
@@ -152,4 +151,4 @@ class Target(NamedTuple):
 
 
 class _Misfit(Exception):
-    """Why a column does not fit; whoever knows where it came from says so."""
+    """The reason why a column does not fit; its caller adds the feature's name."""

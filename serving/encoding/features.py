@@ -1,4 +1,4 @@
-"""Raw values as arrays for a signature, with one clear sentence where they do not fit.
+"""Conversion of raw rows to arrays of a signature.
 
 Rows are dicts, or an Arrow table or record batch. A value that is absent or None becomes the
 missing value of its type: "" for strings, NaN for floats, the smallest number for integers. Lists
@@ -27,7 +27,7 @@ Rows: TypeAlias = Sequence[Row] | arrow.Table
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Dtype and shape of an input or output; None is an open axis, and an unknown rank."""
+    """Dtype and shape of an input or output; None for an open axis or an unknown rank."""
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -47,7 +47,7 @@ class TensorSpec:
 
 
 def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
-    """One array (B, ...) for each input from B rows of raw values."""
+    """Converts B rows of raw values to one array (B, ...) for each input."""
     check_rows(rows, specs, {}, "row")
     return {
         name: _column(name, _values(rows, name), spec, leading_axes=1)
@@ -61,9 +61,9 @@ def encode_candidates(
     rank_specs: Mapping[str, TensorSpec],
     row_specs: Mapping[str, TensorSpec],
 ) -> dict[str, np.ndarray]:
-    """Arrays (1, ...) of the context and (1, N, ...) of N candidates.
+    """Converts a context to arrays (1, ...) and T candidates to arrays (1, T, ...).
 
-    A candidate's feature has one axis more in `rank_specs` than in `row_specs`.
+    A feature of candidates has one axis more in `rank_specs` than in `row_specs`.
     """
     sides: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
     for name, spec in rank_specs.items():
@@ -82,7 +82,7 @@ def encode_candidates(
 
 
 def as_rows(context: Row | arrow.Table) -> Rows:
-    """A context as the one row that it is."""
+    """Returns a context as a list of one row, or as a table of one."""
     if not arrow.is_table(context):
         return [context]
     if context.num_rows != 1:
@@ -91,7 +91,7 @@ def as_rows(context: Row | arrow.Table) -> Rows:
 
 
 def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises at the first unknown name, and suggests the nearest known one."""
+    """Raises an error for the first unknown name, with the nearest known one."""
     known = sorted(known)
     for name in names:
         if name not in known:
@@ -107,14 +107,14 @@ def check_rows(
     what: str,
     elsewhere: str = "",
 ) -> None:
-    """Raises at the first row that is none, and at the first name that is not among its own.
+    """Raises an error for the first row that is no dict, or has an unknown feature.
 
     Args:
         rows: Rows, or one context.
-        own: Features by name; None takes every name that is not another's.
-        other: Features that belong `elsewhere`.
-        what: What the errors call one row ("candidate"), or all there is ("the context").
-        elsewhere: What the errors call the owner of `other`.
+        own: Features by name; None allows every name that is not in `other`.
+        other: Features of the other side.
+        what: Name of one row ("candidate") or of all of them ("the context"), for errors.
+        elsewhere: Name of the other side, for errors.
     """
     is_whole = what.startswith("the ")
     if arrow.is_table(rows):
@@ -162,7 +162,7 @@ def _rank(name: str, spec: TensorSpec) -> int:
 def _column(
     name: str, values: Sequence[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
 ) -> np.ndarray:
-    """The values of one feature: (len(values),), or (len(values), S) where a value is a list."""
+    """Converts one feature to an array (len(values),), or (len(values), S) if it takes lists."""
     axes = _rank(name, spec) - leading_axes
     if axes not in (0, 1) or spec.numpy_dtype is None or spec.shape is None:
         raise InvalidFeature(

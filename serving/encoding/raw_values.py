@@ -1,4 +1,4 @@
-"""One raw Python value as an entry of its feature's type, or one clear sentence."""
+"""Conversion of raw Python values to the type of their feature."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from serving.common.errors import InvalidFeature
 
 
 def takes_raw_values(dtype: np.dtype[Any] | None) -> TypeGuard[np.dtype[Any]]:
-    """Whether strings, integers or floats go in, of a type that numpy itself has."""
+    """Returns whether a dtype is NumPy's own of strings, integers or floats."""
     return dtype is not None and dtype.kind in _CONVERTERS and dtype.isbuiltin == 1
 
 
 def missing_value(dtype: np.dtype[Any]) -> Any:
-    """The entry that stands for a missing value."""
+    """Returns the value that means missing."""
     if dtype.kind == "O":
         return b""
     return np.nan if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def convert(name: str, values: Iterable[Any], dtype: np.dtype[Any]) -> list[Any]:
-    """The entries of a feature's values; None is missing."""
+    """Converts the values of a feature; None is missing."""
     one, missing = _CONVERTERS[dtype.kind], missing_value(dtype)
     return [missing if value is None else one(name, value, dtype) for value in values]
 
 
 def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
-    """The values of a list; None has none."""
+    """Returns the values of a list; None is empty."""
     if value is None:
         return ()
     if isinstance(value, np.ndarray) and value.ndim == 1:
@@ -43,7 +43,7 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
 
 @functools.cache
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """The smallest and the largest finite value, as Python numbers."""
+    """Returns the smallest and the largest finite value as Python numbers."""
     if dtype.kind == "f":
         return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
@@ -76,7 +76,7 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number:
         raise wrong(name, "a number", value)
-    # What is too large for the feature's type would arrive as infinite; NaN passes.
+    # A number that is too large for the dtype would become infinite. NaN is allowed.
     if abs(value) > _limits(dtype)[1]:
         raise InvalidFeature(
             f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
@@ -93,7 +93,7 @@ _CONVERTERS: dict[str, Callable[[str, Any, np.dtype[Any]], Any]] = {
 
 
 def wrong(name: str, expected: str, value: Any) -> InvalidFeature:
-    """The error of a value that is of another kind."""
+    """Returns the error for a value of another type."""
     return InvalidFeature(
         f"Feature {name!r}: expected {expected}. "
         f"Received: {shortened(value)} ({type(value).__name__})"
@@ -101,7 +101,7 @@ def wrong(name: str, expected: str, value: Any) -> InvalidFeature:
 
 
 def shortened(value: object, show: Callable[[Any], str] = repr) -> str:
-    """At most 80 characters of an echoed value."""
+    """Returns at most 80 characters of a value, for errors."""
     try:
         text = show(value)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""The Examples of Classify, Regress and MultiInference, as the graph reads them."""
+"""Conversion of the Examples of Classify, Regress and MultiInference to inputs of the graph."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from serving.common.errors import empty_input
 
 
 def serialized(examples: input_pb2.Input) -> np.ndarray:
-    """Each Example's bytes (B,), with the context merged in.
+    """Serialises each Example (B,), merged with the context.
 
     Raises:
-        InvalidArgument: There is none.
+        InvalidArgument: There is no Example.
     """
     kind = examples.WhichOneof("kind")
     if kind == "example_list_with_context":
-        # Two messages one after the other are their merge: the later one's features win.
+        # Concatenated messages are merged: features of the later one win.
         context = examples.example_list_with_context.context.SerializeToString()
         found = examples.example_list_with_context.examples
     else:
@@ -31,12 +31,13 @@ def serialized(examples: input_pb2.Input) -> np.ndarray:
 def shared_context(
     examples: input_pb2.Input, context_names: Collection[str]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The context (1,) apart from the Examples (T,), where it can be computed once for all.
+    """Serialises the context (1,) and the Examples (T,) separately.
+
+    Returns None if there is no context, or if an Example has a feature of the context.
 
     Args:
-        examples: What was sent.
-        context_names: The features of the context. None where an Example has one of them, for
-            itself, or where no context was sent.
+        examples: The Examples of the request.
+        context_names: Names of the features of the context.
     """
     if examples.WhichOneof("kind") != "example_list_with_context":
         return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from serving.common.errors import InvalidArgument
 from serving.common.signatures import RANK_SIGNATURE
-from serving.encoding.columns import MAX_PADDED_ELEMENTS, Target
+from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.encoding.features import TensorSpec, check_names
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
@@ -17,7 +17,7 @@ _CONTEXT, _CANDIDATES = "the context", "the candidates"
 
 
 def rank_inputs(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
-    """One array for each input; what was not sent is missing.
+    """Returns one array for each input; features that were not sent are missing.
 
     Args:
         signature: One that knows the inputs of candidates takes the context once; any other takes
@@ -69,7 +69,9 @@ def _candidates(
     message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec], leading_axes: int
 ) -> dict[str, np.ndarray]:
     return {
-        name: Target.of(name, specs[name], leading_axes).array(column, _CANDIDATES, one_row=False)
+        name: InputSpec.of(name, specs[name], leading_axes).array(
+            column, _CANDIDATES, one_row=False
+        )
         for name, column in message.candidates.items()
     }
 
@@ -78,7 +80,7 @@ def _context(
     message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec]
 ) -> dict[str, np.ndarray]:
     arrays = {
-        name: Target.of(name, specs[name], 1).array(column, _CONTEXT, one_row=True)
+        name: InputSpec.of(name, specs[name], 1).array(column, _CONTEXT, one_row=True)
         for name, column in message.context.items()
     }
     for name, array in arrays.items():
@@ -97,10 +99,10 @@ def _absent(
     rows: int,
     leading_axes: int,
 ) -> dict[str, np.ndarray]:
-    """The missing values of what was not sent and has no default in the signature."""
+    """Returns the missing values of features that were not sent and have no default."""
     known = {*sent, *signature.definition.defaults}
     return {
-        name: Target.of(name, spec, leading_axes).absent(rows)
+        name: InputSpec.of(name, spec, leading_axes).absent(rows)
         for name, spec in specs.items()
         if name not in known
     }

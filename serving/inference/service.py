@@ -79,7 +79,7 @@ def replay(model: Model, message: Any) -> RequestTrace:
 
 
 class InferenceService:
-    """Serves requests, and what is known of models.
+    """Serves requests, metadata and states of models.
 
     Args:
         manager: Leases the versions.
@@ -129,7 +129,7 @@ class InferenceService:
             is_pinned = ref.version is not None or ref.label is not None
             if is_pinned or trace.version is None:
                 raise
-            if not self._manager.look_again(ref.name, trace.version, trace.context.remaining()):
+            if not self._manager.refresh(ref.name, trace.version, trace.context.remaining()):
                 raise
         return self._answer_once(ref, work, trace)
 

@@ -1,1 +1,1 @@
-"""Loaded versions, and the reconciliation of the wanted with the loaded ones."""
+"""Models and their versions: found, loaded, leased to requests and unloaded."""

@@ -1,7 +1,7 @@
-"""Whether a version's folder is whole: it may be copied file by file, in any order, in pieces.
+"""Whether a version's folder is complete: it may be copied file by file, in any order, in pieces.
 
-An export of this project is held against its manifest, which lists the size and the hash of each
-file. Of any other SavedModel the graph tells which files belong to it.
+The manifest of an export of this project lists the size and the hash of each file. For any other
+SavedModel the graph tells which files belong to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serving.models.graph_files import MISSING, Gap, find_gap
 from serving.models.version_dirs import Fingerprint, fingerprint
 from serving.runtimes.tensorflow.saved_model import MANIFEST, SAVED_MODEL_FILE
 
-FILES = "files"  # of the manifest: by path
+FILES = "files"  # key of the manifest: entries by path
 BYTES, SHA256 = "bytes", "sha256"
 _NOT_JSON = Gap(MANIFEST, "is no JSON, or not yet")
 _OTHER_SIZE = f"has another size than {MANIFEST} says"
@@ -26,50 +26,55 @@ _OTHER_CONTENT = f"has another content than {MANIFEST} says"
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at a folder has found.
+    """The result of a look at a folder.
 
     Args:
-        folder: The folder as it was.
-        gap: What it lacks; None where it is whole.
-        is_of_before: Whether `gap` is what an earlier look has found.
+        folder: State of the folder.
+        gap: What is missing; None if the folder is complete.
+        is_unverified: Whether `gap` was found in an earlier state of the folder.
     """
 
-    folder: Fingerprint
-    gap: Gap | None
-    is_of_before: bool = False
+    folder: Fingerprint = ()
+    gap: Gap | None = None
+    is_unverified: bool = False
+
+    @property
+    def fault(self) -> str | None:
+        """The kind of gap."""
+        return None if self.gap is None else self.gap.fault
 
 
-class _Listed(NamedTuple):
+class _Entry(NamedTuple):
     size: int | None
     sha256: str
 
 
 def look(path: Path, before: Look | None = None) -> Look:
-    """Looks at a version's folder; cheap where it has not changed since the look before.
+    """Looks at a version's folder; cheap if it has not changed since the look `before`.
 
-    Once all sizes are right the files are hashed. Where a hash was wrong, they are hashed again
-    once the folder stays the same from one look to the next: some tools give a file its size
-    first, and it would be read again and again while it fills.
+    Files are hashed once all sizes are right. After a wrong hash they are hashed again only when
+    the folder stays the same from one look to the next: some tools give a file its final size
+    first, and it would be read with every look while it fills.
     """
     folder = fingerprint(path)
     is_same = before is not None and before.folder == folder
-    if before is not None and is_same and not before.is_of_before:
+    if before is not None and is_same and not before.is_unverified:
         return before
     try:
-        listed = _listed(path)
-        gap = _NOT_JSON if listed is None else _gap(path, listed)
-        if gap is None and listed:
-            if before is not None and not is_same and _is_of_content(before.gap):
-                return Look(folder, before.gap, is_of_before=True)
-            gap = _content_gap(path, listed)
-    except OSError as error:  # it goes while it is looked at, or may not be read
+        entries = _entries(path)
+        gap = _NOT_JSON if entries is None else _gap(path, entries)
+        if gap is None and entries:
+            if before is not None and not is_same and before.fault == _OTHER_CONTENT:
+                return Look(folder, before.gap, is_unverified=True)
+            gap = _content_gap(path, entries)
+    except OSError as error:  # the folder is deleted meanwhile, or may not be read
         file = path if error.filename is None else Path(error.filename)
         gap = Gap(file.name, "cannot be read", f" ({error.strerror})")
     return Look(folder, gap)
 
 
-def _listed(path: Path) -> Mapping[str, _Listed] | None:
-    """The files that the manifest lists; none without a list, None where it is not JSON."""
+def _entries(path: Path) -> Mapping[str, _Entry] | None:
+    """The manifest's entries by path; empty if it lists no hashes, None if it is not JSON."""
     file = path / MANIFEST
     if not file.is_file():
         return {}
@@ -77,42 +82,39 @@ def _listed(path: Path) -> Mapping[str, _Listed] | None:
         manifest = json.loads(file.read_bytes())
     except ValueError:
         return None
-    files = manifest.get(FILES) if isinstance(manifest, dict) else None
-    entries = files if isinstance(files, dict) else {}
-    if not any(isinstance(entry, dict) and SHA256 in entry for entry in entries.values()):
-        return {}  # an older export, or a manifest of something else
-    known = {name: entry if isinstance(entry, dict) else {} for name, entry in entries.items()}
+    listed = manifest.get(FILES) if isinstance(manifest, dict) else None
+    entries = {
+        name: entry if isinstance(entry, dict) else {}
+        for name, entry in (listed if isinstance(listed, dict) else {}).items()
+    }
+    if not any(SHA256 in entry for entry in entries.values()):
+        return {}  # an older export, or another program's manifest
     return {
-        name: _Listed(entry.get(BYTES), str(entry.get(SHA256)).lower())
-        for name, entry in known.items()
+        name: _Entry(entry.get(BYTES), str(entry.get(SHA256)).lower())
+        for name, entry in entries.items()
     }
 
 
-def _gap(path: Path, listed: Mapping[str, _Listed]) -> Gap | None:
-    """What is missing by the sizes of the files, or by the graph where none are listed."""
+def _gap(path: Path, entries: Mapping[str, _Entry]) -> Gap | None:
+    """A gap by the sizes of the files, or by the graph if none are listed."""
     sizes = {
-        name: (path / name).stat().st_size if (path / name).is_file() else None for name in listed
+        name: (path / name).stat().st_size if (path / name).is_file() else None for name in entries
     }
-    whole = sum(sizes[name] == one.size for name, one in listed.items())
-    count = f"{whole} of {len(listed)} files are whole"
-    for name, size in sizes.items():
+    wrong = {name: size for name, size in sizes.items() if size != entries[name].size}
+    count = f"{len(entries) - len(wrong)} of {len(entries)} files are complete"
+    for name, size in wrong.items():
         if size is None:
             return Gap(name, MISSING, f" ({count})")
-    for name, one in listed.items():
-        if sizes[name] != one.size:
-            return Gap(name, _OTHER_SIZE, f" ({sizes[name]} instead of {one.size} bytes; {count})")
+    for name, size in wrong.items():
+        return Gap(name, _OTHER_SIZE, f" ({size} instead of {entries[name].size} bytes; {count})")
     if not (path / SAVED_MODEL_FILE).is_file():
         return Gap(SAVED_MODEL_FILE, MISSING)
-    return None if listed else find_gap(path)
+    return None if entries else find_gap(path)
 
 
-def _content_gap(path: Path, listed: Mapping[str, _Listed]) -> Gap | None:
-    for name, one in listed.items():
+def _content_gap(path: Path, entries: Mapping[str, _Entry]) -> Gap | None:
+    for name, entry in entries.items():
         with (path / name).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != one.sha256:
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
                 return Gap(name, _OTHER_CONTENT)
     return None
-
-
-def _is_of_content(gap: Gap | None) -> bool:
-    return gap is not None and gap.fault == _OTHER_CONTENT

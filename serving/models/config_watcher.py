@@ -1,4 +1,4 @@
-"""Follows the file that names the models."""
+"""Watches the model config file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from serving.common.background import Periodic
+from serving.common.background import PeriodicThread
 from serving.common.errors import ServingError
 from serving.config.models import ModelConfig, parse_model_config
 from serving.config.text_protos import read_content
@@ -16,14 +16,14 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ConfigWatcher:
-    """A model config file, and what is done when it changes.
+    """Reloads the models when the model config file changes.
 
-    A change that cannot be read or not be made is logged once, and tried again with every
-    `poll`; what serves goes on. What somebody else has changed since stays until the file does.
+    If a change cannot be read or applied, the error is logged once, the loaded models keep
+    serving, and every `poll` tries again. A reload by RPC holds until the file changes.
 
     Args:
-        path: File that holds a `ModelServerConfig` as text.
-        reload: Makes its models the ones that are served.
+        path: File with a `ModelServerConfig` as text.
+        reload: Replaces the served models.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class ConfigWatcher:
         self.path = Path(path)
         self._reload = reload
         self._applied: bytes | None = None
-        self._told: tuple[bytes, str] | None = None
-        self._timer = Periodic("model-config-file", self.poll)
+        self._logged: tuple[bytes, str] | None = None
+        self._timer = PeriodicThread("model-config-file", self.poll)
 
     def read(self) -> tuple[ModelConfig, ...]:
-        """The models to begin with, which `poll` takes for applied.
+        """Returns the models to start with; `poll` reloads after the next change.
 
         Raises:
-            ServingError: There is no such file, or what it holds is not valid.
+            ServingError: The file is missing or not valid.
         """
         content = read_content(self.path)
         models = parse_model_config(content, str(self.path))
@@ -47,7 +47,7 @@ class ConfigWatcher:
         return models
 
     def poll(self) -> None:
-        """Reads the file again, and reloads where it has changed."""
+        """Reads the file, and reloads the models if it has changed."""
         content = b""
         try:
             content = read_content(self.path)
@@ -55,21 +55,21 @@ class ConfigWatcher:
                 return
             self._reload(parse_model_config(content, str(self.path)))
         except ServingError as error:
-            self._tell(content, error)
+            self._log(content, error)
         else:
-            _LOGGER.info("The models are those of %s", self.path)
-            self._applied, self._told = content, None
+            _LOGGER.info("Loaded the models of %s", self.path)
+            self._applied, self._logged = content, None
 
     def start(self, wait_seconds: float) -> None:
-        """Polls every `wait_seconds` from now on; never where that is 0 or less."""
+        """Polls every `wait_seconds`; never if that is 0 or less."""
         if wait_seconds > 0:
             self._timer.start(wait_seconds)
 
     def stop(self) -> None:
-        """Ends the polling."""
+        """Stops polling."""
         self._timer.stop()
 
-    def _tell(self, content: bytes, error: ServingError) -> None:
-        if self._told != (content, str(error)):
-            self._told = content, str(error)
-            _LOGGER.error("%s; what serves goes on", error)
+    def _log(self, content: bytes, error: ServingError) -> None:
+        if self._logged != (content, str(error)):
+            self._logged = content, str(error)
+            _LOGGER.error("%s; the loaded models keep serving", error)

@@ -1,4 +1,4 @@
-"""The files that a SavedModel's graph needs beside it, and which of them is missing."""
+"""The files that the graph of a SavedModel needs, and the first one that is not complete."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from serving.runtimes.tensorflow.saved_model import (
 MISSING = "is missing"
 _DAMAGED = "is cut off or damaged"
 _SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
-# What TensorFlow's reader makes of a file that is cut off.
+# Errors of TensorFlow's reader for a truncated file.
 _UNREADABLE = (tf.errors.OpError, LookupError, RuntimeError, ValueError)
-# Operations whose values a checkpoint holds.
+# Operations whose values are in the checkpoint.
 _RESTORED = {
     "VarHandleOp",
     "Variable",
@@ -42,12 +42,12 @@ _RESTORED = {
 
 
 class Gap(NamedTuple):
-    """What keeps a folder from being whole: one file of it.
+    """A file that is missing or not complete.
 
     Attributes:
         file: The file, relative to the folder.
-        fault: What is wrong with it, without numbers.
-        detail: The numbers, which change while it is copied.
+        fault: The kind of gap.
+        detail: Numbers, which change while the file is copied.
     """
 
     file: str
@@ -59,7 +59,7 @@ class Gap(NamedTuple):
 
 
 class _Needs(NamedTuple):
-    """What a graph says of the other files of its folder."""
+    """The other files that a graph needs."""
 
     manifest: bool
     variables: bool
@@ -67,9 +67,9 @@ class _Needs(NamedTuple):
 
 
 def find_gap(path: Path) -> Gap | None:
-    """The first file that the graph of a folder needs and that is not whole.
+    """Returns the first file that the graph of a folder needs and that is not complete.
 
-    An asset that is there counts as whole: nothing says how large it should be.
+    An existing asset counts as complete, as its size is not recorded.
 
     Raises:
         OSError: A file cannot be read.
@@ -88,15 +88,16 @@ def find_gap(path: Path) -> Gap | None:
 
 @functools.lru_cache(maxsize=8)
 def _needs(file: Path, size: int, changed: int) -> _Needs | None:
-    """What the graph in a file needs, read once while the file stays the same.
+    """The needs of the graph in a file, read once for each size and time of change.
 
-    None where the file holds none; without a graph for serving nothing, as loading says so.
+    None if the file is not a graph. A file without a graph for serving needs no others, as
+    loading reports it.
     """
     try:
         saved = parse(saved_model_pb2.SavedModel, file.read_bytes(), str(file))
     except DataLoss:
         return None
-    if not saved.meta_graphs:  # the first bytes of a file, or none, are a valid message
+    if not saved.meta_graphs:  # a truncated file may be a valid message
         return None
     graph = serving_graph(saved)
     if graph is None:
@@ -122,7 +123,7 @@ def _variables_gap(path: Path) -> Gap | None:
     for name, size in shards.items():
         if size is None:
             return Gap(name, MISSING)
-    if wildcards(path):  # TensorFlow could not read it; loading says so
+    if wildcards(path):  # TensorFlow cannot read such a path; loading reports it
         return None
     try:
         reader = tf.train.load_checkpoint(str(path / VARIABLES))
@@ -131,7 +132,7 @@ def _variables_gap(path: Path) -> Gap | None:
     found = sum(size or 0 for size in shards.values())
     try:
         expected = _bytes_of_values(reader)
-    except _UNREADABLE:  # a string is not whole
+    except _UNREADABLE:  # a string is truncated
         return Gap(f"{VARIABLES}.data", _DAMAGED)
     if found < expected:
         return Gap(f"{VARIABLES}.data", _DAMAGED, f" ({found} of {expected} bytes)")
@@ -139,7 +140,7 @@ def _variables_gap(path: Path) -> Gap | None:
 
 
 def _shards(path: Path) -> dict[str, int | None]:
-    """The files of the variables' values with their sizes; None for one that is missing."""
+    """The files of the variables and their sizes; None for a missing one."""
     count = 1
     for file in (path / VARIABLES).parent.glob(f"{VARIABLES.name}.data-*"):
         found = _SHARD.search(file.name)
@@ -151,11 +152,11 @@ def _shards(path: Path) -> dict[str, int | None]:
 
 
 def _bytes_of_values(reader: Any) -> int:
-    """What the values in a checkpoint take at least; strings are read, as nothing tells sizes."""
+    """The least size of the values in a checkpoint; strings are read, as their sizes vary."""
     total, types = 0, reader.get_variable_to_dtype_map()
     for name, shape in reader.get_variable_to_shape_map().items():
         if types[name] == tf.string:
-            # Each length as a varint, of 7 bits a byte, a checksum of these, and the strings.
+            # The lengths as varints (7 bits a byte), their checksum, and the strings.
             values = np.ravel(np.asarray(reader.get_tensor(name), object))
             lengths = [len(value) for value in values]
             total += sum(n + max(1, math.ceil(n.bit_length() / 7)) for n in lengths) + 4

@@ -1,19 +1,18 @@
-"""Versions that failed to load: why, and when each is tried again."""
+"""Versions that failed to load: the error of each, and the time of its next attempt."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import tensorflow as tf
 
 from serving.common.errors import Internal, ServingError, from_code
-from serving.models.version_dirs import Fingerprint, fingerprint
+from serving.models.version_dirs import Fingerprint
 
-_DOUBLINGS = 32  # of a wait, which is an interval long before
+_MAX_DOUBLINGS = 32  # the wait has reached the interval long before
 
 
 @dataclass(frozen=True)
@@ -22,16 +21,16 @@ class _Failure:
     attempts: int
     folder: Fingerprint
     wait_seconds: float
-    retry_at: float  # as time.monotonic() counts
+    retry_at: float  # on the clock of time.monotonic
 
 
 class LoadRetries:
-    """Lets a version be tried again a number of times, and anew when its folder has changed.
+    """Failed loads of one model; a version whose folder changes is tried again at once.
 
     Args:
-        times: How often, after the first try; infinity: as long as there is something to try.
-        interval_seconds: Time between two tries.
-        first_seconds: Time until the second try, where it is to be less; it doubles with each.
+        times: Attempts after the first one; infinity for as many as it takes.
+        interval_seconds: Time between two attempts.
+        first_seconds: Time until the second attempt, if shorter; it doubles with each.
     """
 
     def __init__(
@@ -44,43 +43,45 @@ class LoadRetries:
 
     @property
     def errors(self) -> Mapping[int, ServingError]:
-        """Why each version failed that has not been loaded since."""
+        """The error of each version that failed and has not been loaded since."""
         return {number: failure.error for number, failure in self._failures.items()}
 
-    def may_try(self, number: int, path: Path) -> bool:
+    def may_try(self, number: int, folder: Fingerprint) -> bool:
+        """Returns whether a version may be loaded now, from its folder in this state."""
         failure = self._failures.get(number)
-        if failure is None:
-            return True
-        if failure.folder != fingerprint(path):
-            del self._failures[number]
+        if failure is None or failure.folder != folder:
+            self.forget(number)
             return True
         return failure.attempts <= self._times and time.monotonic() >= failure.retry_at
 
     def failed(self, number: int, folder: Fingerprint, error: Exception) -> ServingError:
-        """Remembers a failure of the folder as it was before the try; returns it as it is told."""
+        """Records a failed load of this folder state and returns the error to report."""
         attempts = self._failures[number].attempts + 1 if number in self._failures else 1
-        told = _without_frames(error)
-        wait = min(self._interval_seconds, self._first_seconds * 2 ** min(attempts - 1, _DOUBLINGS))
+        reported = _without_frames(error)
+        doublings = min(attempts - 1, _MAX_DOUBLINGS)
+        wait = min(self._interval_seconds, self._first_seconds * 2**doublings)
         retry_at = time.monotonic() + wait
-        self._failures[number] = _Failure(told, attempts, folder, wait, retry_at)
-        return told
+        self._failures[number] = _Failure(reported, attempts, folder, wait, retry_at)
+        return reported
 
-    def next_try(self, number: int) -> str:
-        """When a version that failed is tried again, in words."""
+    def next_attempt(self, number: int) -> str:
+        """Describes when a failed version is tried again."""
         failure = self._failures[number]
         if failure.attempts > self._times:
             return "when its folder changes"
         return f"in {failure.wait_seconds:g} s, or when its folder changes"
 
     def forget(self, number: int) -> None:
+        """Forgets the failures of a version."""
         self._failures.pop(number, None)
 
-    def forget_all(self) -> None:
-        self._failures.clear()
+    def keep_only(self, numbers: Container[int]) -> None:
+        """Forgets the failures of all other versions: their folders were deleted."""
+        self._failures = {n: failure for n, failure in self._failures.items() if n in numbers}
 
 
 def _without_frames(error: Exception) -> ServingError:
-    """The error as code and words. Its frames would keep half a model in memory."""
+    """Code and message of the error. Its stack frames would keep half a model in memory."""
     if isinstance(error, ServingError):
         return from_code(error.code.value[0], str(error))
     if isinstance(error, tf.errors.OpError):

@@ -1,4 +1,4 @@
-"""Which folders a reload by RPC may have the server read."""
+"""The folders that a reload by RPC may name."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ReloadRoots:
-    """The folders of `reload_root`, and the base paths that the operator has configured.
+    """The folders of `reload_root`, and the base paths in the configuration.
 
     Args:
-        widened: The folders of `reload_root`.
+        extra: The folders of `reload_root`.
     """
 
-    def __init__(self, widened: Iterable[Path] = ()) -> None:
-        self._widened = tuple(widened)
-        self._configured: tuple[Path, ...] = ()  # replaced as a whole, read by all
+    def __init__(self, extra: Iterable[Path] = ()) -> None:
+        self._extra = tuple(extra)
+        self._configured: tuple[Path, ...] = ()  # replaced as a whole, read by all threads
 
     def follow(self, models: Sequence[ModelConfig]) -> None:
-        """Takes the base paths of the options, or of the model config file, in place of others."""
+        """Replaces the configured base paths: those of the options or the model config file."""
         self._configured = tuple(model.base_path for model in models)
 
     def require(self, models: Sequence[ModelConfig]) -> None:
-        """Raises where a base path is outside of all of them, with its symbolic links followed.
+        """Checks the base paths of models, with symbolic links resolved.
 
         Raises:
-            PermissionDenied: One is. Nothing tells whether there is such a folder.
+            PermissionDenied: A base path is outside of all folders, whether it exists or not.
         """
-        roots = [Path(os.path.realpath(root)) for root in (*self._configured, *self._widened)]
+        roots = [Path(os.path.realpath(root)) for root in (*self._configured, *self._extra)]
         for model in models:
             resolved = Path(os.path.realpath(model.base_path))
             if not any(resolved.is_relative_to(root) for root in roots):
                 _LOGGER.warning(
-                    "A reload was refused: the base_path %r of model %r is in none of %s",
+                    "Rejected a reload: base_path %r of model %r is in none of %s",
                     str(model.base_path), model.name, ", ".join(map(str, roots)) or "no folder",
                 )  # fmt: skip
                 raise PermissionDenied(

@@ -1,4 +1,4 @@
-"""A model's folder on disk: which versions are in it, and what they hold."""
+"""The version folders of a model on disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from serving.runtimes.tensorflow.saved_model import SAVED_MODEL_FILE
 
 _MAX_VERSION = 2**63 - 1
-# What a folder holds: paths, sizes and times.
+# State of a folder: paths, sizes and times of change.
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def find_versions(base_path: Path) -> dict[int, list[Path]]:
-    """The folders of each version, newest first, and the folder `1` before `001`.
+    """Returns the folders of each version, newest first, with the folder `1` before `001`.
 
-    What has no number for a name is no version. A base path that cannot be read has none.
+    Folders without a number as their name are ignored. An unreadable base path has no versions.
     """
     found: dict[int, list[Path]] = {}
     for number, path in sorted(
@@ -27,7 +27,7 @@ def find_versions(base_path: Path) -> dict[int, list[Path]]:
 
 
 def has_graph(path: Path) -> bool:
-    """Whether there is a saved_model.pb, that can be looked for."""
+    """Returns whether the folder has a saved_model.pb; False if that cannot be determined."""
     try:
         return (path / SAVED_MODEL_FILE).is_file()
     except OSError:
@@ -35,17 +35,17 @@ def has_graph(path: Path) -> bool:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """What tells whether anything in the folder has changed."""
+    """Returns the state of a folder, which differs after any change in it."""
     entries = []
     for file in sorted(path.rglob("*")):
-        with contextlib.suppress(OSError):  # it may go while it is looked at
+        with contextlib.suppress(OSError):  # it may be deleted meanwhile
             stat = file.stat()
             entries.append((str(file), stat.st_size, stat.st_mtime_ns))
     return tuple(entries)
 
 
 def why_nothing(base_path: Path) -> str:
-    """Why no version was found, and what was expected where."""
+    """Describes why no version was found, and the expected layout."""
     expected = (
         "Expected a folder that holds one numbered folder a version, each an exported "
         f"SavedModel, such as {base_path / '1' / SAVED_MODEL_FILE}."

@@ -1,11 +1,11 @@
-"""The versions of one model: where each stands, what its labels mean, and who still uses which.
+"""The versions of one model: their states, labels and leases.
 
     START -> LOADING -> AVAILABLE -> UNLOADING -> END
                  \\-> END, with the error
 
-A version whose folder is not whole is in START, with the error that says what is missing.
+A version with an incomplete folder is in START, with an error that names what is missing.
 
-A version that is on its way out gives no more leases, and is freed when its last one ends.
+A version in UNLOADING gives no more leases, and is closed when its last lease ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from serving.models.version_dirs import why_nothing
 
 @dataclass(eq=False)
 class Version:
-    """One version, from its first load on; what it holds is for `ModelVersions` alone."""
+    """One version since its first load; only `ModelVersions` uses its fields."""
 
     number: int
     path: Path
@@ -38,50 +38,54 @@ class Version:
 class ModelVersions:
     """The versions of one model.
 
-    What changes them (`configure`, `begin`, `fail`, `serve`, `keep_only`, `wait_for`) is for one
-    thread; the rest is for all.
+    One thread calls the methods that change them (`configure`, `begin`, `fail`, `serve`,
+    `keep_only`, `wait_for`); all threads may call the others.
 
     Args:
-        config: What is served, and from where.
-        leave: Has something done by the thread that changes versions, some time.
+        config: The model's configuration.
+        schedule: Runs a function later, in the thread that changes versions.
     """
 
-    def __init__(self, config: ModelConfig, leave: Callable[[Callable[[], object]], None]) -> None:
+    def __init__(
+        self, config: ModelConfig, schedule: Callable[[Callable[[], object]], None]
+    ) -> None:
         self.name = config.name
-        self._leave = leave
+        self._schedule = schedule
         # Guards `_config`, `_versions`, `_current` and every field of a `Version`. It is held
-        # for look-ups only, never while a model loads, computes or is freed.
+        # for look-ups only, never while a model loads, computes or is closed.
         self._lock = threading.Lock()
         self._config = config
         self._versions: dict[int, Version] = {}
-        self._current: int | None = None  # the newest that is available
-        self._waited_for: Mapping[int, ServingError] = {}  # replaced as a whole
+        self._current: int | None = None  # the newest available one
+        self._incomplete: Mapping[int, ServingError] = {}  # replaced as a whole
 
     @property
     def config(self) -> ModelConfig:
+        """The model's configuration."""
         return self._config
 
     @property
     def labels(self) -> Mapping[str, int]:
-        """Versions by the names that they have besides their numbers."""
+        """Version numbers by label."""
         return self._config.version_labels
 
     @property
     def current(self) -> int | None:
-        """The newest that is available."""
+        """The newest available version."""
         return self._current
 
     @property
     def is_available(self) -> bool:
+        """Whether any version is available."""
         return self._current is not None
 
     @contextlib.contextmanager
     def lease(self, number: int | None = None, label: str | None = None) -> Iterator[Model]:
-        """A loaded version, the newest where none is named, kept until the block ends.
+        """Leases a loaded version, by default the newest, until the block ends.
 
         Raises:
             InvalidArgument: No version has this label.
-            NotFound: No such version is available.
+            NotFound: The version is not available.
         """
         with self._lock:
             if label is not None:
@@ -100,48 +104,51 @@ class ModelVersions:
                 version.running -= 1
                 is_unused = version.running == 0 and version.state == State.UNLOADING
             if is_unused:
-                self._leave(lambda: self._free(version))
+                self._schedule(lambda: self._close(version))
 
     def statuses(self) -> list[VersionStatus]:
-        """Every version that was ever seen or is waited for, newest first."""
+        """Returns the status of every version seen so far, newest first."""
         with self._lock:
             found = {
                 number: VersionStatus(number, version.state, version.error)
                 for number, version in self._versions.items()
             }
-        for number, error in self._waited_for.items():
+        for number, error in self._incomplete.items():
             if number not in found or found[number].state == State.END:
                 found[number] = VersionStatus(number, State.START, error)
         return [found[number] for number in sorted(found, reverse=True)]
 
     def available(self, number: int) -> Path | None:
-        """The folder that a version serves from; None where it does not serve."""
+        """Returns the folder of an available version; None if it is not available."""
         with self._lock:
             version = self._available(number)
             return None if version is None else version.path
 
     def require_available(self) -> None:
-        """Raises, and says what was looked for and where, unless a version serves."""
+        """Raises the reason if no version is available."""
         if self.is_available:
             return
         for status in self.statuses():
             if status.error is not None:
-                words = str(status.error)
+                message = str(status.error)
                 if status.state != State.START:
-                    words = (
+                    message = (
                         f"Version {status.version} of model {self.name!r} in "
-                        f"{self._config.base_path} failed to load: {words}"
+                        f"{self._config.base_path} failed to load: {message}"
                     )
-                raise ServingError(words, status.error.code)
+                raise ServingError(message, status.error.code)
         raise NotFound(why_nothing(self._config.base_path))
 
     def configure(self, config: ModelConfig) -> None:
-        """Has the labels of a new configuration mean what it says, all at once."""
+        """Replaces the configuration, and so all labels at once."""
         with self._lock:
             self._config = config
 
     def begin(self, number: int, path: Path) -> Version:
-        """A version that is about to load. One of the same number serves in its stead till then."""
+        """Registers a version that is about to load.
+
+        If a version with the same number is available, it keeps serving until this one is ready.
+        """
         version = Version(number, path)
         with self._lock:
             if self._available(number) is None:
@@ -149,45 +156,45 @@ class ModelVersions:
         return version
 
     def fail(self, version: Version, error: ServingError) -> None:
-        """Says of a version that was begun why it does not load."""
+        """Records the error of a version that failed to load."""
         with self._lock:
             version.state, version.error = State.END, error
 
     def serve(self, version: Version, model: Model) -> None:
-        """Makes a version that was begun available; one of the same number goes."""
+        """Makes a loaded version available, and unloads an older one with the same number."""
         with self._lock:
             version.state, version.model = State.AVAILABLE, model
             before, self._versions[version.number] = self._versions[version.number], version
             self._current = max(version.number, self._current or 0)
         if before is not version:
-            self._let_go([before])
+            self._unload([before])
 
     def keep_only(self, numbers: Collection[int]) -> None:
-        """Lets go of every version but these, which are available."""
+        """Unloads every version except these, which are available."""
         with self._lock:
             left = [version for number, version in self._versions.items() if number not in numbers]
             self._current = max(numbers, default=None)
-        self._waited_for = {}
-        self._let_go(left)
+        self._incomplete = {}
+        self._unload(left)
 
     def wait_for(self, incomplete: Mapping[int, ServingError]) -> None:
-        """Says what the versions lack that load once their folders are whole, and no others."""
-        self._waited_for = dict(incomplete)
+        """Records the incomplete versions with their errors, in place of earlier ones."""
+        self._incomplete = dict(incomplete)
 
     def _available(self, number: int | None) -> Version | None:
         version = None if number is None else self._versions.get(number)
         return version if version is not None and version.state == State.AVAILABLE else None
 
-    def _let_go(self, versions: Collection[Version]) -> None:
+    def _unload(self, versions: Collection[Version]) -> None:
         with self._lock:
             leaving = [version for version in versions if version.state == State.AVAILABLE]
             for version in leaving:
                 version.state = State.UNLOADING
         for version in leaving:
-            self._free(version)
+            self._close(version)
 
-    def _free(self, version: Version) -> None:
-        """Frees a version that is on its way out, unless it is in use or free already."""
+    def _close(self, version: Version) -> None:
+        """Closes a version that is unloading, unless it is in use or closed already."""
         with self._lock:
             if version.state != State.UNLOADING or version.running or version.model is None:
                 return

@@ -1,4 +1,4 @@
-"""Replays the requests that a version brings along, so that its first caller does not wait."""
+"""Replays the requests of a warm-up file, so that the first client does not wait."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from serving.models.model import Model
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MAX_WARMUP_RECORDS = 1000
 _REPLAYED = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
-_OP = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\] name: ?$")  # that read: TensorFlow's, not the file's
+_OP = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\] name: ?$")  # TensorFlow's operation
 
-# Answers one request message; what it returns is thrown away.
+# Answers one request message; the result is ignored.
 Replay = Callable[[Any], object]
 
 
@@ -26,13 +26,13 @@ def warm_up(model: Model, replay: Replay, iterations: int = 1) -> int:
     """Runs every record of the version's warm-up file and returns their number.
 
     Args:
-        model: A version that is loaded and serves nobody yet.
-        replay: Has it answer a PredictRequest, ClassificationRequest, RegressionRequest or
-            MultiInferenceRequest.
-        iterations: How often each record is run (`num_request_iterations`).
+        model: A loaded version that does not serve yet.
+        replay: Answers a PredictRequest, ClassificationRequest, RegressionRequest or
+            MultiInferenceRequest with the model.
+        iterations: Runs of each record (`num_request_iterations`).
 
     Raises:
-        ServingError: A record is not a request, or it fails: the version must not serve.
+        ServingError: A record is not a request, or its request fails.
     """
     file = model.path / WARMUP_FILE
     if not file.is_file():
@@ -61,7 +61,7 @@ def warm_up(model: Model, replay: Replay, iterations: int = 1) -> int:
 
 
 def _request(record: bytes) -> Any:
-    """The request of a record, as a message."""
+    """Returns the request message of a record."""
     try:
         log = parse(prediction_log_pb2.PredictionLog, record, "The record")
     except DataLoss as error:
@@ -78,7 +78,7 @@ def _request(record: bytes) -> Any:
 
 
 def _streamed_request(log: prediction_log_pb2.PredictStreamedLog) -> Any:
-    """The one request of a stream, which is answered as if it had come alone."""
+    """Returns the only request of a stream."""
     if not log.request:
         raise InvalidArgument("predict_streamed_log does not contain any requests.")
     if len(log.request) > 1:

@@ -6,14 +6,13 @@ import hmac
 import ssl
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from serving.common.errors import InvalidArgument, PermissionDenied, ServingError, Unauthenticated
-from serving.common.tls import Tls
 from serving.config.files import Certificates
 from serving.rpc.drain import Report, rejection
 from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
@@ -107,21 +106,6 @@ class Authentication(grpc.ServerInterceptor):
         except ServingError as error:
             return rejection(error, handler_call_details, self._report)
         return continuation(handler_call_details)
-
-
-@dataclass(frozen=True)
-class TlsWithToken(Tls):
-    """TLS to a server, and the token that every call to it carries; none where it is empty."""
-
-    token: str = field(default="", repr=False)
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        encrypted = super().credentials()
-        if not self.token:
-            return encrypted
-        return grpc.composite_channel_credentials(
-            encrypted, grpc.access_token_call_credentials(self.token)
-        )
 
 
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:

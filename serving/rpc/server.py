@@ -117,8 +117,6 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _PING_MS,
     }
-    if config.max_connections:
-        options["grpc.max_allowed_incoming_connections"] = config.max_connections
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         key, equals, value = argument.partition("=")
         if not equals or not key:

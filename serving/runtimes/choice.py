@@ -8,6 +8,7 @@ from pathlib import Path
 from serving.runtimes.base import Runtime
 from serving.runtimes.tensorflow import saved_model
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
+from serving.runtimes.tensorflow.padding import rank_padding
 from serving.runtimes.tensorflow.session import TensorFlowSession
 
 
@@ -36,6 +37,7 @@ def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
         intra_op_threads=choice.intra_op_threads,
         inter_op_threads=choice.inter_op_threads,
     )
-    if choice.compile_after and saved_model.is_ours(path):
-        return CompiledRuntime(path, tensorflow, choice.compile_after)
+    padding = rank_padding(tensorflow.definitions) if saved_model.is_ours(path) else None
+    if choice.compile_after and padding is not None and padding.takes_lists:
+        return CompiledRuntime(path, tensorflow, padding, choice.compile_after)
     return tensorflow

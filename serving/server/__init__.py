@@ -1,1 +1,1 @@
-"""One server put together: its start, its signals and its end."""
+"""Assembly of a server: its parts, start, signals and shutdown."""

@@ -1,4 +1,4 @@
-"""How long the certificates of a server are valid, said when it starts and by metrics."""
+"""Logs and metrics of the validity of a server's certificates."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _VERSION, _SHORT_YEAR = 0xA0, 0x17  # tags: [0], and UTCTime, whose years have two digits
-_PIVOT = 50  # of those years: from 1950 to 2049
+_PIVOT = 50  # these years are from 1950 to 2049
 _SOON = datetime.timedelta(days=30)
 
 
 class Validity(NamedTuple):
-    """The first and the last moment at which a certificate is valid."""
+    """The first and the last moment of a certificate's validity."""
 
     start: datetime.datetime
     end: datetime.datetime
 
 
 def validity(pem: bytes) -> Validity:
-    """The validity of the first certificate of a chain, which is the one that is shown.
+    """Reads the validity of the first certificate of a chain, which is the server's own.
 
-    Python's `ssl` tells that of authorities and of peers alone, so it is read here from the
-    certificate's first fields (RFC 5280, 4.1).
+    Python's `ssl` reads the certificates of authorities and peers only, so the first fields of the
+    certificate are parsed here (RFC 5280, 4.1).
 
     Raises:
-        InvalidArgument: It holds no certificate.
+        InvalidArgument: The content has no certificate.
     """
     try:
         found = _PEM.search(pem)
@@ -47,13 +47,13 @@ def validity(pem: bytes) -> Validity:
         raise InvalidArgument("Expected a certificate in PEM. Received: none") from error
 
 
-def tell_of_certificates(
+def report_certificates(
     config: ServerConfig, certificates: Certificates | None, metrics: Metrics | None
 ) -> None:
-    """Logs which certificates a server shows in vain, or soon will; metrics say when.
+    """Logs the certificates that are invalid or expire soon, and exports their expiry as metrics.
 
     Raises:
-        ServingError: One of them is none; the message names the option.
+        ServingError: One of them is no certificate; the message names the option.
     """
     shown: dict[str, tuple[str, bytes]] = {}
     if certificates is not None:
@@ -65,7 +65,7 @@ def tell_of_certificates(
             found = validity(pem)
         except InvalidArgument as error:
             raise InvalidArgument(f"`{option}`: {error}") from error
-        tell(option, found, datetime.datetime.now(datetime.UTC))
+        log_validity(option, found, datetime.datetime.now(datetime.UTC))
         if metrics is not None:
             metrics.gauge(
                 f"{name}_expires_seconds",
@@ -74,14 +74,14 @@ def tell_of_certificates(
             )
 
 
-def tell(option: str, found: Validity, now: datetime.datetime) -> None:
-    """Logs that the certificate of an option is not valid, or not for long."""
+def log_validity(option: str, found: Validity, now: datetime.datetime) -> None:
+    """Logs a certificate that is not valid, or expires within 30 days."""
     start, end = found
     if end < now:
-        _LOGGER.error("The certificate of %s expired on %s: it will be refused", option, end)
+        _LOGGER.error("The certificate of %s expired on %s: clients will reject it", option, end)
     elif start > now:
         _LOGGER.error(
-            "The certificate of %s is not valid before %s: it will be refused", option, start
+            "The certificate of %s is not valid before %s: clients will reject it", option, start
         )
     elif end < now + _SOON:
         _LOGGER.warning("The certificate of %s expires on %s", option, end)
@@ -89,8 +89,8 @@ def tell(option: str, found: Validity, now: datetime.datetime) -> None:
 
 def _read(der: bytes) -> Validity:
     _, at, _ = _element(der, 0)  # the certificate
-    _, at, _ = _element(der, at)  # what of it is signed
-    # Before the validity: version, which may be left out, serial number, signature, issuer.
+    _, at, _ = _element(der, at)  # its signed part
+    # Fields before the validity: version (optional), serial number, signature, issuer.
     for _ in range(4 if der[at] == _VERSION else 3):
         _, _, at = _element(der, at)
     _, at, _ = _element(der, at)
@@ -109,9 +109,9 @@ def _time(der: bytes, at: int) -> tuple[datetime.datetime, int]:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
-    """The tag of what begins there, where its content begins, and where it ends."""
+    """Returns the tag of the element at a position, and the start and end of its content."""
     size, begin = der[at + 1], at + 2
-    if size & 0x80:  # so many bytes hold the size
+    if size & 0x80:  # the number of bytes of the size
         begin += size & 0x7F
         size = int.from_bytes(der[at + 2 : begin])
     return der[at], begin, begin + size

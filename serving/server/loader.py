@@ -1,4 +1,4 @@
-"""How a version comes to serve: its runtime, its limits and batches, its warm-up."""
+"""Loads versions: runtime, batching, limits and warm-up."""
 
 from __future__ import annotations
 
@@ -23,34 +23,32 @@ from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
-from serving.models.model import Model, load_model
+from serving.models.model import Model
 from serving.models.signature import Compute, Signature
+from serving.models.version_source import FolderSource, VersionSource
 from serving.models.warmup import warm_up
-from serving.proxy.pool import BackendPool, RemoteModel, remote_versions
-from serving.runtimes.choice import RuntimeChoice
 from serving.runtimes.tensorflow.saved_model import is_ours
 
 _LOGGER = logging.getLogger(__name__)
 _OWN_BATCHING = "batching_params.pbtxt"
-_LARGEST_PART = 1000  # candidates: with a long history each, they take a hundred megabytes
+_MAX_CHUNK = 1000  # candidates; with a long history each they take a hundred megabytes
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How versions are loaded.
+    """Options of a `Loader`.
 
     Args:
-        runtime: What computes.
-        backend: The servers that compute instead; None: it is computed here.
-        batching: How requests are batched; None: each is computed alone.
-        reads_own_batching: Whether a version's own `batching_params.pbtxt` counts.
-        warmup_iterations: How often the warm-up file is replayed; 0: not at all.
-        max_candidates: Most rows or candidates of a request.
-        warmed: Told a version's folder, the seconds of its warm-up, and whether it succeeded.
+        source: Opens versions: from folders, or of a backend.
+        batching: Parameters of batching; None computes each request alone.
+        reads_own_batching: Whether to read `batching_params.pbtxt` of each version.
+        warmup_iterations: Number of warm-up passes; 0 for none.
+        max_candidates: Rows or candidates that a request may have.
+        warmed: Called after a warm-up, with the version's folder, the seconds, and whether it
+            succeeded.
     """
 
-    runtime: RuntimeChoice = field(default_factory=RuntimeChoice)
-    backend: BackendPool | None = None
+    source: VersionSource = field(default_factory=FolderSource)
     batching: BatchingParameters | None = None
     reads_own_batching: bool = False
     warmup_iterations: int = 1
@@ -62,30 +60,26 @@ _DEFAULTS = LoadOptions()
 
 
 class Loader:
-    """Loads versions, for a `ModelManager`.
+    """Loads versions for a `ModelManager`.
 
     Args:
-        options: How.
+        options: Options for all versions.
     """
 
     def __init__(self, options: LoadOptions = _DEFAULTS) -> None:
         self._options = options
-        self._newest = weakref.WeakValueDictionary[str, Model]()  # of each name
+        self._newest = weakref.WeakValueDictionary[str, Model]()  # by model name
         self._scheduler = (
             None if options.batching is None else BatchScheduler(options.batching.num_batch_threads)
         )
 
     def __call__(self, name: str, version: int, path: Path) -> Model:
-        """A version that has answered what it brings along, and is ready for requests.
+        """Loads and warms up a version.
 
         Raises:
-            ServingError: It cannot be loaded, or fails what it brings along.
+            ServingError: The version cannot be loaded, or its warm-up fails.
         """
-        options = self._options
-        if options.backend is not None:
-            model = Model(name, version, path, RemoteModel(options.backend, name, version))
-        else:
-            model = load_model(name, version, path, options.runtime)
+        model = Model(name, version, path, self._options.source.open(name, version, path))
         try:
             self._prepare(model)
         except BaseException:
@@ -93,12 +87,6 @@ class Loader:
             raise
         self._newest[name] = model
         return model
-
-    def versions(self, name: str, base_path: Path) -> dict[int, Path]:
-        """The versions that the backend has, newest first, as folders that are not there."""
-        backend = self._options.backend
-        found = [] if backend is None else remote_versions(backend, name)
-        return {number: base_path / str(number) for number in found}
 
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)
@@ -111,8 +99,8 @@ class Loader:
     def _guard(
         self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool
     ) -> None:
-        """Puts batches, parts and limits around a signature's computation."""
-        size, splits = _LARGEST_PART, bool(signature.candidate_names)
+        """Adds batching, chunks and limits to a signature."""
+        size, splits = _MAX_CHUNK, bool(signature.candidate_names)
         if self._scheduler is not None and parameters is not None:
             size = parameters.execution_size
             splits = splits or parameters.enable_large_batch_splitting
@@ -141,7 +129,7 @@ class Loader:
 
         def answer(request: object) -> None:
             trace = replay(model, request)
-            if trace.signature:  # else it had no tasks
+            if trace.signature:  # empty for a request without tasks
                 rows.setdefault(trace.signature, trace.inputs)
 
         try:
@@ -154,13 +142,13 @@ class Loader:
             if self._options.warmed is not None and (count or not succeeded):
                 self._options.warmed(str(model.path), seconds, succeeded)
         _LOGGER.info(
-            "Version %d of model %s: %d requests of warm-up took %.1f s",
+            "Version %d of model %s: warm-up with %d requests took %.1f s",
             model.version, model.name, count, seconds,
         )  # fmt: skip
 
 
 def _warm_sizes(model: Model, rows: Mapping[str, Arrays], sizes: Sequence[int]) -> None:
-    """Computes a batch of every allowed size, of the rows that the warm-up file has."""
+    """Computes a batch of every allowed size from rows of the warm-up file."""
     for key, inputs in rows.items():
         signature = model.signature(key)
         if signature.is_batched and not signature.candidate_names:

@@ -1,4 +1,4 @@
-"""Who looks on at each request, as the options want it."""
+"""Creates the observers of requests that are enabled in the configuration."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from serving.observability.shadow import Shadow, ShadowOptions
 
 
 class Observers:
-    """The observers of a server, and their end.
+    """The metrics, access log, prediction log and shadow traffic of a server.
 
     Args:
-        config: Says which ones there are.
-        manager: For the version in the shadow.
-        metrics: What they count; None where nobody wants it.
+        config: Enables them.
+        manager: Has the version that gets the shadow traffic.
+        metrics: The metrics; None if they are disabled.
 
     Raises:
-        InvalidArgument: The prediction log's folder cannot be made, or the shadow is none, or
-            nobody would see it.
+        InvalidArgument: The folder of the prediction log cannot be created, `shadow` is not valid,
+            or there are no metrics to report its differences.
     """
 
     def __init__(
@@ -43,18 +43,26 @@ class Observers:
             self.all.append(self._log)
             if metrics is not None:
                 log = self._log
-                metrics.gauge("prediction_log_dropped", "Too many at once.", lambda: log.dropped)
-                metrics.gauge("prediction_log_failed", "Not written.", lambda: log.failed)
+                metrics.gauge(
+                    "prediction_log_dropped",
+                    "Requests that were not logged: the queue was full.",
+                    lambda: log.dropped,
+                )
+                metrics.gauge(
+                    "prediction_log_failed",
+                    "Requests that could not be written.",
+                    lambda: log.failed,
+                )
         if config.shadow:
             if metrics is None:
                 raise InvalidArgument(
-                    "`shadow` needs `monitoring_config_file`: the differences are metrics."
+                    "`shadow` needs `monitoring_config_file`, since the differences are metrics."
                 )
             self._shadow = Shadow(_shadow_options(config), manager, metrics.shadowed)
             self.all.append(self._shadow)
 
     def close(self) -> None:
-        """Finishes what is written and compared; to be called after the last request."""
+        """Finishes writing and comparing; call it after the last request."""
         for observer in (self._shadow, self._log):
             if observer is not None:
                 observer.close()
@@ -81,7 +89,7 @@ def _shadow_options(config: ServerConfig) -> ShadowOptions:
         raise InvalidArgument(str(error)) from error
     if not config.model_config_file and options.model != config.model_name:
         raise InvalidArgument(
-            f"`shadow` must name the model that is served, {config.model_name!r}. "
+            f"`shadow` must name the served model, {config.model_name!r}. "
             f"Received: {config.shadow!r}"
         )
     return options

@@ -1,4 +1,4 @@
-"""One process that serves: its start, its signals, and its end without a lost request."""
+"""The process of the command `serve`: start, signals, drain and exit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def loaded(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Server, int]:
-    """A server that has something to serve and answers nobody yet, and its port for gRPC.
+    """Creates a server that is ready to start, and returns it with its gRPC port.
 
-    It may have nothing where it never looks for versions, which a reload brings, and where a
-    backend computes, which may come later. A signal ends the process at once: nobody waits.
+    Models must have an available version, unless versions come by a reload or from a backend.
+    A signal ends the process at once, since no request has been accepted.
 
     Raises:
-        ServingError: Nothing can be served, or the port is taken.
+        ServingError: A model has no version, or the port is in use.
     """
-    with signals.ending(_end_early):
+    with signals.calling(_end_early):
         return _loaded(config, log_format)
 
 
@@ -40,21 +40,21 @@ def _loaded(config: ServerConfig, log_format: str) -> tuple[Server, int]:
 
     set_up(log_format)
     server, port = create_server(config)
-    if config.file_system_poll_wait_seconds >= 0 and not config.backend:
+    if config.needs_version_at_start:
         for versions in server.manager.models.values():
             versions.require_available()
     return server, port
 
 
 def serve(server: Server, started: Callable[[], object], signals: Signals) -> None:
-    """Serves until a signal, drains, and ends the process. To be called in the main thread.
+    """Serves until a signal, drains, and ends the process. Call it in the main thread.
 
-    What outlasts the drain, such as a version that still loads, is not waited for.
+    It does not wait for work that outlasts the drain, such as a version that still loads.
 
     Args:
-        server: What serves.
-        started: Called once it answers.
-        signals: Those that end it. After the first one, Ctrl-C ends it at once.
+        server: The server to start.
+        started: Called once the server accepts requests.
+        signals: Signals that end it. After the first one, Ctrl-C ends it at once.
     """
     server.start()
     started()
@@ -67,12 +67,15 @@ def serve(server: Server, started: Callable[[], object], signals: Signals) -> No
 
 
 def silence_grpc() -> None:
-    """Has gRPC log nothing, if it is not imported yet: its errors reach us as exceptions."""
+    """Disables gRPC's log, if gRPC is not imported yet: its errors are exceptions anyway."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def import_tensorflow_quietly() -> None:
-    """Its remarks on the processor and missing GPUs go past every logger to descriptor 2."""
+    """Imports TensorFlow without its messages on the CPU and missing GPUs.
+
+    It writes them to file descriptor 2, past every logger.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     silence_grpc()
     sys.stderr.flush()
@@ -87,12 +90,12 @@ def import_tensorflow_quietly() -> None:
 
 
 def _end_early(number: int) -> None:
-    _LOGGER.info("%s: ended before it served", signal.Signals(number).name)
+    _LOGGER.info("%s: stopped before it served", signal.Signals(number).name)
     _end(128 + number if number == signal.SIGINT else 0)
 
 
 def _end(status: int = 0) -> None:
-    """Python's own end waits for every thread, of which one may compute or load for minutes."""
+    """Ends the process at once; Python would wait for threads that compute or load for minutes."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

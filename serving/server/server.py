@@ -6,18 +6,16 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from pathlib import Path
 
 import grpc
 
-from serving.common.errors import InvalidArgument, Unavailable
+from serving.common.errors import Unavailable
 from serving.config.batching import BatchingParameters
 from serving.config.files import (
     Certificates,
     read_batching_parameters,
     read_certificates,
     read_metrics_path,
-    read_token,
     read_tokens,
 )
 from serving.config.models import ModelConfig
@@ -28,16 +26,17 @@ from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
 from serving.models.reconciler import ManagerOptions
 from serving.models.reload_roots import ReloadRoots
+from serving.models.version_source import FolderSource, VersionSource
 from serving.observability.metrics import Metrics
-from serving.proxy.pool import BackendPool, backend_addresses
+from serving.proxy.source import BackendSource
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
 from serving.rpc.drain import DrainInterceptor
 from serving.rpc.health import Health
-from serving.rpc.security import Access, TlsWithToken
+from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
 from serving.runtimes.choice import RuntimeChoice
-from serving.server.certificates import tell_of_certificates
+from serving.server.certificates import report_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
 from serving.server.ports import bound
@@ -62,10 +61,7 @@ class Server:
         self.manager = manager
         self.health = health
         limit = ConcurrencyLimit(config.requests_at_once, config.most_requests)
-        # A backend's models have base paths that are no folders.
-        self.service = InferenceService(
-            manager, observers.all, limit, None if config.backend else roots.require
-        )
+        self.service = InferenceService(manager, observers.all, limit, roots.require)
         self.interceptor = DrainInterceptor(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
@@ -114,7 +110,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
     access = _access(config)
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
-    metrics = Metrics("remote" if config.backend else "tensorflow") if path else None
+    metrics = Metrics(config.runtime_name) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
         config, server.service, server.health, server.interceptor, access, metrics
@@ -122,9 +118,9 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
-    tell_of_certificates(config, certificates, metrics)
+    report_certificates(config, certificates, metrics)
     if config.file_system_poll_wait_seconds >= 0:
-        _look(server.manager, config)
+        _load(server.manager)
     return server, port
 
 
@@ -136,13 +132,11 @@ def _access(config: ServerConfig) -> Access:
     return Access(scoring, reload, config.allow_reload or config.is_local)
 
 
-def _look(manager: ModelManager, config: ServerConfig) -> None:
-    """Loads what there is; a fleet that is away is waited for."""
+def _load(manager: ModelManager) -> None:
+    """Loads the available versions; an unreachable source is tried again while it serves."""
     try:
         manager.poll()
     except Unavailable as error:
-        if not config.backend:
-            raise
         _LOGGER.warning("%s (NOT_SERVING until one does)", error)
 
 
@@ -154,14 +148,10 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         batching = BatchingParameters(
             num_batch_threads=config.tensorflow_inter_op_parallelism or CPUS
         )
+    source = _version_source(config)
     loader = Loader(
         LoadOptions(
-            runtime=RuntimeChoice(
-                config.compile_after_seconds,
-                config.tensorflow_intra_op_parallelism,
-                config.tensorflow_inter_op_parallelism,
-            ),
-            backend=_fleet(config),
+            source=source,
             batching=batching,
             reads_own_batching=config.enable_per_model_batching_parameters,
             warmup_iterations=(
@@ -182,8 +172,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         if config.model_base_path:
             _LOGGER.warning("`model_config_file` names the models: `model_base_path` is not read.")
     else:
-        base_path = config.model_base_path or config.backend.partition("://")[2]
-        models = (ModelConfig(config.model_name, Path(base_path)),)
+        models = (ModelConfig(config.model_name, config.base_path),)
     roots.follow(models)
     health = Health()
     manager = ModelManager(
@@ -197,36 +186,28 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
                 config.allow_version_labels_for_unavailable_models
             ),
             num_load_threads=config.num_load_threads,
-            find=loader.versions if config.backend else None,
+            source=source,
         ),
     )
     observers = Observers(config, manager, metrics)
     return Server(config, manager, health, observers, config_file, roots)
 
 
+def _version_source(config: ServerConfig) -> VersionSource:
+    if config.backend:
+        return BackendSource.from_config(config)
+    return FolderSource(
+        RuntimeChoice(
+            config.compile_after_seconds,
+            config.tensorflow_intra_op_parallelism,
+            config.tensorflow_inter_op_parallelism,
+        )
+    )
+
+
 def _follow(models: Sequence[ModelConfig], roots: ReloadRoots, manager: ModelManager) -> None:
     roots.follow(models)
     manager.reload(models)
-
-
-def _fleet(config: ServerConfig) -> BackendPool | None:
-    """The backend's servers; None where there is no backend."""
-    if not config.backend:
-        return None
-    tls = None
-    if config.backend_uses_tls:
-        path = config.backend_token_file
-        tls = TlsWithToken(
-            token=read_token(path) if path else "",
-            ca=config.backend_tls_ca or None,
-            certificate=config.backend_tls_cert or None,
-            key=config.backend_tls_key or None,
-            server_name=config.backend_tls_server_name or None,
-        )
-    try:
-        return BackendPool(backend_addresses(config.backend), tls)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"TLS to `backend`: {error}") from error
 
 
 def _make_rest(

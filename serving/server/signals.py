@@ -1,4 +1,4 @@
-"""Signals that end a process, for a main thread that waits for them."""
+"""Waits for the signals that end a process."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Self
 
 
 class Signals:
-    """Catches signals; to be made in the main thread, of processes that handle no others.
+    """Catches signals from now on. Create it in the main thread of a process.
 
-    Python's handlers run when the main thread next computes something. Where the system has given
-    the signal to another thread, one that waits for a queue or a lock sleeps on and never does. A
-    descriptor wakes it whichever thread it was. At the end of a `with` block they are given back:
-    what Python's own end waits for can then be ended.
+    Python runs signal handlers in the main thread, but only once that thread runs again. If the
+    system delivers the signal to another thread, a main thread that waits for a queue or a lock
+    sleeps on. A file descriptor wakes it in every case. The end of a `with` block restores the
+    handlers from before, so that a process that waits for its threads can be stopped.
 
     Args:
-        numbers: Those that are caught from now on.
+        numbers: The signals to catch.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
         self._came, wakes = os.pipe()
         os.set_blocking(wakes, False)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        # Without a handler no number is written.
+        # Signals without a handler are not written to the descriptor.
         self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Lets them do what they did before, also those that have come and were not waited for."""
+        """Restores the handlers from before, and sends signals again that were not waited for."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -42,12 +42,12 @@ class Signals:
             os.kill(os.getpid(), self.wait())
 
     def wait(self) -> int:
-        """The first that has come, or comes."""
+        """Waits for a signal and returns its number."""
         return os.read(self._came, 1)[0]
 
     @contextlib.contextmanager
-    def ending(self, end: Callable[[int], object]) -> Iterator[None]:
-        """Has a thread call `end` with the first that comes while the block runs."""
+    def calling(self, end: Callable[[int], object]) -> Iterator[None]:
+        """Calls `end` in a thread with the first signal during the block."""
         over, leave = os.pipe()
 
         def watch() -> None:
@@ -64,7 +64,7 @@ class Signals:
             os.close(over)
 
     def on_ctrl_c(self, end: Callable[[], object]) -> None:
-        """Has a thread call `end` at the next Ctrl-C; other signals are let pass."""
+        """Calls `end` in a thread at the next Ctrl-C; other signals are ignored."""
 
         def watch() -> None:
             while self.wait() != signal.SIGINT:

@@ -56,7 +56,7 @@ def test_candidates_are_printed_best_first(shared_address: str) -> None:
     ]
 
 
-def test_candidates_are_ranked_by_the_task_that_is_named(shared_address: str) -> None:
+def test_candidates_are_ranked_by_the_named_task(shared_address: str) -> None:
     rising = dict(RANKING, context={"history": ["a"]})
     result = _request(shared_address, rising, "--by", "convert")
     order = [row[1] for row in _cells(result.output)[1:]]
@@ -66,7 +66,7 @@ def test_candidates_are_ranked_by_the_task_that_is_named(shared_address: str) ->
     assert "No task is named 'convrt'. Tasks: click, convert." in result.output
 
 
-def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path) -> None:
+def test_json_keeps_the_order_of_the_request(shared_address: str, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps(RANKING), encoding="utf-8")
     result = CliRunner().invoke(
         request, ["--address", shared_address, "--file", f"{tmp_path}/request.json", "--json"]
@@ -96,7 +96,7 @@ def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path)
         ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
     ],
 )
-def test_a_wrong_request_is_one_sentence(shared_address: str, document: Any, words: str) -> None:
+def test_a_wrong_document_is_a_short_error(shared_address: str, document: Any, words: str) -> None:
     result = _request(shared_address, document)
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
@@ -104,7 +104,7 @@ def test_a_wrong_request_is_one_sentence(shared_address: str, document: Any, wor
     assert len(result.output.splitlines()) == 1
 
 
-def test_other_failures_of_a_request(shared_address: str) -> None:
+def test_failures_of_a_request_are_short_errors(shared_address: str) -> None:
     unreachable = _request("localhost:1", RANKING)
     unknown = _request(shared_address, RANKING, "--model", "ctr")
     absent = CliRunner().invoke(request, ["--file", "/nowhere.json"])
@@ -119,7 +119,7 @@ def test_other_failures_of_a_request(shared_address: str) -> None:
 
 
 @needs_openssl
-def test_a_request_is_encrypted_and_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_uses_tls_and_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = make_authority(tmp_path)
     own = make_certificate(tmp_path, authority, "ctr.example")
     reader = make_certificate(tmp_path, authority, "reader", client=True)
@@ -153,9 +153,7 @@ def test_a_request_is_encrypted_and_signed(tmp_path: Path, monkeypatch: pytest.M
         ("ctr", [], "`addresses` must be host:port, or one name such as dns:///ctr:8500."),
     ],
 )
-def test_a_connection_that_cannot_be_is_one_sentence(
-    address: str, options: list[str], words: str
-) -> None:
+def test_wrong_tls_options_are_short_errors(address: str, options: list[str], words: str) -> None:
     result = _request(address, RANKING, *options)
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {words}")
@@ -163,7 +161,7 @@ def test_a_connection_that_cannot_be_is_one_sentence(
     assert len(result.output.splitlines()) == 1
 
 
-def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None:
+def test_nothing_to_serve_is_a_short_error(tmp_path: Path, twofold: Path) -> None:
     (tmp_path / "1").mkdir()
     result = CliRunner().invoke(serve, ["--model-base-path", str(tmp_path), "--port", "0"])
     assert result.exit_code == 2
@@ -178,7 +176,7 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
-def test_an_address_that_cannot_be_is_one_sentence(
+def test_an_unusable_address_is_a_short_error(
     shared_address: str, base_path: Path, host: str
 ) -> None:
     """A port that is taken, and a host that is not this machine's; gRPC logs nothing."""
@@ -200,7 +198,7 @@ def test_help_shows_the_document() -> None:
     assert re.search(r"default:\s+8500", CliRunner().invoke(serve, ["--help"]).output)
 
 
-def test_a_process_of_its_own_prints_its_answer_and_nothing_else(shared_address: str) -> None:
+def test_the_command_prints_only_its_answer(shared_address: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", "from serving.cli import request; request()", "--address",
          shared_address],

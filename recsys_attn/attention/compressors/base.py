@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -75,3 +76,6 @@ class Compressor(Layer):
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+COMPRESSORS = Registry("a compressor", "compressors", Compressor)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Convolution")
+@COMPRESSORS.register("convolution")
 class Convolution(Compressor):
     """Each summary is a learned mix of `width` events that follow each other.
 
@@ -72,7 +71,7 @@ class Convolution(Compressor):
         if key_mask is not None:
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
-            blocks = blocks_of(key_mask, self.width, self.stride)
+            blocks = overlapping_blocks(key_mask, self.width, self.stride)
             # A block that adds only padding would not be there for a sequence padded less.
             own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
             key_mask = ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
@@ -84,7 +83,9 @@ class Convolution(Compressor):
 
     def _convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
         """(B, S, N, H) -> (B, C, N, H)."""
-        return ops.einsum("bcwnh,nwhu->bcnu", blocks_of(x, self.width, self.stride), kernel)
+        return ops.einsum(
+            "bcwnh,nwhu->bcnu", overlapping_blocks(x, self.width, self.stride), kernel
+        )
 
     def count(self, length: int | None) -> int | None:
         return None if length is None else count_blocks(length, self.width, self.stride)

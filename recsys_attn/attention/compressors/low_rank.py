@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.LowRank")
+@COMPRESSORS.register("low_rank")
 class LowRank(Compressor):
     """Each summary is a learned sum over all positions: `E K` and `F V`.
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 _LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Pool")
+@COMPRESSORS.register("pool")
 class Pool(Compressor):
     """Each summary is the mean or the maximum of `size` events that follow each other.
 
@@ -52,11 +51,11 @@ class Pool(Compressor):
         length = ops.shape(key)[1]
         # Without a mask too the last block may be filled up.
         given = ops.ones((1, length), "bool") if key_mask is None else key_mask
-        present = blocks_of(given, self.size, self.size)  # (B, C, size)
+        present = overlapping_blocks(given, self.size, self.size)  # (B, C, size)
         pool = _KINDS[self.kind]
         return CompressedKeys(
-            pool(blocks_of(key, self.size, self.size), present),
-            pool(blocks_of(value, self.size, self.size), present),
+            pool(overlapping_blocks(key, self.size, self.size), present),
+            pool(overlapping_blocks(value, self.size, self.size), present),
             None if key_mask is None else ops.any(present, axis=-1),
         )
 

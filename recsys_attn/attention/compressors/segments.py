@@ -7,13 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Segments")
+@COMPRESSORS.register("segments")
 class Segments(Compressor):
     """Each summary is the mean or the maximum of one of C runs that the events are cut into.
 

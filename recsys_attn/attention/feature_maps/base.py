@@ -6,9 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.head_layout import head_sizes, swap_heads
+from recsys_attn.attention.core.masks import Masks
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 # Far below any exponent, and far enough from overflow for another one to be subtracted.
@@ -92,7 +93,8 @@ class FeatureMap(Layer):
         if key_mask is None:
             return self.key_features(key, streaming=streaming)
         shape = (key.shape[0], key.shape[2])
-        real = ops.swapaxes(allowed_pairs(shape, shape, key_mask=key_mask), 2, 3)  # (B, 1, S, 1)
+        allowed = Masks.of(shape, shape, key_mask=key_mask).allowed()
+        real = ops.swapaxes(allowed, 2, 3)  # (B, 1, S, 1)
         # Before the map too: its gradient at whatever padding holds may not be finite.
         features = self.key_features(ops.where(real, key, 0.0), real, streaming)
         return ops.where(real, features, 0.0)
@@ -122,6 +124,9 @@ class FeatureMap(Layer):
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+FEATURE_MAPS = Registry("a feature map", "feature_maps", FeatureMap)
 
 
 def stable_exp(

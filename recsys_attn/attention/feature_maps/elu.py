@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Elu")
+@FEATURE_MAPS.register("elu")
 class Elu(FeatureMap):
     """`phi(x) = elu(x) + 1`: `x + 1` above zero and `exp(x)` below, so always positive.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import stable_exp
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, stable_exp
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.checks import require_bool, unknown_name
 from recsys_attn.tensors import Config, Tensor
@@ -17,7 +16,7 @@ _EPSILON = {"relu": 1e-3, "softmax": 1e-6}  # added to every feature, so that no
 _LARGEST = 40.0  # of an exponent: a sum of many exp(40) is far from overflow in float32
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Favor")
+@FEATURE_MAPS.register("favor")
 class Favor(RandomFeatures):
     """FAVOR+: positive features whose products are `exp(q . k / sqrt(H))` on average.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 from keras import ops
 
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
-from recsys_attn.attention.unit import unit
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Tensor
 _NOISE = 0.01
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Fourier")
+@FEATURE_MAPS.register("fourier")
 class Fourier(RandomFeatures):
     """Features whose products are the Gaussian kernel of unit vectors, on average.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap, stable_exp
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap, stable_exp
 from recsys_attn.tensors import Tensor
 
 _LARGEST = 40.0  # exp(2 * 40) times the number of channels is far from overflow in float32
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Softmax")
+@FEATURE_MAPS.register("softmax")
 class Softmax(FeatureMap):
     """`phi_q(q) = softmax(q)` over channels, `phi_k(k) = softmax(k)` over positions.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Taylor")
+@FEATURE_MAPS.register("taylor")
 class Taylor(FeatureMap):
     """`phi(x) = [1, x / |x|]`, so that the similarity is `1 + cos(q, k)`, never negative.
 

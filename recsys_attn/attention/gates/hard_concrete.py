@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.checks import require_not_negative, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -17,7 +18,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 _EPSILON = 1e-6  # keeps the noise from the ends of (0, 1), where its logit is infinite
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.HardConcrete")
+@GATES.register("hard_concrete")
 class HardConcrete(Layer):
     """`output = g * heads` with one gate g in [0, 1] a head, which can be exactly 0 and 1.
 
@@ -91,7 +92,7 @@ class HardConcrete(Layer):
         self.noise = keras.random.SeedGenerator(self.seed)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> None:
-        check_heads(heads_shape)
+        require_known_heads(heads_shape)
         self.log_alpha = self.add_weight(
             shape=(heads_shape[2],),
             initializer=keras.initializers.Constant(self.initial),
@@ -149,12 +150,3 @@ class HardConcrete(Layer):
             "initial": self.initial,
             "seed": self.seed,
         }
-
-
-def check_heads(heads_shape: Shape) -> None:
-    """Raises unless there are heads, and their number is known."""
-    if len(heads_shape) != 4 or heads_shape[2] is None:
-        raise ValueError(
-            "`heads` must have shape (B, T, N, V) with N known when the gate is built. "
-            f"Received: heads.shape={tuple(heads_shape)}"
-        )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.gates.hard_concrete import check_heads
+from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
@@ -15,7 +14,7 @@ from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.OutputGate")
+@GATES.register("output")
 class OutputGate(Layer):
     """`output = heads * activation(W inputs)`, with one matrix W a head.
 
@@ -56,7 +55,7 @@ class OutputGate(Layer):
         self.per_channel = per_channel
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
-        check_heads(heads_shape)
+        require_known_heads(heads_shape)
         heads, size = heads_shape[2] or 1, heads_shape[3] if self.per_channel else 1
         if size is None or inputs_shape[-1] is None:
             raise ValueError(

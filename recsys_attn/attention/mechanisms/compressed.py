@@ -8,27 +8,22 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import compressors, scores, weightings
-from recsys_attn.attention.layout import (
-    batched_matmul,
-    broadcast_batch,
-    logits_shape,
-    require_a_value_a_key,
-    swap_heads,
-)
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.positions import natural_positions, pairs
+from recsys_attn.attention.core.head_layout import logits_shape, require_a_value_a_key
+from recsys_attn.attention.core.masks import Masks, both
+from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.checks import require_bool, require_share
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
-class Compressed(Layer):
+@MECHANISMS.register("compressed")
+class Compressed(Mechanism):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 
     C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
@@ -60,8 +55,7 @@ class Compressed(Layer):
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which reach no summary.
+        masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
     B of the queries may be 1 where that of the keys is not, and the other way round. Padded
     values must be finite.
@@ -85,6 +79,7 @@ class Compressed(Layer):
     (2, 3, 4, 8)
     """
 
+    honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
@@ -142,30 +137,50 @@ class Compressed(Layer):
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
-    def call(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
+    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
+        key_mask = masks.key
         if key_mask is not None:
-            allowed_pairs(query.shape, key.shape, key_mask=key_mask)  # refuses a wrong shape
-            whole = (ops.shape(key_mask)[0], ops.shape(key)[1])
-            key_mask = ops.broadcast_to(ops.cast(key_mask, "bool"), whole)
+            key_mask = ops.broadcast_to(key_mask, (ops.shape(key_mask)[0], ops.shape(key)[1]))
         key = fitting(key, self.score.most_keys)
         summaries = self.compressor.compress(key, value, key_mask)
         rows, _ = natural_positions(query, key)
         _, places = natural_positions(query, summaries.key)
         ends = self.compressor.ends(places) if self.compressor.ordered else None
-        allowed = allowed_pairs(query.shape, summaries.key.shape, query_mask, summaries.key_mask)
+        allowed = Masks(query=masks.query, key=summaries.key_mask).allowed()
         if self.causal:
             allowed = both(_seen(rows, ends), allowed)
-        logits = logits_of(self.score, query, summaries.key, allowed, rows, ends)
-        weights = weights_of(self.weighting, logits, allowed, query)
-        weights = self.dropout(ops.cast(weights, self.compute_dtype))
-        return swap_heads(batched_matmul(weights, swap_heads(summaries.value))), None
+
+        def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+            return logits_of(self.score, query, key, allowed, rows, ends)
+
+        def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
+            weights = weights_of(self.weighting, logits, allowed, query)
+            return ops.cast(weights, self.compute_dtype)
+
+        output, _ = attention(
+            query,
+            summaries.key,
+            summaries.value,
+            score,
+            weighting,
+            allowed,
+            dropout=self.dropout,
+        )
+        return output, None
+
+    def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
+        super().require_distinct_results(queries, keys, name)
+        if queries > 1 and keys not in (None, 1) and self.compressor.count(keys) == 1:
+            raise ValueError(
+                f"{type(self.compressor).__name__} makes one summary of {keys} keys, so all of "
+                "several learned queries would get the same result. Use a smaller stride, or a "
+                f"mechanism without summaries. Received: {name}={queries}"
+            )
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query sees an event after it."""
+        return self.causal
 
     @property
     def positional(self) -> bool:
@@ -181,13 +196,6 @@ class Compressed(Layer):
     def shares_query_and_key(self) -> bool:
         """Whether the layer around it makes the keys with the projection of the queries."""
         return self.score.shares_query_and_key
-
-    def compute_output_spec(
-        self, query: Tensor, key: Tensor, value: Tensor, **masks: Tensor | None
-    ) -> tuple[Tensor, None]:
-        batch = broadcast_batch(query.shape[0], value.shape[0])
-        shape = (batch, *query.shape[1:3], value.shape[-1])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
 
     def get_config(self) -> Config:
         return {

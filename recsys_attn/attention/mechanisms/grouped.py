@@ -9,23 +9,28 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, routers, scores
-from recsys_attn.attention.layout import batched_matmul, broadcast_size, head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.patterns.base import check_heads, require_steady
-from recsys_attn.attention.positions import pairs
+from recsys_attn.attention.core.head_layout import (
+    batched_matmul,
+    broadcast_size,
+    head_sizes,
+    swap_heads,
+)
+from recsys_attn.attention.core.masks import both
+from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.routers.base import Groups
-from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-class Grouped(Layer):
-    """A softmax over the pairs that a router brings together; `Routed` and `Retrieved` call it.
+class Grouped(Mechanism):
+    """A softmax over the pairs that a router brings together; `Routed` and `Lookup` call it.
 
     Args:
         router: Which tokens meet: an instance, a name or a config of
@@ -93,7 +98,7 @@ class Grouped(Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
-        check_heads(self.pattern, heads)
+        require_heads(self.pattern, heads)
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 
@@ -123,6 +128,11 @@ class Grouped(Layer):
         return self.router.content_based or self.score.uses_query
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no query attends a key after it."""
+        return self.pattern is not None and self.pattern.is_causal
+
+    @property
     def shares_query_and_key(self) -> bool:
         """Whether the layer around it makes the keys with the projection of the queries."""
         return self.router.shares_query_and_key or self.score.shares_query_and_key
@@ -137,13 +147,9 @@ class Grouped(Layer):
         }
 
 
-def of_tokens(x: Tensor, **mask: Tensor | None) -> Tensor | None:
-    """A mask of x (B, S, ...) that has been checked, as booleans (B, S)."""
-    pair = allowed_pairs(x.shape, x.shape, **mask)
-    if pair is None:
-        return None
-    batch, _, rows, columns = ops.shape(pair)  # one of the two is 1
-    return ops.broadcast_to(ops.reshape(pair, (batch, rows * columns)), ops.shape(x)[:2])
+def of_tokens(x: Tensor, mask: Tensor | None) -> Tensor | None:
+    """A mask of x (B, S, ...) in full, (B, S)."""
+    return None if mask is None else ops.broadcast_to(mask, ops.shape(x)[:2])
 
 
 def of_one_batch(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 from keras import ops
 
 from recsys_attn.attention import feature_maps
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.causal_prefix_sums import prefix_attention
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
-    broadcast_batch,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.prefix import prefix_attention
+from recsys_attn.attention.core.masks import Masks
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.checks import require_bool, require_positive
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -34,8 +33,8 @@ class LinearState(NamedTuple):
     totals: Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Linear")
-class Linear(Layer):
+@MECHANISMS.register("linear")
+class Linear(Mechanism):
     """Attention whose similarity is a product of features, so that the keys are summed up once.
 
     `output[t] = phi(q[t]) . sum_s phi(k[s]) v[s]^T / (phi(q[t]) . sum_s phi(k[s]))`, for each head
@@ -61,8 +60,7 @@ class Linear(Layer):
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which nothing attends.
+        masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
     B of the queries may be 1 where that of the keys is not, and the other way round. Padded
     values must be finite.
@@ -89,8 +87,7 @@ class Linear(Layer):
     True
     """
 
-    shares_query_and_key = False
-
+    honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
@@ -116,18 +113,9 @@ class Linear(Layer):
         _, _, heads, size = key_shape
         self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
 
-    def call(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        require_a_value_a_key(key.shape, value.shape)
-        real = allowed_pairs(query.shape, key.shape, query_mask)  # refuses a wrong shape
+    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
         query_features, key_features = self.feature_map(
-            query, key, key_mask=key_mask, streaming=self.causal
+            query, key, key_mask=masks.key, streaming=self.causal
         )
         value = ops.cast(swap_heads(value), "float32")
         if self.causal:
@@ -145,8 +133,8 @@ class Linear(Layer):
             )
         else:
             output = self._read(_summed(key_features, value), query_features)
-        if query_mask is not None:
-            output = ops.where(real, output, 0.0)  # real: (B, 1, T, 1)
+        if masks.query is not None:
+            output = ops.where(masks.query[:, None, :, None], output, 0.0)
         return ops.cast(swap_heads(output), self.compute_dtype), None
 
     def initial_state(self, batch_size: Any) -> LinearState:
@@ -206,17 +194,10 @@ class Linear(Layer):
         normaliser = ops.maximum(batched_matmul(features, totals), floor)
         return batched_matmul(features, state.sums) / normaliser
 
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        batch = broadcast_batch(query.shape[0], broadcast_batch(key.shape[0], value.shape[0]))
-        shape = (batch, *query.shape[1:3], value.shape[-1])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query sees an event after it."""
+        return self.causal
 
     def get_config(self) -> Config:
         return {

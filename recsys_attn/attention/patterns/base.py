@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.serialization import Family, deserialize, serialize
+from recsys_attn.registry import Registry
+from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Tensor
-
-# By name; the package's `__init__` fills it. A pattern may hold patterns, so it is known here.
-MEMBERS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Pattern:
         return cls(**{name: _revived(value) for name, value in config.items()})
 
 
-get = Family("a pattern", MEMBERS, Pattern).get
+PATTERNS = Registry("a pattern", "patterns", Pattern)
 
 
 def set_field(pattern: Pattern, name: str, value: Any) -> None:
@@ -111,12 +108,12 @@ def set_field(pattern: Pattern, name: str, value: Any) -> None:
 
 
 def get_all(identifiers: Any) -> tuple[Pattern, ...]:
-    """Patterns from a list of what `get` takes."""
+    """Returns the patterns of a list of instances, names or configs."""
     if not isinstance(identifiers, list | tuple) or not identifiers:
         raise ValueError(
             f"`patterns` must be a list of at least one pattern. Received: patterns={identifiers!r}"
         )
-    return tuple(get(identifier) for identifier in identifiers)
+    return tuple(PATTERNS.get(identifier) for identifier in identifiers)
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ class Combination(Pattern):
         return replace(self, patterns=tuple(p.take_heads(keep) for p in self.patterns))
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.And")
+@PATTERNS.register("and")
 @dataclass(frozen=True)
 class And(Combination):
     """Pairs that every pattern allows; written `first & second`."""
@@ -166,7 +163,7 @@ class And(Combination):
         return any(pattern.is_causal for pattern in self.patterns)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Or")
+@PATTERNS.register("or")
 @dataclass(frozen=True)
 class Or(Combination):
     """Pairs that any pattern allows; written `first | second`."""
@@ -182,7 +179,7 @@ class Or(Combination):
         return all(pattern.is_causal for pattern in self.patterns)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Not")
+@PATTERNS.register("not")
 @dataclass(frozen=True)
 class Not(Pattern):
     """Pairs that a pattern does not allow; written `~pattern`."""
@@ -190,7 +187,7 @@ class Not(Pattern):
     pattern: Pattern
 
     def __post_init__(self) -> None:
-        set_field(self, "pattern", get(self.pattern))
+        set_field(self, "pattern", PATTERNS.get(self.pattern))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         return ops.logical_not(self.pattern(rows, columns, length))
@@ -227,7 +224,7 @@ def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
         )
 
 
-def check_heads(pattern: Pattern | None, heads: int | None) -> None:
+def require_heads(pattern: Pattern | None, heads: int | None) -> None:
     """Raises where a pattern is made for another number of heads."""
     if pattern is not None and pattern.heads not in (None, heads):
         raise ValueError(

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.tensors import Tensor
 
@@ -21,7 +20,7 @@ def block_count(length: Any, size: int) -> Any:
     return max(blocks, 1) if isinstance(blocks, Integral) else ops.maximum(blocks, 1)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Block")
+@PATTERNS.register("block")
 @dataclass(frozen=True)
 class Block(Pattern):
     """Keys of the query's own block, and of some blocks beside it.
@@ -74,7 +73,7 @@ class Block(Pattern):
         return (self.after or 0) < self.before
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.EdgeBlocks")
+@PATTERNS.register("edge_blocks")
 @dataclass(frozen=True)
 class EdgeBlocks(Pattern):
     """The first and the last blocks attend everything and are attended by all.

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, get_all, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, get_all, set_field
 from recsys_attn.attention.patterns.window import Full
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.PerHead")
+@PATTERNS.register("per_head")
 @dataclass(frozen=True)
 class PerHead(Pattern):
     """Head n has the n-th pattern: one looks near, another far, a third at everything.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
@@ -66,7 +65,7 @@ def _permuted(x: Tensor, constants: list[int], key: Any = 0) -> Tensor:
     return x
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.RandomBlocks")
+@PATTERNS.register("random_blocks")
 @dataclass(frozen=True)
 class RandomBlocks(Pattern):
     """Each block of queries attends some random blocks of keys, out of all there are.

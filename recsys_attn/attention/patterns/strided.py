@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Strided")
+@PATTERNS.register("strided")
 @dataclass(frozen=True)
 class Strided(Pattern):
     """Keys a multiple of `stride` away: `(t - s) mod stride = 0`.
@@ -46,7 +44,7 @@ class Strided(Pattern):
         return (rows - columns) % self.stride == 0
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Fixed")
+@PATTERNS.register("fixed")
 @dataclass(frozen=True)
 class Fixed(Pattern):
     """The last keys of every block, which sum it up: `s mod stride >= stride - summary`.

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, get, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Global")
+@PATTERNS.register("global")
 @dataclass(frozen=True)
 class Global(Pattern):
     """Some positions attend everything and are attended by all: `t in G or s in G`.
@@ -67,7 +66,7 @@ def _among(positions: Tensor, chosen: Tensor) -> Tensor:
     return ops.any(ops.expand_dims(positions, -1) == chosen, axis=-1)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prepended")
+@PATTERNS.register("prepended")
 @dataclass(frozen=True)
 class Prepended(Pattern):
     """The first `count` positions are global, and a pattern counts from the one after them.
@@ -101,7 +100,7 @@ class Prepended(Pattern):
 
     def __post_init__(self) -> None:
         require_positive("count", self.count)
-        set_field(self, "pattern", get(self.pattern))
+        set_field(self, "pattern", PATTERNS.get(self.pattern))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         inner = self.pattern(rows - self.count, columns - self.count, length - self.count)
@@ -124,7 +123,7 @@ class Prepended(Pattern):
         return Prepended(self.count, self.pattern.take_heads(keep))
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prefix")
+@PATTERNS.register("prefix")
 @dataclass(frozen=True)
 class Prefix(Pattern):
     """A prefix that all attend in both directions, causal after it: `s < length or s <= t`.

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Full")
+@PATTERNS.register("full")
 @dataclass(frozen=True)
 class Full(Pattern):
     """Every key; one head's part of `PerHead`, or the limit of the others.
@@ -32,7 +31,7 @@ class Full(Pattern):
         return ops.ones_like(rows - columns, dtype="bool")
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Causal")
+@PATTERNS.register("causal")
 @dataclass(frozen=True)
 class Causal(Pattern):
     """Keys up to the query and the query itself: `s <= t`.
@@ -56,7 +55,7 @@ class Causal(Pattern):
         return True
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Local")
+@PATTERNS.register("local")
 @dataclass(frozen=True)
 class Local(Pattern):
     """A window around the query: `t - before <= s <= t + after`.
@@ -105,7 +104,7 @@ class Local(Pattern):
         return (self.after or 0) < self.before
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Dilated")
+@PATTERNS.register("dilated")
 @dataclass(frozen=True)
 class Dilated(Pattern):
     """A window that skips keys: `s = t + dilation * k` for `|k| <= window`.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -40,7 +41,7 @@ class Groups(NamedTuple):
 class Router(Layer):
     """Which tokens meet: it takes a sequence apart into groups, and puts the outputs together.
 
-    For `Retrieved`, whose queries come from elsewhere, it has `look_up` instead of these two.
+    For `Lookup`, whose queries come from elsewhere, it has `look_up` instead of these two.
 
     Attributes:
         default_score: Name of the score where none is chosen.
@@ -143,3 +144,6 @@ class Router(Layer):
                 under one softmax.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `merge`")
+
+
+ROUTERS = Registry("a router", "routers", Router)

@@ -6,17 +6,16 @@ import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.core.head_layout import broadcast_size
+from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
-from recsys_attn.attention.positions import length_of
-from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
 from recsys_attn.attention.routers.coverage import require_covered
-from recsys_attn.attention.routers.layout import (
+from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
     exists,
@@ -62,7 +61,7 @@ class _Meeting(Pattern):
         return met
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Blocks")
+@ROUTERS.register("blocks")
 class Blocks(Router):
     """Queries of block i meet the keys of blocks `i - before ... i + after`.
 

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head, swap_heads
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.core.head_layout import per_head, swap_heads
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import looked_up, one_size, sum_tokens, take_tokens
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 _EPSILON = 1e-6
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.KMeans")
+@ROUTERS.register("k_means")
 class KMeans(Router):
     """Each centroid brings together the queries and the keys that are nearest to it.
 

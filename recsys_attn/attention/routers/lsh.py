@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import (
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
     each_once,
@@ -24,7 +24,7 @@ from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Lsh")
+@ROUTERS.register("lsh")
 class Lsh(Router):
     """Tokens meet where a random rotation puts them into the same bucket.
 

@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import as_groups, blocks_of, sequence_of
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import as_groups, blocks_of, sequence_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
@@ -19,7 +19,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 _TINY = 1e-6  # share of real tokens below which a mixture is padding
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Sinkhorn")
+@ROUTERS.register("sinkhorn")
 class Sinkhorn(Router):
     """The queries of a block meet its own keys, and those of the block sorted next to it.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Additive")
+@SCORES.register("additive")
 class Additive(Score):
     """`score = v^T tanh(W_q q + W_k k)`, with v, W_q and W_k of each head's own.
 

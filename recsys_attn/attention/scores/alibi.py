@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances, spread
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances, spread
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Alibi")
+@SCORES.register("alibi")
 class Alibi(Score):
     """`score = -m |i - j|` for a query at i and a key at j, with a fixed slope m of each head.
 

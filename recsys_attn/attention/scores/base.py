@@ -1,12 +1,18 @@
-"""What every score has in common."""
+"""What every score has in common, and scores made of several scores."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
-from recsys_attn.attention.layout import logits_shape
-from recsys_attn.layer import Layer
-from recsys_attn.tensors import Shape, Tensor
+from keras import ops
+
+from recsys_attn.attention.core.head_layout import logits_shape
+from recsys_attn.layer import Layer, build_part
+from recsys_attn.registry import Registry
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class Score(Layer):
@@ -67,9 +73,10 @@ class Score(Layer):
         return logits_shape(query_shape, key_shape)
 
     def __add__(self, other: Score) -> Score:
-        from recsys_attn.attention.scores.sum import Sum  # which is a score itself
-
         return Sum([self, other])
+
+
+SCORES = Registry("a score", "scores", Score)
 
 
 def logits_of(
@@ -92,8 +99,100 @@ def logits_of(
     )
 
 
-def inner_score(identifier: Any, dtype: Any) -> Score:
-    """A score that another score holds, from an instance, a name or a config."""
-    from recsys_attn.attention.scores.family import get  # which knows the holder too
+class Several(Score):
+    """Holds scores; where one looks at positions or shares the projection, so does the whole.
 
-    return get(identifier, dtype=dtype)
+    Args:
+        scores: The scores: instances, names or configs.
+
+    Example:
+
+    >>> from keras import ops
+    >>> from recsys_attn.attention.scores.base import Several
+    >>> class Largest(Several):
+    ...     def call(self, query, key, allowed=None, query_positions=None, key_positions=None):
+    ...         each = self.each(query, key, allowed, query_positions, key_positions)
+    ...         return ops.max(ops.stack(each), axis=0)
+    >>> history = ops.ones((2, 5, 4, 8))
+    >>> tuple(Largest(["cosine", "alibi"])(history, history).shape)
+    (2, 4, 5, 5)
+    """
+
+    positional = True
+
+    def __init__(self, scores: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if isinstance(scores, str) or not isinstance(scores, Sequence) or not scores:
+            raise ValueError(
+                "`scores` must be a list of at least one score, such as ['scaled_dot', 'alibi']. "
+                f"Received: scores={scores!r}"
+            )
+        self.scores = [SCORES.get(score, dtype=self.dtype_policy) for score in scores]
+        self.positional = any(score.positional for score in self.scores)
+        self.shares_query_and_key = any(score.shares_query_and_key for score in self.scores)
+        self.uses_query = any(score.uses_query for score in self.scores)
+        self.uses_key = any(score.uses_key for score in self.scores)
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        for score in self.scores:
+            build_part(self, "score", score, query_shape, key_shape)
+
+    @property
+    def most_keys(self) -> int | None:
+        """The least of what its scores can tell apart."""
+        return min((s.most_keys for s in self.scores if s.most_keys is not None), default=None)
+
+    def each(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None,
+        query_positions: Tensor | None,
+        key_positions: Tensor | None,
+    ) -> list[Tensor]:
+        """The logits of every score."""
+        return [
+            logits_of(score, query, key, allowed, query_positions, key_positions)
+            for score in self.scores
+        ]
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "scores": [serialize(score) for score in self.scores]}
+
+
+@SCORES.register("sum")
+class Sum(Several):
+    """`score = score_1 + score_2 + ...`; written `first + second`.
+
+    Args:
+        scores: The scores: instances, names or configs.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
+            the scores that look at positions.
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import Additive, Dot
+    >>> query = keras.random.normal((2, 3, 1, 8))
+    >>> key = keras.random.normal((2, 5, 1, 8))
+    >>> tuple((Dot(scale=True) + Additive())(query, key).shape)
+    (2, 1, 3, 5)
+    """
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        return functools.reduce(
+            ops.add, self.each(query, key, allowed, query_positions, key_positions)
+        )

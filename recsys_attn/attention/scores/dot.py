@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Dot")
+@SCORES.register("dot", scaled_dot={"scale": True})
 class Dot(Score):
     """`score = q . k`, and `q . k / sqrt(H)` with `scale`; `q + u` for q with `query_bias`.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import batched_matmul, head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.core.head_layout import batched_matmul, head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     read,
@@ -21,9 +20,7 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(
-    package="recsys_attn", name="scores.FactorisedDenseSynthesizer"
-)
+@SCORES.register("factorised_dense_synthesizer")
 class FactorisedDenseSynthesizer(Score):
     """`score = A[j mod a] B[j div a]` for a key at j, `A = W_A q + b_A` and `B = W_B q + b_B`.
 
@@ -127,9 +124,7 @@ class FactorisedDenseSynthesizer(Score):
         return {**super().get_config(), "length": self.length, "factor": self.factor}
 
 
-@keras.saving.register_keras_serializable(
-    package="recsys_attn", name="scores.FactorisedRandomSynthesizer"
-)
+@SCORES.register("factorised_random_synthesizer")
 class FactorisedRandomSynthesizer(Score):
     """`score = (R_1 R_2^T)[i, j]` for a query at i and a key at j, with R_1 and R_2 a head's own.
 

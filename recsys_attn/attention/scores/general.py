@@ -7,21 +7,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     dot_products,
     head_sizes,
     per_head,
     swap_heads,
 )
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.General")
+@SCORES.register("general")
 class General(Score):
     """`score = q . act(W k + b)`, with one matrix W and bias b a head.
 

@@ -7,16 +7,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import spread
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import spread
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.KeyOnly")
+@SCORES.register("key_only")
 class KeyOnly(Score):
     """`score = v^T act(W k + b)`, with v, W and b of each head's own; the query is not looked at.
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.layout import head_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import known_length, places_within, project_at, spread
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
+    known_length,
+    places_within,
+    project_at,
+    spread,
+)
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Location")
+@SCORES.register("location")
 class Location(Score):
     """`score = (W q)[j]` for a key at j; what the key holds is not looked at.
 

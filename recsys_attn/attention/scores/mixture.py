@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.scores.several import Several
+from recsys_attn.attention.scores.base import SCORES, Several
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Mixture")
+@SCORES.register("mixture")
 class Mixture(Several):
     """`score = a_1 score_1 + a_2 score_2 + ...`, with positive learned a that add up to 1.
 

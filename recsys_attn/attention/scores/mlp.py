@@ -8,20 +8,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     head_sizes,
     require_equal_sizes,
     swap_heads,
 )
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mlp import Mlp as MlpBlock
 from recsys_attn.checks import require_sizes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Mlp")
+@SCORES.register("mlp")
 class Mlp(Score):
     """`score = w^T mlp([q, k, q - k, q * k]) + b`, one network for all heads.
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score, inner_score
-from recsys_attn.attention.scores.lookup import places
+from recsys_attn.attention.core.head_layout import head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import places
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Rotary")
+@SCORES.register("rotary")
 class Rotary(Score):
     """`score = score(rotate(q, i), rotate(k, j))` for a query at i and a key at j.
 
@@ -60,7 +59,7 @@ class Rotary(Score):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.score = inner_score(score, self.dtype_policy)
+        self.score = SCORES.get(score, dtype=self.dtype_policy)
         if self.score.positional:
             name = type(self.score).__name__
             raise ValueError(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.SharedDot")
+@SCORES.register("shared_dot")
 class SharedDot(Score):
     """`score = q . k / (|k| sqrt(H))`, and `self_penalty` added where query and key are one event.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
-from recsys_attn.attention.positions import pairs
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     project_at,
@@ -22,7 +21,7 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.DenseSynthesizer")
+@SCORES.register("dense_synthesizer")
 class DenseSynthesizer(Score):
     """`score = (W_2 relu(W_1 q + b_1) + b_2)[j]` for a key at j, with weights of each head's own.
 
@@ -104,7 +103,7 @@ class DenseSynthesizer(Score):
         return {**super().get_config(), "length": self.length, "units": self.units}
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.RandomSynthesizer")
+@SCORES.register("random_synthesizer")
 class RandomSynthesizer(Score):
     """`score = R[i, j]` for a query at i and a key at j: a table of each head, the same for all.
 

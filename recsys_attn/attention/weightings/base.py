@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras import ops
 
 from recsys_attn.layer import Layer, build_part
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -46,6 +47,9 @@ class Weighting(Layer):
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+WEIGHTINGS = Registry("a weighting", "weightings", Weighting)
 
 
 def build_weighting(

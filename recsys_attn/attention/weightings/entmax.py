@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
@@ -15,7 +14,7 @@ from recsys_attn.tensors import Config, Tensor
 _HALVINGS = 25  # what float32 can tell apart between 0 and 1
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Entmax")
+@WEIGHTINGS.register("entmax", sparsemax={"alpha": 2.0})
 class Entmax(Weighting):
     """`weights = max((alpha - 1) logits - tau, 0) ^ (1 / (alpha - 1))`, which sum to one.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.weightings.base import (
+    WEIGHTINGS,
     Weighting,
     build_weighting,
     everywhere,
@@ -20,7 +20,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Gaussian")
+@WEIGHTINGS.register("gaussian")
 class Gaussian(Weighting):
     """Luong's local-p: a weighting in a window around a position that the query predicts.
 
@@ -72,9 +72,7 @@ class Gaussian(Weighting):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        from recsys_attn.attention.weightings.family import get  # of which this is one itself
-
-        self.weighting = get(weighting, dtype=self.dtype_policy)
+        self.weighting = WEIGHTINGS.get(weighting, dtype=self.dtype_policy)
         require_number("width", width, least=1)
         self.width = width
         if units is not None:

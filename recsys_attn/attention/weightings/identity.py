@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Identity")
+@WEIGHTINGS.register("identity")
 class Identity(Weighting):
     """`weights = logits`, and 0 where not allowed.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Sigmoid")
+@WEIGHTINGS.register("sigmoid")
 class Sigmoid(Weighting):
     """`weights = sigmoid(logits + bias)`, and 0 where not allowed, computed in float32.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, everywhere
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Silu")
+@WEIGHTINGS.register("silu")
 class Silu(Weighting):
     """`weights = silu(logits) / length`, and 0 where not allowed, computed in float32.
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.backend.compiling import fused
 from recsys_attn.tensors import Tensor
 
@@ -14,7 +14,7 @@ from recsys_attn.tensors import Tensor
 NEVER = float(np.finfo("float32").min / 2)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Softmax")
+@WEIGHTINGS.register("softmax")
 class Softmax(Weighting):
     """`weights = softmax(logits)` over the keys that are allowed, computed in float32.
 

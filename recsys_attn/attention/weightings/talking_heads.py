@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, build_weighting, weights_of
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, build_weighting, weights_of
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.TalkingHeads")
+@WEIGHTINGS.register("talking_heads")
 class TalkingHeads(Weighting):
     """Heads mix before and after a weighting: `W = weighting(P_l^T logits)`, `P_w^T W`.
 
@@ -48,9 +47,7 @@ class TalkingHeads(Weighting):
 
     def __init__(self, weighting: Any = "softmax", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        from recsys_attn.attention.weightings.family import get  # of which this is one itself
-
-        self.weighting = get(weighting, dtype=self.dtype_policy)
+        self.weighting = WEIGHTINGS.get(weighting, dtype=self.dtype_policy)
         self.needs_query = self.weighting.needs_query
 
     def build(self, logits_shape: Shape, query_shape: Shape | None = None) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, everywhere
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.TopK")
+@WEIGHTINGS.register("top_k")
 class TopK(Weighting):
     """`weights = softmax(logits)` over the k largest logits that are allowed, 0 elsewhere.
 

@@ -1,114 +1,114 @@
-"""Cuts a signature in two: what only TensorFlow computes, and the dense tower behind it.
+"""Cuts the graph of a signature in two: lookups, which TensorFlow computes, and the dense tower.
 
-Strings, hash tables and the rows of embedding tables stay in TensorFlow, with all that leads to
-them. What is left takes numbers and gives numbers, and its weights are small.
+Strings, hash tables and embedding lookups stay in TensorFlow, with everything that they depend on.
+The tower takes numbers and returns numbers, and its weights are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
-from tensorflow.python.grappler import tf_optimizer
 
+from serving.runtimes.tensorflow import private_api
 from serving.runtimes.tensorflow.graph import subgraph
 
-READ = "ReadVariableOp"
-_HANDLE = "VarHandleOp"
 INPUT = "Placeholder"
-_APART = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+_READ = "ReadVariableOp"
+_NO_NODE_OF_THE_TOWER = (_READ, "VarHandleOp", "NoOp", INPUT)
+_LOOKUP_TYPES = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
 @dataclass(frozen=True)
-class Split:
-    """The two parts of a signature.
+class CutGraph:
+    """The two parts of a signature's graph.
 
     Attributes:
-        before: What TensorFlow computes, up to the tensors of `cut` and the outputs it has itself.
-        behind: What comes after; the tensors of `cut` are none of its nodes.
-        cut: Names of the tensors that `behind` takes.
-        reads: Names of the tensors of `behind` that are variables.
-        kept: What stays in TensorFlow for its own sake: types of operations.
+        lookups: The part that TensorFlow computes: everything before the cut.
+        tower: The part after the cut. The tensors of `cut` are not among its nodes.
+        cut: Names of the tensors that the tower takes.
+        variables: Names of the tower's tensors that are variables.
+        kept: Types of the operations that cannot be in a tower.
     """
 
-    before: graph_pb2.GraphDef
-    behind: graph_pb2.GraphDef
+    lookups: graph_pb2.GraphDef
+    tower: graph_pb2.GraphDef
     cut: tuple[str, ...]
-    reads: tuple[str, ...]
+    variables: tuple[str, ...]
     kept: tuple[str, ...]
 
 
-def flattened(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
-    """The graph that computes some tensors: functions' bodies in place of calls, nothing idle."""
+def flatten(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
+    """Returns the graph that computes some tensors, with every function call inlined."""
     wanted = [name.partition(":")[0] for name in outputs]
-    # Vocabularies, which may be large, lie in the graph for its start alone.
+    # Without the vocabularies, which may be large and which only the start needs.
     whole = meta_graph_pb2.MetaGraphDef(graph_def=subgraph(meta.graph_def, *wanted))
-    whole.collection_def["train_op"].node_list.value.extend(wanted)  # what must stay
+    whole.collection_def["train_op"].node_list.value.extend(wanted)  # nodes to keep
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
     rewrite.meta_optimizer_iterations = 1
     rewrite.optimizers.extend(["function", "constfold", "dependency"])  # half are identities
-    flat = tf_optimizer.OptimizeGraph(config, whole)
+    flat = private_api.optimize(whole, config)
     for node in flat.node:
-        node.attr.pop("_class", None)  # a device beside nodes that have gone
+        node.attr.pop("_class", None)  # colocation with nodes that are gone
     return subgraph(flat, *wanted)
 
 
-def split(flat: graph_pb2.GraphDef, outputs: Iterable[str], convertible: Collection[str]) -> Split:
-    """Cuts as early as it can: what nothing of TensorFlow's own depends on comes after.
+def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
+    """Cuts a graph as early as possible: behind the last operation that XLA does not compile.
 
     Args:
-        flat: A graph without calls of functions.
-        outputs: Names of the tensors that it is to compute.
-        convertible: Types of operations that need not stay.
+        flat: A graph without function calls.
+        outputs: Names of the tensors to compute.
     """
     wanted = {name.partition(":")[0] for name in outputs}
     flat = subgraph(flat, *wanted)
     nodes = {node.name: node for node in flat.node}
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(flat, name="")
-        own = {
+        lookups = {
             name
             for name, node in nodes.items()
-            if node.op not in (READ, _HANDLE, "NoOp", INPUT)
-            and (node.op not in convertible or _is_apart(graph.get_operation_by_name(name)))
+            if node.op not in _NO_NODE_OF_THE_TOWER
+            and _is_lookup(graph.get_operation_by_name(name))
         }
-    before = {node.name for node in subgraph(flat, *own).node}
-    behind = graph_pb2.GraphDef(versions=flat.versions)
-    cut: dict[str, None] = {}
-    reads = []
+    before = {node.name for node in subgraph(flat, *lookups).node}
+    tower = graph_pb2.GraphDef(versions=flat.versions)
     for node in flat.node:
-        if node.op == READ and node.name not in own:
-            reads.append(f"{node.name}:0")
-        if node.op == "Const" or (
-            node.name not in before and node.op not in (READ, _HANDLE, "NoOp", INPUT)
-        ):
-            copy = behind.node.add()
+        if node.op == "Const" or (node.name not in before and node.op not in _NO_NODE_OF_THE_TOWER):
+            copy = tower.node.add()
             copy.CopyFrom(node)
             del copy.input[:]
             copy.input.extend(name for name in node.input if not name.startswith("^"))
             copy.device = ""
-    for name in (name for node in behind.node for name in node.input):
+    found: dict[str, None] = {}  # in order, each once
+    for name in (name for node in tower.node for name in node.input):
         producer = nodes[name.partition(":")[0]]
-        if producer.op == INPUT or (producer.name in before and producer.op not in ("Const", READ)):
-            cut[_tensor(name)] = None
-    kept = tuple(sorted({nodes[name].op for name in own}))
-    needed = {name.partition(":")[0] for name in [*cut, *reads]}
-    needed |= wanted & before
-    return Split(subgraph(flat, *needed), behind, tuple(cut), tuple(reads), kept)
+        if producer.op == INPUT or (
+            producer.name in before and producer.op not in ("Const", _READ)
+        ):
+            found[name if ":" in name else f"{name}:0"] = None
+    reads = tuple(
+        f"{node.name}:0" for node in flat.node if node.op == _READ and node.name not in lookups
+    )
+    return CutGraph(
+        subgraph(flat, *found, *reads, *(wanted & before)),
+        tower,
+        tuple(found),
+        reads,
+        tuple(sorted({nodes[name].op for name in lookups})),
+    )
 
 
-def _is_apart(operation: tf.Operation) -> bool:
-    """Whether it has to do with strings or resources, or calls a function."""
+def _is_lookup(operation: tf.Operation) -> bool:
+    """Whether an operation has strings or resources, calls a function, or is unknown to XLA."""
     tensors = [*operation.inputs, *operation.outputs]
-    if any(tensor.dtype.as_datatype_enum in _APART for tensor in tensors):
-        return True
-    return any(value.HasField("func") for value in operation.node_def.attr.values())
-
-
-def _tensor(name: str) -> str:
-    return name if ":" in name else f"{name}:0"
+    return (
+        not private_api.is_compilable(operation.type)
+        or any(tensor.dtype.as_datatype_enum in _LOOKUP_TYPES for tensor in tensors)
+        or any(value.HasField("func") for value in operation.node_def.attr.values())
+    )

@@ -1,4 +1,4 @@
-"""Requests of a signature padded to few sizes, and their own results cut out again."""
+"""Padding of `rank` requests to few sizes, so that few shapes are compiled."""
 
 from __future__ import annotations
 
@@ -14,47 +14,40 @@ Arrays = Mapping[str, np.ndarray]
 Sizes = tuple[int, ...]
 
 
-class Padding:
-    """Fills up rows and candidates with missing values; lists stay as long as they are.
+class RankPadding:
+    """Pads rows and candidates with missing values; lists keep their length.
 
     Args:
-        definition: The signature, whose inputs and outputs begin with the axis of its rows, and
-            those of candidates with that of their candidates after it.
-        candidates: The inputs of candidates; none where its rows are scored. They tell whether
-            the outputs are of candidates.
+        definition: The signature. Its inputs and outputs start with the axis of the rows; those
+            of candidates have the axis of the candidates next.
+        candidates: Names of the inputs of candidates.
 
     Attributes:
-        takes_lists: Whether one of the inputs takes lists.
+        takes_lists: Whether one of the inputs is a list.
     """
 
-    def __init__(
-        self,
-        definition: meta_graph_pb2.SignatureDef,
-        candidates: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, definition: meta_graph_pb2.SignatureDef, candidates: frozenset[str]) -> None:
         self._candidates = candidates
-        self._leading = min(candidates or definition.inputs)
         self.takes_lists = any(
             len(info.tensor_shape.dim) > self._axes(name)
             for name, info in definition.inputs.items()
         )
 
     def sizes(self, inputs: Arrays) -> Sizes:
-        """How many rows a request has, and how many candidates each."""
-        return inputs[self._leading].shape[: self._axes(self._leading)]
+        """Returns the numbers of rows and of candidates of a request."""
+        return inputs[min(self._candidates)].shape[:2]
 
-    def filled(self, inputs: Arrays, sizes: Sizes) -> Arrays:
-        """The arrays of so many rows and candidates, with missing values at their ends."""
+    def pad(self, inputs: Arrays, sizes: Sizes) -> Arrays:
+        """Returns the inputs with missing values at the end of their rows and candidates."""
         if self.sizes(inputs) == sizes:
             return inputs
-        found = {}
-        for name, array in inputs.items():
-            axes = self._axes(name)
-            found[name] = _filled(array, (*sizes[:axes], *array.shape[axes:]))
-        return found
+        return {
+            name: _padded(array, (*sizes[: self._axes(name)], *array.shape[self._axes(name) :]))
+            for name, array in inputs.items()
+        }
 
     def missing(self, inputs: Arrays) -> dict[str, np.ndarray]:
-        """Arrays of as many rows and candidates without a value, with longer lists."""
+        """Returns inputs of the same sizes with missing values only, and with longer lists."""
         found = {}
         for name, array in inputs.items():
             axes = self._axes(name)
@@ -62,11 +55,11 @@ class Padding:
             found[name] = np.full(shape, missing_value(array.dtype), array.dtype)
         return found
 
-    def own(self, results: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
-        """What of the results is of so many rows and candidates, not of what was filled up."""
-        cut = tuple(map(slice, sizes))
+    def unpad(self, results: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
+        """Returns the results of the request's own rows and candidates."""
+        own = tuple(map(slice, sizes))
         return {
-            name: array if array.shape[: len(sizes)] == sizes else array[cut]
+            name: array if array.shape[: len(sizes)] == sizes else array[own]
             for name, array in results.items()
         }
 
@@ -74,35 +67,37 @@ class Padding:
         return 2 if name in self._candidates else 1
 
 
-def paddings(definitions: Mapping[str, meta_graph_pb2.SignatureDef]) -> dict[str, Padding]:
-    """The paddings of `serving_default` and `rank`, of an export of this project."""
+def rank_padding(
+    definitions: Mapping[str, meta_graph_pb2.SignatureDef],
+) -> RankPadding | None:
+    """Returns the padding of the signature `rank`, or None if there is no such signature.
+
+    Inputs of candidates have one axis more in `rank` than in `serving_default`.
+    """
     rows, rank = definitions.get(DEFAULT_SIGNATURE), definitions.get(RANK_SIGNATURE)
-    found = {}
-    if rows is not None and rows.inputs:
-        found[DEFAULT_SIGNATURE] = Padding(rows)
-        axes = {name: len(info.tensor_shape.dim) for name, info in rows.inputs.items()}
-        candidates = frozenset(
-            name
-            for name, info in (rank.inputs.items() if rank is not None else ())
-            if len(info.tensor_shape.dim) == axes.get(name, 0) + 1
-        )
-        if rank is not None and candidates:
-            found[RANK_SIGNATURE] = Padding(rank, candidates)
-    return found
+    if rows is None or rank is None:
+        return None
+    axes = {name: len(info.tensor_shape.dim) for name, info in rows.inputs.items()}
+    candidates = frozenset(
+        name
+        for name, info in rank.inputs.items()
+        if len(info.tensor_shape.dim) == axes.get(name, 0) + 1
+    )
+    return RankPadding(rank, candidates) if candidates else None
 
 
-def padded(sizes: Sizes) -> Sizes:
-    """The sizes to which these are filled up."""
+def padded_sizes(sizes: Sizes) -> Sizes:
+    """Returns the sizes that a request is padded to."""
     return tuple(map(_padded_size, sizes))
 
 
 def _padded_size(size: int) -> int:
-    """The next of sixteen sizes an octave: little is computed in vain, and shapes are few."""
+    # Sixteen sizes an octave: at most a sixteenth of the computation is wasted, shapes are few.
     step = 1 << max((size - 1).bit_length() - 5, 0)
     return max(1, -(-size // step) * step)
 
 
-def _filled(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if array.shape == shape:
         return array
     found = np.full(shape, missing_value(array.dtype), array.dtype)

@@ -1,4 +1,4 @@
-"""TensorFlow in this process: one session a version, which owns all that the version needs."""
+"""TensorFlow in this process: one session for each version, which owns all that it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
-from tensorflow.python.client import pywrap_tf_session
 
 from serving.common.errors import (
     DataLoss,
@@ -27,25 +26,24 @@ from serving.common.errors import (
 )
 from serving.config.server_config import CPUS
 from serving.runtimes.base import LONGEST_SECONDS
-from serving.runtimes.tensorflow import saved_model
+from serving.runtimes.tensorflow import private_api, saved_model
 from serving.runtimes.tensorflow.start_values import take_start_values
 from serving.runtimes.tensorflow.value_check import ValueCheck
 
-_OWN_THREAD = -1  # in the place of the number of a pool of threads
+_OWN_THREAD = -1  # instead of the number of a thread pool
 
 
 class TensorFlowSession:
     """A SavedModel in a session of its own.
 
-    A session frees its variables and tables when it is closed, which a graph that was loaded
-    eagerly does not, and it takes arrays and a deadline as they are.
+    Closing a session frees its variables and tables, which a graph that `tf.saved_model.load`
+    loaded does not do. A session also takes NumPy arrays and a deadline.
 
     Args:
         path: The SavedModel's folder.
-        intra_op_threads: Threads that one operation is spread over; 0 for all cores.
-        inter_op_threads: Operations that run at once; 0 for as many as cores.
-
-    All sessions of a process share these threads; the first one decides how many there are.
+        intra_op_threads: Threads of one operation; 0 for all cores.
+        inter_op_threads: Operations that run at the same time; 0 for as many as cores. All
+            sessions of a process share the threads that the first one starts.
 
     Raises:
         ServingError: The folder holds no SavedModel that can be loaded.
@@ -80,7 +78,7 @@ class TensorFlowSession:
             if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
                 saver = tf.compat.v1.train.Saver(saver_def=meta.saver_def)
                 saver.restore(self._session, str(path / saved_model.VARIABLES))
-        except ValueError as error:  # what the graph or the checkpoint's index is not
+        except ValueError as error:  # an invalid graph, or an invalid index of the checkpoint
             raise DataLoss(f"{path} is damaged: {error}") from error
         operation = saved_model.init_operation(meta)
         if operation is not None:
@@ -95,7 +93,7 @@ class TensorFlowSession:
         timeout: float | None,
         in_own_thread: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Outputs by name, as `Runtime` says; `in_own_thread` is that of `run_tensors`."""
+        """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`."""
         definition = self.definitions[key]
         return self.run_tensors(
             {definition.inputs[name].name: array for name, array in inputs.items()},
@@ -111,29 +109,23 @@ class TensorFlowSession:
         timeout: float | None,
         in_own_thread: bool = False,
     ) -> dict[str, np.ndarray]:
-        """The tensors that `fetches` names, by its keys.
+        """Returns the tensors of `fetches` by its keys.
 
         Args:
-            feeds: Arrays by the name of the tensor.
-            fetches: Names of tensors, which are no feeds, by any names.
-            timeout: Seconds that it may take; None for ever.
-            in_own_thread: Whether the calling thread computes, one operation after the other,
-                and does not look at the clock once it has begun. That is cheaper.
+            feeds: Arrays by tensor name.
+            fetches: Tensor names by any key.
+            timeout: Seconds that the computation may take; None for no limit.
+            in_own_thread: Whether the calling thread computes, one operation after the other.
+                This is cheaper, but the timeout counts only until the computation starts.
         """
-        # `Session.run` looks at each feed and fetch anew, which with 39 features takes as long as
-        # the model itself: this is the call that it makes in the end.
         given = {self._endpoint(name): array for name, array in feeds.items()}
         wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
         with contextlib.ExitStack() as stack:
             if in_own_thread:
                 timeout = stack.enter_context(_place(self._places, timeout))
-            options = stack.enter_context(_options(timeout, in_own_thread))
+            options = _options(timeout, in_own_thread)
             stack.enter_context(_serving_errors())
-            found = iter(
-                pywrap_tf_session.TF_SessionRun_wrapper(
-                    self._session._session, options, given, wanted, [], None
-                )
-            )
+            found = iter(private_api.run(self._session, given, wanted, options))
         return {key: feeds[name] if name in feeds else next(found) for key, name in fetches.items()}
 
     def add(
@@ -146,13 +138,13 @@ class TensorFlowSession:
         """Adds another form of a signature's graph, on the same inputs, variables and tables.
 
         Args:
-            prefix: What its nodes are named after.
-            part: Nodes, of which the inputs of the signature may be some.
+            prefix: Prefix of the new nodes' names.
+            part: The nodes; inputs of the signature may be among them.
             definition: The signature.
             tensors: Names of tensors in `part`.
 
         Returns:
-            What these tensors are called here.
+            The names of these tensors in the session.
         """
         inside = {node.name for node in part.node}
         own = {info.name: info.name for info in definition.inputs.values()}
@@ -168,7 +160,7 @@ class TensorFlowSession:
                 },
                 name=f"{scope}/",
             )
-        self._session._extend_graph()
+        private_api.extend(self._session)
         _return_memory()
         return {name: own.get(name, f"{scope}/{name}") for name in tensors}
 
@@ -176,7 +168,7 @@ class TensorFlowSession:
         endpoint = self._endpoints.get(name)
         if endpoint is None:
             try:
-                endpoint = self.graph.get_tensor_by_name(name)._as_tf_output()
+                endpoint = private_api.endpoint(self.graph.get_tensor_by_name(name))
             except (KeyError, ValueError) as error:
                 raise Unimplemented(
                     f"A signature names the tensor {name!r}, which the graph does not have: sparse "
@@ -194,7 +186,7 @@ class TensorFlowSession:
 
 
 def share_by_name(part: graph_pb2.GraphDef) -> None:
-    """Has its nodes find the variables and tables of the session's nodes of the same names."""
+    """Makes nodes share the variables and tables of the session's nodes of the same names."""
     for node in part.node:
         if "shared_name" in node.attr and not node.attr["shared_name"].s:
             node.attr["shared_name"].s = node.name.encode()
@@ -202,13 +194,13 @@ def share_by_name(part: graph_pb2.GraphDef) -> None:
 
 @functools.cache
 def _places(inter_op_threads: int) -> threading.Semaphore:
-    """The callers of all sessions that may compute in their own threads at once."""
+    """Limits the callers of all sessions that compute in their own threads at the same time."""
     return threading.Semaphore(inter_op_threads or CPUS)
 
 
 @contextlib.contextmanager
 def _place(places: threading.Semaphore, timeout: float | None) -> Iterator[float | None]:
-    """Waits for a place, and gives the seconds that are left."""
+    """Waits for a place, and yields the seconds that are left."""
     started = time.monotonic()
     if not places.acquire(timeout=None if timeout is None else max(timeout, 0.0)):
         raise DeadlineExceeded("The deadline passed before the computation began.")
@@ -218,18 +210,15 @@ def _place(places: threading.Semaphore, timeout: float | None) -> Iterator[float
         places.release()
 
 
-def _threads(intra: int, inter: int) -> config_pb2.ConfigProto:
-    return config_pb2.ConfigProto(
-        intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
-    )
-
-
 def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config_pb2.ConfigProto:
-    config = _threads(intra, inter)
-    config.allow_soft_placement = True
+    config = config_pb2.ConfigProto(
+        intra_op_parallelism_threads=intra,
+        inter_op_parallelism_threads=inter,
+        allow_soft_placement=True,
+    )
     if meta.graph_def.library.function:
-        # TensorFlow 2 puts signatures into functions, and each is optimised where it is called.
-        # To optimise the graph around them too copies all vocabularies again and again.
+        # TensorFlow 2 puts signatures into functions and optimises each function at its call.
+        # Optimising the graph around them would copy all vocabularies each time.
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         config.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
     else:
@@ -239,21 +228,15 @@ def _config(meta: meta_graph_pb2.MetaGraphDef, intra: int, inter: int) -> config
     return config
 
 
-@contextlib.contextmanager
-def _options(timeout: float | None, in_own_thread: bool) -> Iterator[Any]:
+def _options(timeout: float | None, in_own_thread: bool) -> config_pb2.RunOptions | None:
     if timeout is None and not in_own_thread:
-        yield None
-        return
+        return None
     options = config_pb2.RunOptions(inter_op_thread_pool=_OWN_THREAD if in_own_thread else 0)
     if timeout is not None:
         if timeout <= 0:
-            raise DeadlineExceeded("The deadline had passed before the computation began.")
+            raise DeadlineExceeded("The deadline passed before the computation began.")
         options.timeout_in_ms = math.ceil(min(timeout, LONGEST_SECONDS) * 1000)
-    buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
-    try:
-        yield buffer
-    finally:
-        pywrap_tf_session.TF_DeleteBuffer(buffer)
+    return options
 
 
 @contextlib.contextmanager
@@ -262,16 +245,13 @@ def _serving_errors() -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         raise from_code(error.error_code, error.message) from error
-    except UnicodeDecodeError as error:  # of TensorFlow's own words, which quote what was sent
+    except UnicodeDecodeError as error:  # TensorFlow's message quotes the request
         words = error.object.decode(errors="replace")
-        raise InvalidArgument(f"TensorFlow cannot read what was sent: {words}") from error
+        raise InvalidArgument(f"TensorFlow cannot read the request: {words}") from error
 
 
 def _return_memory() -> None:
-    """Gives freed memory back to the system, which the C library keeps: half of a large model.
-
-    Otherwise the library does so when Python frees something next, and holds its lock meanwhile.
-    """
+    """Returns freed memory to the system; the C library would keep half of a large model."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,8 +1,8 @@
-"""What a graph needs for its start alone, such as vocabularies, apart from the graph.
+"""Takes the constants that only the start of a graph needs, such as vocabularies, out of it.
 
-A session copies its whole graph when a signature runs first, and when a tower is added to it, and
-all requests wait meanwhile: with two million strings in it that takes a second each time. Each
-copy also takes as much memory as the tables that the strings fill.
+A session copies its whole graph at the first run of each signature, and when a tower is added.
+With two million strings in the graph each copy takes a second, during which all requests wait,
+and as much memory as the tables that the strings fill.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LARGE = 10_000  # bytes
 
 
 def take_start_values(meta: meta_graph_pb2.MetaGraphDef) -> dict[str, np.ndarray]:
-    """Puts placeholders in the place of the large constants that nothing but the start needs.
+    """Replaces the large constants that only the start needs by placeholders.
 
     Returns:
-        The constants by the names of their tensors: what the start is to be fed.
+        The constants by tensor name, to feed the start with.
     """
     start, saver = init_operation(meta), meta.saver_def
     if start is None:

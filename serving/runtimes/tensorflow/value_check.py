@@ -1,7 +1,7 @@
-"""Whether the variables and tables that signatures read have values, once a session has started.
+"""Checks that the variables and tables that signatures read have values after the start.
 
-The graph tells which these are, so no signature is computed for it: some write files or change
-variables, and with made input some fail or run for ever that do well with a caller's.
+They are found in the graph. Computing the signatures instead would not be safe: some write files
+or change variables, and some fail or never end with made-up inputs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from serving.runtimes.tensorflow.saved_model import definitions_of
 
 _RESOURCE_VARIABLES = ("VarHandleOp",)
 _REFERENCE_VARIABLES = ("Variable", "VariableV2")  # of graphs from TensorFlow 1
-_TABLES = ("HashTableV2",)  # the others need no start
+_TABLES = ("HashTableV2",)  # other tables need no start
 
 
 class ValueCheck:
-    """Looks at the values that the signatures of a graph read.
+    """Checks the values that the signatures of a graph read.
 
-    To be made before the session's first run: after each change to its graph it copies the graph.
+    It adds operations to the default graph, so create it before the session's first run: a
+    session copies its graph after each change.
 
     Args:
-        meta: The graph, which the default graph has been made of.
+        meta: The graph that was imported into the default graph.
     """
 
     def __init__(self, meta: meta_graph_pb2.MetaGraphDef) -> None:
@@ -58,11 +59,11 @@ class ValueCheck:
                 )
 
     def __call__(self, session: tf.compat.v1.Session) -> None:
-        """Raises where a variable or a table of the session has no values.
+        """Raises an error if a variable or a table of the session has no values.
 
         Raises:
-            FailedPrecondition: The checkpoint and the start give a variable no value.
-            OpError: A table was not filled.
+            FailedPrecondition: Neither the checkpoint nor the start gives a variable a value.
+            OpError: A table is not initialised.
         """
         have_values, _ = session.run((self._have_values, self._look_ups))
         empty = sorted(name for name, has in have_values.items() if not has)

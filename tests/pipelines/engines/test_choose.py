@@ -1,4 +1,4 @@
-"""Which engine a command line names, and what is wrong with it in one sentence."""
+"""The engine of `--engine`, and its errors."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import Local, choose_engine
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.engines import LocalEngine, choose_engine
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
 
 def test_without_a_name_it_is_this_process() -> None:
-    assert isinstance(choose_engine("local", "auto"), Local)
+    assert isinstance(choose_engine("local", "auto"), LocalEngine)
 
 
 @pytest.mark.parametrize("command", ["fit", "train", "score"])
 def test_a_missing_ray_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    for name in ("ray_engine", "ray_training", "ray_cluster"):
-        monkeypatch.delitem(sys.modules, f"pipelines.engines.{name}", raising=False)
+    for name in ("engine", "training", "cluster"):
+        monkeypatch.delitem(sys.modules, f"pipelines.engines.ray.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["--input", "x", "--output", "y"] if command == "score" else []
     experiment = write(tmp_path)

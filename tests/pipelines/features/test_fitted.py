@@ -8,13 +8,12 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.features.fitted import raw_column
 from recsys_attn.schema import Numeric, Sequence, is_listed
 from tests.support import shop
-from tests.support.rounding import assert_rounded
 
 
 def reference_value(state, value):
@@ -76,21 +75,6 @@ def test_apply_equals_the_reference(side):
         kinds |= {{0: "missing", 1: "unknown"}.get(i, "known") for i in np.unique(inputs[name])}
         assert "missing" in kinds, name
         assert "known" in kinds, name
-
-
-def test_rows_do_not_depend_on_each_other():
-    fitted = shop.fitted()
-    table = shop.table(11, seed=2)
-    together = fitted.apply(table, "context")
-    for row in range(table.num_rows):
-        for name, values in fitted.apply(table.slice(row, 1), "context").items():
-            assert_rounded(values[0], together[name][row])
-
-
-def test_no_rows():
-    inputs = shop.fitted().apply(shop.table(2, seed=2).slice(0, 0), "context")
-    assert inputs["user"].shape == (0,)
-    assert inputs["past_items"].shape == (0, 5)
 
 
 def test_saved_transforms_are_the_same(tmp_path):

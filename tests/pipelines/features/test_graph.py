@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.export.raw_inputs import raw_rows
 from pipelines.features.base import MISSING_INT
 from pipelines.features.graph import FeatureGraph, keep_last, raw_dtype
-from pipelines.raw import raw_rows
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -81,25 +81,6 @@ def test_an_aligned_list_may_be_shorter_than_the_others(fitted, graph, length):
     table = table.set_column(position, "past_items", pa.array(items, pa.list_(pa.int64())))
     raw = {n: tf.constant(a, raw_dtype(fitted.schema[n]), a.shape) for n, a in raw.items()}
     assert_inputs(graph(raw), trained(fitted, table))
-
-
-def test_lists_without_a_single_value_are_empty(fitted, graph):
-    raw = tensors(raw_rows(fitted.schema, shop.table(ROWS, seed=3)))
-    for feature in fitted.schema.features:
-        if is_listed(feature):
-            raw[feature.name] = raw[feature.name][:, :0]
-    found = graph(raw)
-    for feature in fitted.schema.features:
-        if is_listed(feature):
-            rows = raw["user"].shape[0]
-            np.testing.assert_array_equal(found[feature.name], np.zeros((rows, feature.max_length)))
-
-
-def test_a_batch_without_rows(fitted, graph):
-    raw = tensors(raw_rows(fitted.schema, shop.table(5, seed=3)))
-    found = graph({name: values[:0] for name, values in raw.items()})
-    expected = trained(fitted, shop.table(5, seed=3).slice(0, 0))
-    assert_inputs(found, expected)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

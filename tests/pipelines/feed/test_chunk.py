@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import Portion
 from pipelines.feed.chunk import Chunk, group_starts, transform
+from pipelines.storage.dataset import RowGroups
 from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -27,8 +27,8 @@ def test_portions_make_the_chunk_of_the_whole_table(fitted, table, request_colum
     starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
     cuts = [0, starts[7], starts[8], starts[23], table.num_rows]
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
-    portions = [Portion(part, np.array([part.num_rows])) for part in parts]
-    found = Chunk.of(portions, table.num_rows, fitted, request_column)
+    row_groups = [RowGroups(part, np.array([part.num_rows])) for part in parts]
+    found = Chunk.of(row_groups, table.num_rows, fitted, request_column)
     expect_same(found, transform(table, fitted, request_column))
     assert len(found) == len(starts if request_column else table)
 
@@ -43,14 +43,6 @@ def test_take_copies_requests(fitted, table):
     for name, block in taken.blocks.items():
         assert not np.shares_memory(block, chunk.blocks[name])
     assert len(chunk.take(chosen[:0])) == 0
-
-
-def test_padding_is_one_request_of_missing_values(fitted, table):
-    chunk = Chunk.padding(transform(table, fitted, "request").layout)
-    assert len(chunk) == 1
-    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
-    for name, block in chunk.blocks.items():
-        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()
 
 
 def test_no_request_goes_on_in_the_next_row_group():
@@ -86,12 +78,6 @@ def test_a_null_mask_hides_the_label(fitted, table):
     assert not np.isnan(labels[:, 0]).all()
 
 
-def test_without_labels_none_are_read(fitted, table):
-    chunk = transform(table.drop_columns(["click", "bought"]), fitted, "request", labelled=False)
-    assert "labels" not in chunk.blocks
-    assert chunk.layout.labels(chunk.blocks) == {}
-
-
 @pytest.mark.parametrize("how", ["whole columns", "inside lists"])
 def test_strings_read_as_dictionaries_give_the_same_ids(fitted, how):
     table = shop.table(41, seed=9, unknown=True)
@@ -118,3 +104,11 @@ def _encode(column: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(
         column.offsets, column.values.dictionary_encode(), mask=column.is_null()
     )
+
+
+def test_padding_is_one_request_of_missing_values(fitted, table):
+    chunk = Chunk.padding(transform(table, fitted, "request").layout)
+    assert len(chunk) == 1
+    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
+    for name, block in chunk.blocks.items():
+        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()

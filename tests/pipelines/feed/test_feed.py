@@ -9,15 +9,13 @@ import threading
 import time
 import weakref
 
-import numpy as np
 import pytest
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.feed import LENGTHS, Feed, Position
-from pipelines.feed.background import Background
 from pipelines.feed.chunk import Chunk
-from pipelines.scoring import Scorer
+from pipelines.feed.prefetch import Prefetcher
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import feeds, shop
 
@@ -103,44 +101,44 @@ def test_batches_hold_no_more_padded_candidates_than_they_may(
 
 
 def lanes_of(feed, indices, epoch=0):
-    lanes = dataclasses.replace(feed, shard_indices=indices)
-    return list(lanes.batches(Position(epoch)))
+    shards = dataclasses.replace(feed, shard_indices=indices)
+    return list(shards.batches(Position(epoch)))
 
 
 @REQUESTS
 @pytest.mark.parametrize("candidates", [13, 9999])
 @pytest.mark.parametrize("shards", [2, 3, 7])
 def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
-    """Over several row-group layouts, with more lanes than row groups too."""
+    """Over several row-group layouts, with more shards than row groups too."""
     for number, sizes in enumerate(([11] * 9, [1, 29, 2, 1, 3], [5] * 3)):
         split = feeds.write_split(tmp_path / str(number), table, sizes)
         feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates, None, shards)
         for epoch in (0, 1):
             apart = [lanes_of(feed, (index,), epoch) for index in range(shards)]
-            found = [rows for lane in apart for rows in feeds.order_of(lane)]
+            found = [rows for shard in apart for rows in feeds.order_of(shard)]
             assert sorted(found) == feeds.requests_of(table, request_column)
-            assert {len(lane) for lane in apart} == {feed.steps(epoch)}
-            assert {lane[-1].position for lane in apart} == {Position(epoch + 1)}
-            for lane in apart:
-                assert all(batch.requests == 1 for batch in lane if not batch.rows)
-            # One worker with all lanes sees in each step what workers with one each do.
+            assert {len(shard) for shard in apart} == {feed.steps(epoch)}
+            assert {shard[-1].position for shard in apart} == {Position(epoch + 1)}
+            for shard in apart:
+                assert all(batch.requests == 1 for batch in shard if not batch.rows)
+            # One worker with all shards sees in each step what workers with one each do.
             together = lanes_of(feed, tuple(range(shards)), epoch)
             assert len(together) == feed.steps(epoch)
             for step, batch in enumerate(together):
-                expected = [rows for lane in apart for rows in feeds.rows_of(lane[step]) if rows]
+                expected = [rows for shard in apart for rows in feeds.rows_of(shard[step]) if rows]
                 assert feeds.rows_of(batch) == expected
 
 
 def test_lanes_without_a_row_group_take_no_thread(fitted, table, split, monkeypatch):
-    """So that what a thousand lanes cost is what the data cost."""
+    """So that what a thousand shards cost is what the data cost."""
     started = []
 
-    class Noted(Background):
+    class Noted(Prefetcher):
         def __init__(self, items, ahead, name):
             started.append(name)
             super().__init__(items, ahead, name)
 
-    monkeypatch.setattr("pipelines.feed.feed.Background", Noted)
+    monkeypatch.setattr("pipelines.feed.feed.Prefetcher", Noted)
     every = Feed(split, fitted, "request", BATCH, 5, shards=997, shard_indices=tuple(range(997)))
     assert sorted(feeds.order_of(every)) == feeds.requests_of(table)
     assert started.count("chunks") == len(split.footers)
@@ -154,21 +152,6 @@ def test_several_lanes_go_on_from_any_position(fitted, split):
         rest = list(feed.batches(Position.from_dict(batch.position.to_dict())))
         for one, other in zip(rest, every[number:], strict=True):
             feeds.expect_equal(one, other)
-
-
-def test_a_dry_lane_gives_missing_values_and_no_label(fitted, table, tmp_path):
-    split = feeds.write_split(tmp_path, table, [47])
-    feed = Feed(split, fitted, "request", BATCH, 5, shards=3, lengths=LENGTHS)
-    lanes = [lanes_of(feed, (index,)) for index in range(3)]
-    empty = [lane for lane in lanes if not any(batch.rows for batch in lane)]
-    assert len(empty) == 1
-    for batch in empty[0]:
-        assert batch.inputs[CANDIDATE_MASK].tolist() == [[False]]
-        assert all((weight == 0).all() for weight in batch.weights.values())
-        assert all((label == 0).all() for label in batch.labels.values())
-        assert (batch.inputs["item"] == 0).all()
-        assert np.isnan(batch.inputs["sales"]).all()
-        assert batch.inputs["past_items"].shape == (1, 5)
 
 
 @pytest.mark.parametrize("indices", [(), (2,), (0, 0), (-1,)])
@@ -194,12 +177,6 @@ def test_two_chunks_are_in_memory_at_most(fitted, split, monkeypatch):
     feed = Feed(split, fitted, "request", BATCH, seed=5, shuffle_rows=1)
     assert sum(batch.requests for batch in feed) == 53
     assert len(alive) == len(split.footers) == 5
-
-
-def test_only_what_is_needed_is_read(fitted, split):
-    names = [f.name for f in fitted.schema.features]
-    feed = Feed(split, fitted, "request", BATCH)
-    assert feed.column_names == [*names, "click", "bought", "clicked", "request"]
 
 
 def test_threads_end_with_the_stream(fitted, split):
@@ -234,13 +211,3 @@ def test_no_rows_is_an_error(fitted, table, tmp_path):
     shop.write(tmp_path / "a.parquet", [table.slice(0, 0)])
     with pytest.raises(PipelineError, match="holds no rows"):
         Feed(DataSplit(tmp_path), fitted, "request", BATCH).batches()
-
-
-def test_padding_to_a_longer_length_changes_no_score(fitted, split):
-    scorer = Scorer(shop.model(fitted))
-    exact = Feed(split, fitted, "request", BATCH)
-    wide = dataclasses.replace(exact, lengths=(11, 13))
-    (labels, scores), (same_labels, found) = map(scorer.score_labelled, (exact, wide))
-    for task, expected in scores.items():
-        np.testing.assert_allclose(found[task], expected, rtol=0, atol=2e-6)
-        np.testing.assert_array_equal(same_labels[task], labels[task])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.ingest import ingest
-from pipelines.ingest.options import DataOptions, SplitOptions
+from pipelines.ingest.data_options import DataOptions, SplitOptions
 
 THIRDS = SplitOptions(by="hash", valid=0.3, test=0.3)
 

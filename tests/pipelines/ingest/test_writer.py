@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest import writer as module
 from pipelines.ingest.writer import SplitWriter
 from tests.pipelines.ingest.files import read_split

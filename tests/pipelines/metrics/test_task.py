@@ -75,8 +75,3 @@ def test_rows_without_a_group_count_in_everything_but_gauc(missing):
     assert (found["gauc"], found["gauc_groups"]) == expected == gauc(labels, scores, named)
     assert found["baselines"]["same"]["gauc"] == expected[0] != gauc(labels, scores, groups)[0]
     assert (found["rows"], found["auc"]) == (ROWS, auc(labels, scores))
-
-
-def test_gauc_is_undefined_where_no_row_has_a_group():
-    found = task_metrics([0, 1], [0.1, 0.2], groups=[None, None])
-    assert (found["gauc"], found["gauc_groups"], found["auc"]) == (None, 0, 1.0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder, as_utc
 from serving.observability.prediction_log.files import LogFiles, Row
 from tests.support import shop
@@ -46,12 +46,6 @@ def test_a_time_is_cut_out(
     assert found == list(expected)
 
 
-def test_times_without_a_zone_are_utc() -> None:
-    assert as_utc(datetime(2026, 3, 1)) == BEGIN
-    assert as_utc(None) is None
-    assert as_utc(BEGIN) is BEGIN
-
-
 def test_the_model_is_the_only_one_or_the_one_that_is_named(tmp_path: Path) -> None:
     log = LogFolder.open(write(tmp_path))
     assert log.choose_model(None) == log.choose_model("tiny") == "tiny"
@@ -71,12 +65,6 @@ def test_a_file_that_is_deleted_meanwhile_is_passed_over(tmp_path: Path) -> None
     assert found == [*range(7), *range(14, 30)]
 
 
-def test_unfinished_files_are_not_read(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / ".half.parquet.tmp").write_bytes(b"half")
-    assert len(list(LogFolder.open(tmp_path).entries())) == 30
-
-
 @pytest.mark.parametrize("how", ["cut", "empty", "text"])
 def test_a_damaged_file_is_named(tmp_path: Path, how: str) -> None:
     log = LogFolder.open(write(tmp_path))
@@ -93,3 +81,15 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"time": [1]}), tmp_path / "rows.parquet")
     with pytest.raises(PipelineError, match=r"no file of a prediction log: it has no column 'log'"):
         LogFolder.open(tmp_path)
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert as_utc(datetime(2026, 3, 1)) == BEGIN
+    assert as_utc(None) is None
+    assert as_utc(BEGIN) is BEGIN
+
+
+def test_unfinished_files_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / ".half.parquet.tmp").write_bytes(b"half")
+    assert len(list(LogFolder.open(tmp_path).entries())) == 30

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.errors import PipelineError
-from pipelines.prediction_log.skew import Options, exported_versions, has_failed
-from pipelines.steps import Steps
+from pipelines.common.errors import PipelineError
+from pipelines.prediction_log.skew import SkewOptions, exported_versions, has_failed
+from pipelines.workflow.steps import Steps
 from tests.integration.commands import error_of, invoke
 from tests.pipelines.prediction_log.serve import Service
 from tests.serving.observability.prediction_log.calls import finished_files
@@ -50,7 +50,7 @@ def other_log(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     steps: Steps, log: Path, written: Callable[[], str]
 ) -> None:
-    found = steps.skew(Options(log))
+    found = steps.skew(SkewOptions(log))
     assert not has_failed(found)
     assert found["shifted"] == []
     rows = pq.read_table(steps.run.path("ingest") / "test").num_rows
@@ -66,13 +66,6 @@ def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     text = written()
     assert "statistics: " in text
     assert "scored again: largest difference" in text
-
-
-def test_the_statistics_are_made_once(steps: Steps, log: Path, written: Callable[[], str]) -> None:
-    steps.statistics()
-    written()
-    steps.skew(Options(log, sample=0))
-    assert "statistics: unchanged, skipped" in written()
 
 
 def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: Path) -> None:
@@ -94,15 +87,6 @@ def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: 
     assert has_failed(found)
     # The world has changed; the computation has not.
     assert found["recomputed"]["max_abs_difference"] <= 1e-5
-
-
-def test_bins_are_shares(measure: Measure, log: Path) -> None:
-    found = measure(log)
-    parts = [*found["features"].values(), *found["tasks"].values()]
-    parts += [part["lengths"] for part in found["features"].values() if part["lengths"]]
-    for part in parts:
-        for side in ("reference", "served"):
-            assert sum(entry[side] for entry in part["bins"]) == pytest.approx(1)
 
 
 def rewritten(log: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -173,36 +157,6 @@ def test_scores_of_other_versions_are_not_computed_again(
     assert exported_versions(steps.export_folder, "another training") == frozenset()
 
 
-def test_calls_of_another_schema_are_left_out(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    with service.logging(tmp_path) as serve:
-        serve(service.requests("test")[0], "rank", "good")
-    bad = prediction_log_pb2.PredictionLog()
-    bad.predict_log.request.model_spec.name = "tiny"
-    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
-        serve(service.requests("test")[0], "rank", "bad")
-    found = measure(tmp_path)
-    assert found["unreadable"] == {"input 'user_id' is missing": 1}
-    assert found["rows"] == service.requests("test")[0].num_rows
-
-
-def test_predicts_of_examples_are_calls_of_the_schema(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    signatures = ["examples", "examples_with_context", "classify", "regress_click_with_context"]
-    tables = service.requests("test")[:20]
-    with service.logging(tmp_path) as serve:
-        for number, table in enumerate(tables):
-            serve(table, signatures[number % 4], str(number))
-    found = measure(tmp_path)
-    assert found["unreadable"] == {}
-    assert found["rows"] == sum(table.num_rows for table in tables)
-    # Only `examples` gives scores by the names of the tasks.
-    assert found["recomputed"]["calls"] == 10
-    assert found["recomputed"]["max_abs_difference"] <= 1e-5
-
-
 def test_other_rows_and_another_log_may_be_the_reference(
     measure: Measure, steps: Steps, log: Path, other_log: Path
 ) -> None:
@@ -223,7 +177,7 @@ def test_without_an_evaluation_scores_have_the_label_rate(
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "evaluation")
-    found = Steps.of(steps.experiment, folder, steps.console, False).skew(Options(log))
+    found = Steps.of(steps.experiment, folder, steps.console, False).skew(SkewOptions(log))
     train = pq.read_table(folder / "data" / "train")
     for name, task in found["tasks"].items():
         assert task["psi"] is task["status"] is None
@@ -250,3 +204,17 @@ def test_the_command_writes_json_and_a_page_and_fails_when_asked(
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "does not exist" in error_of(invoke(*common, "--log", tmp_path / "none"))
+
+
+def test_calls_of_another_schema_are_left_out(
+    measure: Measure, service: Service, tmp_path: Path
+) -> None:
+    with service.logging(tmp_path) as serve:
+        serve(service.requests("test")[0], "rank", "good")
+    bad = prediction_log_pb2.PredictionLog()
+    bad.predict_log.request.model_spec.name = "tiny"
+    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
+        serve(service.requests("test")[0], "rank", "bad")
+    found = measure(tmp_path)
+    assert found["unreadable"] == {"input 'user_id' is missing": 1}
+    assert found["rows"] == service.requests("test")[0].num_rows

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log import statistics as module
 from pipelines.prediction_log.counts import NOTHING, Counts, key_numbers
@@ -23,6 +22,7 @@ from pipelines.prediction_log.statistics import (
     save,
     value_bins,
 )
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import Categorical, Schema, Task, is_listed
 from tests.support import shop
 from tests.support.exports import split_requests
@@ -102,14 +102,6 @@ def test_a_large_vocabulary_has_few_bins_which_hold_every_id_in_order() -> None:
     ]
     np.testing.assert_array_equal(np.bincount(bins)[10:], [10, 30, 50, 100, 300, 500, 1000, 1000])
     assert bin_name(fitted, schema["item"], module.UNKNOWN_BIN) == "unknown"
-
-
-def test_every_bin_has_a_name(fitted: FittedFeatures) -> None:
-    found = counted(fitted, shop.table(61, seed=3, unknown=True))
-    for feature in fitted.schema.features:
-        counts = found.get(f"feature/{feature.name}/values", NOTHING)
-        names = [bin_name(fitted, feature, int(key)) for key in counts.keys]
-        assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("request_", [None, "request"])

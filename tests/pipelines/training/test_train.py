@@ -18,17 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
-from pipelines.feed.order import SHUFFLE_ROWS, Order
-from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.metrics import auc
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
-from pipelines.training import Data, Place, check_model, train
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
+from pipelines.training import OutputPaths, TrainingData, check_model, train
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 from tests.support.experiments import load
@@ -60,12 +58,12 @@ class Trainer:
         schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
         model, history, _ = train(
             experiment,
-            Data(
+            TrainingData(
                 self.data or self.prepared / "data",
                 "request_id",
                 FittedFeatures(schema, fitted.transforms),
             ),
-            Place(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
+            OutputPaths(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
             Progress(Console(file=self.output, width=80)),
         )
         return model, history
@@ -88,16 +86,8 @@ def trainer(prepared: Path, tmp_path: Path) -> Trainer:
 
 
 def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
-    """The flagship with dropout: initial weights, order of the rows and dropout are the seed's."""
-    flagship = {
-        "width": 4,
-        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
-        "num_layers": 1,
-        "head_dim": 3,
-        "expert_units": [7],
-        "dropout": 0.2,
-    }
-    once = {"model": flagship, "training__epochs": 1}
+    """Initial weights, the order of the rows and dropout follow from the seed."""
+    once = {"model": {**MLP, "dropout": 0.2}, "training__epochs": 1}
     (first, one), (second, two) = (trainer.fit(**once) for _ in range(2))
     other, _ = trainer.fit(**once, seed=4)
     for before, after in zip(first.get_weights(), second.get_weights(), strict=True):
@@ -184,9 +174,6 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
     for tag in ("loss", "val_click_auc", "rows_per_second", "input_wait"):
         assert tag.encode() in events.read_bytes()
     lines = trainer.output.getvalue().splitlines()
-    split = DataSplit(trainer.prepared / "data" / "train")
-    order = Order(split.footers.rows, trainer.experiment().seed, SHUFFLE_ROWS)
-    assert lines.pop(0) == f"  shuffle  {ShuffleQuality.of(order, split.footers.rows, 60)}"
     assert lines[:3] == [
         f"  epoch 1/2  loss {history[0]['loss']:.4f}  {history[0]['rows_per_second']:,.0f} rows/s",
         f"    click       AUC {history[0]['val_click_auc']:.4f}  "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.metrics import task_metrics
 from pipelines.training import validation
 from pipelines.training.validation import Validation

@@ -15,18 +15,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.training.workers import find_workers
 from tests.support import training_process
 
-# Without what depends on who computes a row: dropout, and Dice's averages over a batch.
-ALIKE = {
-    "model": {
-        **training_process.FLAGSHIP,
-        "target_attention": {"class_name": "interest", "config": {"units": [3]}},
-    },
+# Without layers whose result depends on the batch of a worker: dropout, and Dice's averages.
+ALIKE: dict[str, Any] = {
+    "model": {"name": "mlp", "width": 4, "units": [8]},
     "model__dropout": 0.0,
-    "training__epochs": 2,
+    "training__epochs": 1,
 }
 
 
@@ -67,7 +64,7 @@ def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_
         (tmp_path / name).mkdir()
     ports = free_ports()
     both = [start(grouped, tmp_path / "two", index, ports, **ALIKE) for index in range(2)]
-    training_process.main(grouped, tmp_path / "one", training__lanes=2, **ALIKE)
+    training_process.main(grouped, tmp_path / "one", training__shards=2, **ALIKE)
     for process in both:
         output = process.communicate(timeout=300)
         assert process.returncode == 0, output
@@ -76,12 +73,9 @@ def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_
 
 
 def test_two_devices_of_one_worker_reach_them_too(grouped: Path, tmp_path: Path) -> None:
-    """With a model that is traced sooner: each device has a trace of its own."""
-    model = {"name": "mlp", "width": 4, "units": [8]}
-    options = {"model": model, "model__dropout": 0.0, "training__epochs": 1}
     (tmp_path / "one").mkdir()
-    mirrored = start(grouped, tmp_path, 0, [], devices=2, **options)
-    training_process.main(grouped, tmp_path / "one", training__lanes=2, **options)
+    mirrored = start(grouped, tmp_path, 0, [], devices=2, **ALIKE)
+    training_process.main(grouped, tmp_path / "one", training__shards=2, **ALIKE)
     output = mirrored.communicate(timeout=300)
     assert mirrored.returncode == 0, output
     assert_alike(tmp_path / "weights-0.npz", tmp_path / "one")
@@ -108,7 +102,7 @@ def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_pa
     again = [start(grouped, tmp_path, i, ports, training__epochs=epochs) for i in range(2)]
     outputs = [process.communicate(timeout=300) for process in again]
     assert [process.returncode for process in again] == [0, 0], outputs
-    assert all("going on after step" in output for output, _ in outputs)
+    assert all("resuming after step" in output for output, _ in outputs)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from serving.client.call import Call, Invocation
+from serving.client.call import Invocation, Rpc
 from serving.client.connection import Connection
-from serving.client.options import Options
+from serving.client.options import ClientOptions
 from serving.common.addresses import Addresses
 
-CALL = Call("Predict", None, Invocation(None, None, "r-1", ()))
+CALL = Rpc("Predict", None, Invocation(None, None, "r-1", ()))
 
 
 def _error(words: str) -> grpc.RpcError:
@@ -39,7 +39,7 @@ def _error(words: str) -> grpc.RpcError:
     ],
 )
 def test_what_to_do_where_no_server_answers(words: str, todo: str | None) -> None:
-    connection = Connection(Addresses(("ctr:8500",)), None, None, Options())
+    connection = Connection(Addresses(("ctr:8500",)), None, None, ClientOptions())
     raised = connection.failure(CALL, _error(words), is_closed=False)
     end = words if todo is None else f"{words}. {todo}"
     assert str(raised) == f"Cannot reach ctr:8500: {end}"

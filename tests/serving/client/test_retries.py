@@ -13,7 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from serving.client import Options
+from serving.client import ClientOptions
 from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
 from tests.serving.client import stub_server
 from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
@@ -134,7 +134,7 @@ def test_one_attempt_is_one_attempt(connect: Connect, start_stub: StartStub) -> 
 def test_the_deadline_holds_for_all_attempts(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
     stub.is_failing = True
-    handle = connect(stub.address, options=Options(initial_backoff=20, max_backoff=20))
+    handle = connect(stub.address, options=ClientOptions(initial_backoff=20, max_backoff=20))
     begin = time.monotonic()
     with pytest.raises((DeadlineExceeded, Unavailable)):
         handle.predict(timeout=0.3)
@@ -172,7 +172,7 @@ def test_calls_of_one_method_share_its_deadline(connect: Connect, start_stub: St
 def test_a_failing_fleet_is_not_hammered(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
     stub.is_failing = True
-    options = Options(initial_backoff=0.01, max_backoff=0.01, retry_tokens=6)
+    options = ClientOptions(initial_backoff=0.01, max_backoff=0.01, retry_tokens=6)
     handle = connect(stub.address, options=options)
     for _ in range(10):
         with pytest.raises(Unavailable):
@@ -190,7 +190,7 @@ def test_who_is_not_healthy_gets_no_calls(connect: Connect, start_stub: StartStu
     well = with_health(health_pb2.HealthCheckResponse.SERVING)
     ill = with_health(health_pb2.HealthCheckResponse.NOT_SERVING)
     unasked = start_stub()  # has no health service: it counts as healthy
-    options = Options(health_service="")
+    options = ClientOptions(health_service="")
     handle = connect([ill.address, well.address, unasked.address], options=options)
     wait_until(lambda: handle.predict() == SCORES and bool(well.seen) and bool(unasked.seen))
     assert ill.seen == []

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from serving.client import AsyncClient, Client, Options, Tls
+from serving.client import AsyncClient, Client, ClientOptions, Tls
 from serving.common.errors import InvalidArgument, Unavailable
 from tests.serving.certificates import (
     Certificate,
@@ -149,7 +149,7 @@ def test_a_token_stays_on_this_machine_or_is_encrypted(addresses: Any, is_local:
         with pytest.raises(InvalidArgument, match="in plaintext") as raised:
             AsyncClient(addresses, token="s3cret")
         assert "s3cret" not in str(raised.value)
-    options = Options(allow_insecure_token=not is_local)
+    options = ClientOptions(allow_insecure_token=not is_local)
     with Client(addresses, token="s3cret", options=options):
         pass
 

@@ -1,4 +1,4 @@
-"""The thread that loads: one thing at a time, out of the way of the requests."""
+"""The thread that loads models, and threads that repeat an action."""
 
 from __future__ import annotations
 
@@ -7,37 +7,43 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.common.background import Background, Periodic
+from serving.common.background import PeriodicThread, SerialWorker
 from serving.common.errors import NotFound, Unavailable
 from tests.serving.conftest import wait_until
 
 
 @pytest.fixture
-def background() -> Iterator[Background]:
-    background = Background("loading")
-    yield background
-    background.stop()
-
-
-def test_results_and_errors_come_back(background: Background) -> None:
-    assert background.run(lambda: 7) == 7
-    with pytest.raises(RuntimeError, match="of its own"):
-        background.run(_raise)
+def worker() -> Iterator[SerialWorker]:
+    worker = SerialWorker("loading")
+    yield worker
+    worker.stop()
 
 
 def _raise() -> None:
     raise RuntimeError("of its own")
 
 
-def test_one_thing_at_a_time(background: Background) -> None:
-    at_work, most = [], []
+def test_results_and_errors_are_passed_on(
+    worker: SerialWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert worker.run(lambda: 7) == 7
+    with pytest.raises(RuntimeError, match="of its own"):
+        worker.run(_raise)
+    assert not caplog.text
+    worker.schedule(_raise)
+    worker.run(lambda: None)
+    assert "of its own" in caplog.text
+
+
+def test_functions_run_one_after_the_other(worker: SerialWorker) -> None:
+    running, most = [], []
 
     def work() -> None:
-        at_work.append(1)
-        most.append(len(at_work))
-        at_work.pop()
+        running.append(1)
+        most.append(len(running))
+        running.pop()
 
-    threads = [threading.Thread(target=background.run, args=(work,)) for _ in range(7)]
+    threads = [threading.Thread(target=worker.run, args=(work,)) for _ in range(7)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -45,51 +51,31 @@ def test_one_thing_at_a_time(background: Background) -> None:
     assert most == [1] * 7
 
 
-def test_a_failure_of_what_nobody_waits_for_is_logged(
-    background: Background, caplog: pytest.LogCaptureFixture
-) -> None:
-    background.leave(_raise)
-    background.run(lambda: None)
-    assert "of its own" in caplog.text
-
-
-def test_nothing_is_taken_once_stopped(background: Background) -> None:
-    background.stop()
+def test_no_work_is_accepted_after_stop(worker: SerialWorker) -> None:
+    worker.stop()
     with pytest.raises(Unavailable):
-        background.run(lambda: 7)
-    background.leave(_raise)
+        worker.run(lambda: 7)
+    worker.schedule(_raise)
 
 
-def test_a_periodic_call_tells_an_error_once_until_it_goes_well_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    calls = []
-
-    def action() -> None:
-        calls.append(1)
-        if len(calls) not in (3, 4):
-            raise NotFound("no such model")
-
-    periodic = Periodic("calls", action)
-    periodic.start(0.001)
-    wait_until(lambda: len(calls) > 6)
-    periodic.stop()
-    assert [record.exc_info for record in caplog.records] == [None, None]
-    assert "no such model (the next look comes in 0.001 s)" in caplog.text
-
-
-def test_a_periodic_call_survives_a_failure() -> None:
-    calls = []
+def test_periodic_errors_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An error is logged again after a call that succeeded."""
+    calls: list[int] = []
 
     def action() -> None:
         calls.append(1)
         if len(calls) == 1:
-            raise RuntimeError("the first one")
+            raise RuntimeError("unexpected")
+        if len(calls) not in (4, 5):
+            raise NotFound("no such model")
 
-    periodic = Periodic("calls", action)
+    periodic = PeriodicThread("calls", action)
     periodic.start(0.001)
-    wait_until(lambda: len(calls) > 2)
+    wait_until(lambda: len(calls) > 7)
     periodic.stop()
     made = len(calls)
+    messages = [record.getMessage() for record in caplog.records]
+    expected = "no such model (next attempt in 0.001 s)"
+    assert messages == ["Background work failed", expected, expected]
     threading.Event().wait(0.01)
     assert len(calls) == made

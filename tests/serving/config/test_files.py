@@ -126,9 +126,9 @@ def test_tokens_are_lines(tmp_path: Path) -> None:
             f'server_key: "{KEY}" server_cert: "{CERTIFICATE}" client_verify: true',
             "`client_verify` needs `custom_ca`",
         ),
-        (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must begin with /"),
-        (read_tokens, "\n", "holds no token"),
-        (read_token, "one\ntwo\n", "holds 2 tokens. Expected one."),
+        (read_metrics_path, 'prometheus_config { enable: true, path: "m" }', "must start with /"),
+        (read_tokens, "\n", "has no token"),
+        (read_token, "one\ntwo\n", "has 2 tokens. Expected one."),
         (read_token, "\N{EURO SIGN}\n", "not printable ASCII"),
     ],
 )

@@ -51,7 +51,7 @@ def test_every_field_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         Specific([42, 43]),
         {"stable": 42, "canary_2": 43},
     )
-    assert "Model ctr: logging_config is not read" in caplog.text
+    assert "Model ctr: logging_config is ignored" in caplog.text
     assert cvr == ModelConfig("cvr", Path("/models/cvr"), Latest(1))
     assert (every.policy, two.policy, one.policy) == (All(), Latest(2), Latest(1))
 
@@ -65,11 +65,11 @@ def test_no_models_are_a_configuration_too() -> None:
     [
         ("base_path: '/m'", "A model's name must have 1 to 128 characters"),
         ("name: 'a'", "Model a has no base_path"),
-        ("name: 'a' base_path: '/m\\0'", "Model a: a base_path has no control characters"),
+        ("name: 'a' base_path: '/m\\0'", "Model a: a base_path must not have control characters"),
         ("name: 'a' base_path: '/m\\nERROR'", "Received: '/m\\nERROR'"),
         ("name: 'a' base_path: 'm/a'", "Expected model a to have an absolute path or URI; "
          "got base_path()=m/a"),
-        ("name: 'a' base_path: 'gs://m/a'", "folder of this machine: mount it. Received: "
+        ("name: 'a' base_path: 'gs://m/a'", "on this machine: mount the volume. Received: "
          "base_path()=gs://m/a"),
         ("name: 'a' base_path: '/m' model_platform: 'caffe'",
          "Model a requests unsupported platform caffe"),
@@ -77,7 +77,7 @@ def test_no_models_are_a_configuration_too() -> None:
         ("name: 'a' base_path: '/m' model_type: TENSORFLOW model_platform: 'tensorflow'",
          "Model a: Illegal setting both"),
         ("name: 'a' base_path: '/m' version_labels { key: 'a-b' value: 1 }",
-         "Model a: a version label holds letters, digits and _ alone. Received: 'a-b'"),
+         "Model a: a version label must have letters, digits and _ only. Received: 'a-b'"),
         ("name: 'a' base_path: '/m' version_labels { key: '' value: 1 }", "Received: ''"),
         ("name: 'a' base_path: '/m' model_version_policy { specific {} }",
          "Model a: The policy specific names no version"),
@@ -108,7 +108,7 @@ def test_another_kind_of_configuration() -> None:
     [
         (b"model_config_list {\n  config {\n    nme: 'a' } }", r"3:5 : .* no field named \"nme\""),
         (b"model_config_list {", "1:19 : "),
-        (b"\xff\xfe", "is not a ModelServerConfig as text: byte 0 is no UTF-8"),
+        (b"\xff\xfe", "is not a ModelServerConfig as text: byte 0 is not UTF-8"),
         (b"model_config_list { config { name: 'a' base_path: 'b' } }", "Expected model a to have"),
         (b"", "ServerModelConfig type not supported"),
     ],

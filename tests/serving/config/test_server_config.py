@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from serving.cli import serve
 from serving.config.click_options import either_spelling, options_of
 from serving.config.server_config import CPUS, ServerConfig
 
@@ -20,8 +22,8 @@ from serving.config.server_config import CPUS, ServerConfig
         ({"grace_seconds": -1}, "`grace_seconds` must be at least 0"),
         ({"max_message_bytes": 2**31}, "`max_message_bytes` must be from 1 to"),
         ({"prediction_log_sampling_rate": 1.5}, "must be from 0 to 1"),
-        ({"model_base_path": ""}, "names what is served. Received: none"),
-        ({"backend": "grpc://a:1"}, "With `backend`, `model_name` is the model's name there"),
+        ({"model_base_path": ""}, "Expected `model_base_path` or `model_config_file`"),
+        ({"backend": "grpc://a:1"}, "With `backend`, `model_name` must be the name of its model"),
         ({"monitoring_config_file": "m.txt"}, "needs `rest_api_port`"),
         ({"batching_parameters_file": "b.txt"}, "needs `enable_batching`"),
         ({"enable_per_model_batching_parameters": True}, "needs `enable_batching`"),
@@ -58,7 +60,7 @@ def test_options_of_a_backends_tls_need_it_and_each_other() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "ctr.example.com"])
 def test_beyond_loopback_something_must_protect_what_is_sent(host: str) -> None:
-    with pytest.raises(ValueError, match="nothing protects what is sent"):
+    with pytest.raises(ValueError, match="without encryption"):
         ServerConfig("models", host=host)
     ServerConfig("models", host=host, allow_insecure=True)
     ServerConfig("models", host=host, ssl_config_file="ssl.config")
@@ -104,3 +106,18 @@ def test_the_command_line_has_every_option_with_its_default_in_both_spellings() 
     assert changed == {
         "model_base_path": "m", "enable_batching": True, "port": 9, "enable_model_warmup": False,
     }  # fmt: skip
+
+
+def test_help_shows_ten_options_before_the_advanced_ones() -> None:
+    """Under headings that name every option once."""
+    output = CliRunner().invoke(serve, ["--help"]).output
+    first, *advanced = output.partition("\nOptions:\n")[2].split("\nAdvanced: ")
+    assert len(re.findall(r"^  --", first, re.M)) == 10 + len(["--help"])
+    assert [text.partition(":")[0] for text in advanced] == [
+        "models and versions", "batching and computation", "limits", "gRPC", "security",
+        "logs and shadow traffic", "proxy of TensorFlow Serving",
+    ]  # fmt: skip
+    names = re.findall(r"^  --(\S+)", output, re.M)
+    assert sorted(names) == sorted(
+        ["help", *(either_spelling(one.name) for one in fields(ServerConfig))]
+    )

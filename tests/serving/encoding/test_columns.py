@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.common.errors import InvalidArgument
-from serving.encoding.columns import MAX_PADDED_ELEMENTS, Target
+from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.encoding.features import TensorSpec, encode_rows
 from serving.protos.scoring_pb2 import Binaries, Column, Floats, Ints, Strings
 from tests.serving.rank_messages import make_rank_request
@@ -28,7 +28,7 @@ SPECS = {
 
 
 def array(kind: str, column: Column, one_row: bool = False) -> np.ndarray:
-    return Target.of("x", SPECS[kind], 1).array(column, "the candidates", one_row=one_row)
+    return InputSpec.of("x", SPECS[kind], 1).array(column, "the candidates", one_row=one_row)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_column_becomes_what_its_values_become(kind: str, rows: list[Any]) -> 
     found = array(kind, make_rank_request("ctr", {}, {"x": rows}).candidates["x"])
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == expected.dtype
-    absent = Target.of("x", SPECS[kind], 1).absent(3)
+    absent = InputSpec.of("x", SPECS[kind], 1).absent(3)
     missing = encode_rows([{}, {}, {}], {"x": SPECS[kind]})["x"]
     np.testing.assert_array_equal(absent, missing)
     assert absent.dtype == missing.dtype
@@ -105,10 +105,10 @@ def test_a_double_and_a_half() -> None:
     half = TensorSpec("float16", (None,), np.dtype("float16"))
     double = TensorSpec("float64", (None,), np.dtype("float64"))
     column = Column(floats=Floats(values=[0.5, 1e5, float("inf")]))
-    found = Target.of("x", double, 1).array(column, "the context", one_row=False)
+    found = InputSpec.of("x", double, 1).array(column, "the context", one_row=False)
     np.testing.assert_array_equal(found, np.float32([0.5, 1e5, np.inf]).astype("float64"))
     with pytest.raises(InvalidArgument, match=r"100000.0 is outside float16"):
-        Target.of("x", half, 1).array(column, "the context", one_row=False)
+        InputSpec.of("x", half, 1).array(column, "the context", one_row=False)
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_a_double_and_a_half() -> None:
 )
 def test_an_input_that_is_no_feature(spec: TensorSpec) -> None:
     with pytest.raises(InvalidArgument, match=r"'x' of type .* neither values nor lists .*Predict"):
-        Target.of("x", spec, 1)
+        InputSpec.of("x", spec, 1)

@@ -21,7 +21,7 @@ ROWS = ({"user": "ann", "price": 1.5}, {"user": "bo"}, {"price": 7.0})
 VALUES = [6.0, 2.0, 14.0]  # twice the price, and the letters of the name
 
 
-def test_each_example_gets_its_classes(shared_channel: grpc.Channel) -> None:
+def test_classify_returns_classes_per_example(shared_channel: grpc.Channel) -> None:
     response = send(shared_channel, classify(examples(*ROWS)))
     found = [
         [(one.label, one.score) for one in row.classes] for row in response.result.classifications
@@ -31,14 +31,14 @@ def test_each_example_gets_its_classes(shared_channel: grpc.Channel) -> None:
     assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "classify")
 
 
-def test_each_example_gets_its_number(shared_channel: grpc.Channel) -> None:
+def test_regress_returns_a_number_per_example(shared_channel: grpc.Channel) -> None:
     response = send(shared_channel, regress(examples(*ROWS)))
     assert [one.value for one in response.result.regressions] == VALUES
     spec = response.model_spec
     assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "regress")
 
 
-def test_every_task_gets_its_result(shared_channel: grpc.Channel) -> None:
+def test_multi_inference_returns_a_result_per_task(shared_channel: grpc.Channel) -> None:
     request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
     regressed, classified = send(shared_channel, request).results
     assert [one.value for one in regressed.regression_result.regressions] == VALUES
@@ -47,21 +47,21 @@ def test_every_task_gets_its_result(shared_channel: grpc.Channel) -> None:
     assert [r.model_spec.signature_name for r in (regressed, classified)] == ["regress", "classify"]
 
 
-def test_the_context_is_part_of_each_example(shared_channel: grpc.Channel) -> None:
+def test_the_context_is_merged_into_each_example(shared_channel: grpc.Channel) -> None:
     sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
     response = send(shared_channel, classify(sent))
     scores = [row.classes[1].score for row in response.result.classifications]
     assert scores == [5.0, 7.0]
 
 
-def test_the_context_is_computed_once_where_the_model_can(shared_channel: grpc.Channel) -> None:
+def test_the_context_is_computed_once(shared_channel: grpc.Channel) -> None:
     """The sibling `regress_with_context` answers half a point more than `regress`."""
     sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
     response = send(shared_channel, regress(sent))
     assert [one.value for one in response.result.regressions] == [5.5, 7.5]
 
 
-def test_tasks_share_the_context_too(shared_channel: grpc.Channel) -> None:
+def test_tasks_share_the_context(shared_channel: grpc.Channel) -> None:
     sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
     request = multi_inference(sent, ("regress", "regress"), ("classify", "classify"))
     regressed, classified = send(shared_channel, request).results
@@ -70,7 +70,7 @@ def test_tasks_share_the_context_too(shared_channel: grpc.Channel) -> None:
     assert scores == [5.0, 7.0], "it has no sibling that takes a context"
 
 
-def test_an_example_with_a_feature_of_the_context_is_scored_with_its_own(
+def test_an_example_overrides_the_context(
     shared_channel: grpc.Channel,
 ) -> None:
     sent = examples({"price": 1.0, "user": "b"}, {"price": 2.0}, context={"user": "ann"})
@@ -113,7 +113,7 @@ class _Views:
         return {name: known[definition.outputs[name].name] for name in outputs}
 
 
-def test_tasks_of_one_computation_are_computed_once() -> None:
+def test_tasks_of_one_graph_are_computed_once() -> None:
     runtime = _Views()
     request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
     model = Model("tiny", 5, Path("nowhere"), runtime)
@@ -124,7 +124,7 @@ def test_tasks_of_one_computation_are_computed_once() -> None:
     assert runtime.runs == [("examples", ("value", "value.scores"))]
 
 
-def test_a_recorded_request_is_replayed_under_another_name_of_the_model() -> None:
+def test_a_warm_up_request_may_name_another_model() -> None:
     """A warm-up file knows the name it was exported under; whoever serves may choose another."""
     request = multi_inference(
         examples(*ROWS), ("regress", "regress"), ("classify", "classify"), name="exported"

@@ -114,7 +114,7 @@ def test_the_context_is_not_repeated(tiny: Model) -> None:
     }  # fmt: skip
 
 
-def test_what_is_left_out_is_missing(tiny: Model) -> None:
+def test_absent_features_are_missing(tiny: Model) -> None:
     """As if every value had been sent as missing."""
     found = answer(tiny, make_rank_request("tiny", {}, {"price": [1.5, 2.5]}))
     np.testing.assert_allclose(found.scores["click"], [3, 5])
@@ -136,21 +136,23 @@ def test_what_is_left_out_is_missing(tiny: Model) -> None:
         ({"rank_by": "convert"}, [0, 1, 2, 3]),  # equal scores keep their order
     ],
 )
-def test_the_ranking(tiny: Model, options: dict[str, Any], expected: list[int]) -> None:
+def test_ranking_by_task_and_top_k(
+    tiny: Model, options: dict[str, Any], expected: list[int]
+) -> None:
     request = make_rank_request("tiny", CONTEXT, CANDIDATES, **options)
     found = answer(tiny, request)
     np.testing.assert_array_equal(found.ranking, expected)
     assert len(found.scores["click"]) == 4
 
 
-def test_a_score_that_is_no_number_ranks_last(explained: Model) -> None:
+def test_nan_scores_rank_last(explained: Model) -> None:
     prices = [float("nan"), -float("inf"), 2.0, float("inf"), float("nan"), 2.0]
     request = make_rank_request("explained", {}, {"price": [0.0] * 6})
     request.candidates["price"].floats.values[:] = prices
     np.testing.assert_array_equal(answer(explained, request).ranking, [3, 2, 5, 1, 0, 4])
 
 
-def test_a_model_of_rows_ranks_too(foreign: Model) -> None:
+def test_a_model_without_rank_scores_rows(foreign: Model) -> None:
     """Each candidate is a row with the whole context; outputs that are no scores are left out."""
     context = {"user": "ann", "seen": [5, 0, 7]}
     candidates = {"price": [1.5, 0.5, 4], "sizes": [[1, 2], [3, 4], [5, 6]]}
@@ -167,7 +169,7 @@ def test_a_model_of_rows_ranks_too(foreign: Model) -> None:
     np.testing.assert_allclose(answer(foreign, turned).scores["known"], [1, 2])
 
 
-def test_the_explanation(explained: Model) -> None:
+def test_explanation_has_attention_and_gates(explained: Model) -> None:
     candidates = {"price": [10.0, 30.0, 20.0]}
     request = make_rank_request("explained", {"seen": [5, 6]}, candidates, explain=True)
     found = answer(explained, request)
@@ -183,7 +185,7 @@ def test_the_explanation(explained: Model) -> None:
 
 
 @pytest.mark.parametrize("context", [{}, {"seen": []}, {"seen": None}])
-def test_no_event_has_no_weight(explained: Model, context: dict[str, Any]) -> None:
+def test_padding_has_no_attention_weight(explained: Model, context: dict[str, Any]) -> None:
     """An empty history is sent to the model as one missing event, which is not the caller's."""
     request = make_rank_request("explained", context, {"price": [1.0, 2.0]}, explain=True)
     assert answer(explained, request).attention["seen"].shape == (2, 0)
@@ -210,7 +212,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "message"), BAD)
-def test_a_request_that_does_not_fit(
+def test_features_that_do_not_fit_are_rejected(
     request: pytest.FixtureRequest, name: str, change: dict[str, Any], message: str
 ) -> None:
     arguments = {"context": {}, "candidates": {"price": [1.5]}, **change}
@@ -218,7 +220,7 @@ def test_a_request_that_does_not_fit(
         read_rank(request.getfixturevalue(name), make_rank_request(name, **arguments))
 
 
-def test_columns_that_do_not_fit_the_context(tiny: Model, foreign: Model) -> None:
+def test_context_columns_must_have_one_row(tiny: Model, foreign: Model) -> None:
     request = make_rank_request("tiny", {}, {"price": [1.5]})
     request.context["age"].CopyFrom(Column(ints=Ints(values=[7, 11])))
     with pytest.raises(InvalidArgument, match=r"'age' of the context: expected one row\. .*2 val"):
@@ -237,13 +239,13 @@ def test_columns_that_do_not_fit_the_context(tiny: Model, foreign: Model) -> Non
 
 
 @pytest.mark.parametrize("name", ["tiny", "foreign"])
-def test_a_model_that_cannot_explain_says_so(request: pytest.FixtureRequest, name: str) -> None:
+def test_explain_needs_the_signature(request: pytest.FixtureRequest, name: str) -> None:
     message = make_rank_request(name, {}, {"price": [1.5]}, explain=True)
     with pytest.raises(FailedPrecondition, match=r"version \d cannot explain.*'rank_explained'"):
         read_rank(request.getfixturevalue(name), message)
 
 
-def test_models_that_cannot_rank(tmp_path: Path) -> None:
+def test_models_without_scores_cannot_rank(tmp_path: Path) -> None:
     """Without rows, without scores, or with another number of them: the model is at fault."""
     inputs = {"price": (tf.float32, (None,))}
     request = make_rank_request("m", {}, {"price": [1.5, 2.5]})
@@ -266,7 +268,7 @@ def test_models_that_cannot_rank(tmp_path: Path) -> None:
         replay(short, request)
 
 
-def test_over_grpc(shared_channel: grpc.Channel) -> None:
+def test_rank_over_grpc(shared_channel: grpc.Channel) -> None:
     """The service answers beside TensorFlow Serving's, with its codes."""
     stub = scoring_pb2_grpc.ScoringServiceStub(shared_channel)
     request = make_rank_request("tiny", CONTEXT, CANDIDATES, version=5, top_k=1)

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import artifacts, contents, signatures
 from serving.models import completeness
 from serving.models.completeness import look
-from serving.runtimes.tensorflow import saved_model
 from tests.serving.exports import with_manifest
 
 MANIFEST = "manifest.json"
@@ -140,11 +138,11 @@ def test_a_graph_of_constants_needs_no_variables(tmp_path: Path) -> None:
 def test_what_is_missing_is_counted(copied: Path) -> None:
     whole = (copied / SHARD).read_bytes()
     (copied / SHARD).unlink()
-    assert str(look(copied).gap) == f"{SHARD} is missing (5 of 6 files are whole)"
+    assert str(look(copied).gap) == f"{SHARD} is missing (5 of 6 files are complete)"
     (copied / SHARD).write_bytes(whole[:7])
     assert str(look(copied).gap) == (
         f"{SHARD} has another size than manifest.json says (7 instead of {len(whole)} bytes; "
-        "5 of 6 files are whole)"
+        "5 of 6 files are complete)"
     )
     (copied / SHARD).write_bytes(whole[::-1])
     assert str(look(copied).gap) == f"{SHARD} has another content than manifest.json says"
@@ -230,11 +228,3 @@ def test_a_file_that_cannot_be_read_is_told(copied: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(completeness.hashlib, "file_digest", failing)
     assert str(look(copied).gap) == "words.txt cannot be read (Input/output error)"
-
-
-def test_both_sides_have_the_same_names(copied: Path) -> None:
-    assert saved_model.MANIFEST == artifacts.MANIFEST
-    assert saved_model.MANIFEST_MARK == signatures.MANIFEST_MARK
-    assert (completeness.FILES, completeness.BYTES, completeness.SHA256) == (
-        contents.FILES, contents.BYTES, contents.SHA256
-    )  # fmt: skip

@@ -63,7 +63,7 @@ def test_a_broken_file_is_logged_once_per_content(
     file.poll()
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 3
-    assert all(str(path) in error and "what serves goes on" in error for error in errors)
+    assert all(str(path) in error and "the loaded models keep serving" in error for error in errors)
     assert reload.names == []
     _write(path, "b")
     file.poll()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.artifacts import MANIFEST, write_json
+from pipelines.common.artifacts import MANIFEST, write_json
 from recsys_attn.schema import Numeric, Schema, Task
 from serving.client import Client
 from serving.common.errors import FailedPrecondition, ServingError
@@ -155,7 +155,7 @@ def test_it_is_said_once_for_each_kind_of_fault_and_counts_as_no_try(
     manager.poll()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
-    assert f" is missing (0 of {len(names) - 1} files are whole). " in said[0]
+    assert f" is missing (0 of {len(names) - 1} files are complete). " in said[0]
     assert "has another size than manifest.json says (3 instead of" in said[1]
     assert "has another content than manifest.json says" in said[2]
     last.write_bytes(whole)

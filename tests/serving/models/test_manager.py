@@ -321,26 +321,6 @@ def test_no_lease_fails_and_no_leased_model_is_closed_while_models_change(folder
     assert {(5, "tiny"), (5, "other"), (3, "tiny")} & used
 
 
-def test_a_model_that_cannot_be_looked_up_holds_up_no_other(folder: Path) -> None:
-    def find(name: str, base_path: Path) -> dict[int, Path]:
-        if name == "away":
-            raise NotFound("Could not find any versions of model away")
-        return {9: base_path / "7"}
-
-    reports = Reports()
-    manager = ModelManager(
-        [_config(folder, "away"), _config(folder)],
-        FakeLoader(),
-        reports,
-        options=ManagerOptions(find=find),
-    )
-    with pytest.raises(NotFound, match="model away"):
-        manager.poll()
-    assert served(manager) == 9
-    assert reports.last == {"away": False, "tiny": True}
-    manager.stop()
-
-
 def test_several_models_load_at_once_and_one_that_fails_stops_no_other(folder: Path) -> None:
     meeting = threading.Barrier(2)
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from serving.common.errors import NotFound, ServingError, Unavailable
+from serving.common.errors import NotFound, ServingError
 from serving.common.status import State
 from serving.config.models import ModelConfig
 from serving.config.version_policy import All, Latest, Policy, Specific
 from serving.models.manager import ModelManager
-from serving.models.reconciler import ManagerOptions
 from tests.serving.conftest import wait_until
 from tests.serving.fakes import (
     BROKEN,
@@ -167,60 +166,6 @@ def test_retries_go_on_where_nothing_is_polled(
     wait_until(lambda: load.versions == [3, 3, 3])
     manager.stop()
     assert available(manager) == set(), "a new folder is not looked for"
-
-
-def test_what_a_backend_has_is_tried_as_long_as_it_has_it(
-    base_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("serving.models.load_retries.time.monotonic", lambda: now)
-    add(base_path, 3, content=BROKEN)
-    load, tried = FakeLoader(), []
-    manager = _manager(
-        base_path, Latest(), load, max_num_load_retries=2, load_retry_interval_seconds=10.0,
-        find=lambda name, path: {3: path / "3"},
-    )  # fmt: skip
-    for second in range(50):
-        now = float(second)
-        before = len(load.calls)
-        manager.poll()
-        tried += [second] * (len(load.calls) - before)
-    assert tried == [1, 3, 7, 15, 25, 35, 45], "the wait doubles, and is 10 s at most"
-    manager.stop()
-
-
-def test_a_backend_is_believed_where_it_answers_and_ready_where_it_does(base_path: Path) -> None:
-    has: dict[int, Path] | ServingError = {5: base_path / "5", 3: base_path / "3"}
-    ready: list[bool] = []
-
-    def find(name: str, path: Path) -> dict[int, Path]:
-        if isinstance(has, ServingError):
-            raise has
-        return has
-
-    add(base_path, 3, 5)
-    models, load = [ModelConfig("tiny", base_path, Specific([5]))], FakeLoader()
-    manager = ModelManager(
-        models, load, lambda found: ready.append(found["tiny"]), options=ManagerOptions(find=find)
-    )
-    manager.poll()
-    has = Unavailable("nobody")
-    with pytest.raises(Unavailable, match="nobody"):
-        manager.poll()
-    assert served(manager) == 5, "its requests hear what the backend says"
-    has = {5: base_path / "5"}
-    manager.poll()
-    has = {3: base_path / "3"}
-    manager.poll()
-    assert available(manager) == set()
-    has = {5: base_path / "5"}
-    manager.poll()
-    has = NotFound("no such model")
-    with pytest.raises(NotFound, match="no such model"):
-        manager.poll()
-    assert available(manager) == set()
-    assert ready == [True, False, True, False, True, False]
-    manager.stop()
 
 
 def test_a_failure_keeps_nothing_of_the_model(base_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_damaged_version_is_reported_and_the_old_one_stays(
     manager.poll()
     manager.poll()
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "version 6 failed to load: " in errors[0].getMessage()
+    assert "Version 6 of model tiny failed to load: " in errors[0].getMessage()
     assert "\n" not in errors[0].getMessage()
     assert len(errors) == 1, "a folder that has not changed is not tried again"
     failed = manager.statuses("tiny")[0]
@@ -178,7 +178,7 @@ def test_a_path_that_tensorflow_takes_for_a_pattern(
     manage: Manage, tmp_path: Path, twofold: Path
 ) -> None:
     install(twofold, tmp_path / "tiny[1]", 5)
-    with pytest.raises(ServingError, match=r"holds \[ \], which TensorFlow takes for a pattern"):
+    with pytest.raises(ServingError, match=r"contains \[ \], which TensorFlow reads as a pattern"):
         manage(tmp_path / "tiny[1]").models["tiny"].require_available()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections import Counter
 from pathlib import Path
 
@@ -15,34 +13,6 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.stubs import predict, send
-
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # no settings
-
-
-def _is_served(connection: socket.socket) -> bool:
-    """Whether the server speaks HTTP/2 on the connection, or ends it."""
-    connection.settimeout(10.0)
-    try:
-        connection.sendall(_HELLO)
-        return connection.recv(1) != b""
-    except ConnectionError:
-        return False
-
-
-def test_connections_beyond_the_limit_are_closed(
-    base_path: Path, start_server: StartServer
-) -> None:
-    _, address = start_server(base_path, max_connections=2)
-    port = int(address.rpartition(":")[2])
-    with contextlib.ExitStack() as stack:
-
-        def connect() -> socket.socket:
-            return stack.enter_context(socket.create_connection(("127.0.0.1", port), 10.0))
-
-        first, second, third = connect(), connect(), connect()
-        assert [_is_served(one) for one in (first, second, third)] == [True, True, False]
-        first.close()
-        wait_until(lambda: _is_served(connect()))
 
 
 def test_probes_are_answered_while_requests_wait(

@@ -17,7 +17,7 @@ from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
 from serving.observability.metrics import Metrics
 from serving.server import certificates
-from serving.server.certificates import Validity, tell, tell_of_certificates, validity
+from serving.server.certificates import Validity, log_validity, report_certificates, validity
 from serving.server.server import create_server
 from tests.serving.certificates import (
     Certificate,
@@ -59,7 +59,7 @@ def test_what_is_no_certificate(pem: bytes) -> None:
     text = b"-----BEGIN CERTIFICATE-----\n" + pem + b"\n-----END CERTIFICATE-----\n"
     for one in (text, pem):
         with pytest.raises(InvalidArgument, match="`ssl_config_file`: Expected a certificate in"):
-            tell_of_certificates(ServerConfig("m"), Certificates(b"", one, b"", False), None)
+            report_certificates(ServerConfig("m"), Certificates(b"", one, b"", False), None)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_no_certificate(pem: bytes) -> None:
 def test_what_is_said(
     start: int, end: int, level: int | None, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tell("ssl_config_file", Validity(NOW + start * DAY, NOW + end * DAY), NOW)
+    log_validity("ssl_config_file", Validity(NOW + start * DAY, NOW + end * DAY), NOW)
     assert [record.levelno for record in caplog.records] == ([] if level is None else [level])
     assert words in caplog.text
 
@@ -102,7 +102,7 @@ def test_a_server_says_so_and_counts_the_backends_too(
         backend="grpcs://a:1", model_name="ctr", backend_tls_cert=str(client.certificate),
         backend_tls_key=str(client.key),
     )  # fmt: skip
-    tell_of_certificates(front, Certificates(key, certificate, b"", False), metrics)
+    report_certificates(front, Certificates(key, certificate, b"", False), metrics)
     page = metrics.page().decode()
     for name, made in (("certificate", expired), ("backend_certificate", client)):
         (value,) = re.findall(f"^:recsys_attn:serving:{name}_expires_seconds (.+)$", page, re.M)

@@ -14,7 +14,7 @@ from serving.common.errors import InvalidArgument, ServingError
 from serving.config.batching import BatchingParameters
 from serving.inference.service import replay
 from serving.models.model import Model
-from serving.runtimes.choice import load_runtime
+from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.server.loader import Loader, LoadOptions
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
@@ -79,10 +79,10 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows of each batch that is computed."""
     rows: list[int] = []
 
-    def load(name: str, version: int, path: Path, choice: Any) -> Model:
-        return Model(name, version, path, _Watched(load_runtime(path, choice), rows))
+    def load(path: Path, choice: RuntimeChoice) -> _Watched:
+        return _Watched(load_runtime(path, choice), rows)
 
-    monkeypatch.setattr("serving.server.loader.load_model", load)
+    monkeypatch.setattr("serving.models.version_source.load_runtime", load)
     return rows
 
 
@@ -129,7 +129,7 @@ def test_a_warmup_that_is_not_wanted_is_not_read(
 def test_examples_of_one_context_are_computed_in_parts(
     base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.server.loader._LARGEST_PART", 3)
+    monkeypatch.setattr("serving.server.loader._MAX_CHUNK", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
     answer = replay(model, regress_request(sent)).response

@@ -330,22 +330,6 @@ def test_the_prediction_log_has_every_kind_of_request(base_path: Path, tmp_path:
     assert set(by_rank.response.outputs) == set(by_client.response.outputs)
 
 
-def test_a_front_has_the_versions_and_words_of_its_fleet(
-    start: StartServer, base_path: Path, threefold: Path
-) -> None:
-    _, fleet = start(str(base_path), model_name="tiny", file_system_poll_wait_seconds=0.05)
-    _, address = start(
-        backend=f"grpc://{fleet}", model_name="tiny", file_system_poll_wait_seconds=0.05
-    )
-    with Client(address, model="tiny") as client:
-        assert client.rank(CONTEXT, CANDIDATES)["click"].tolist() == [3.0, 14.0]
-        with pytest.raises(InvalidArgument, match="reshape"):
-            client.predict({"values": np.ones(5, np.float32)}, signature_name="fail")
-        install(threefold, base_path, 6)
-        wait_until(lambda: client.status()[0].version == 6, 30)
-        wait_until(lambda: client.rank(CONTEXT, CANDIDATES)["click"].tolist() == [4.5, 21.0], 30)
-
-
 def test_a_shadow_is_seen_in_the_metrics(
     start: StartServer, tmp_path: Path, base_path: Path, threefold: Path
 ) -> None:

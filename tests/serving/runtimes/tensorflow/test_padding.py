@@ -1,4 +1,4 @@
-"""Requests are padded to few shapes, and their own results come back."""
+"""Requests are padded to few sizes, and their own results come back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.runtimes.tensorflow.padding import Padding, padded, paddings
+from serving.runtimes.tensorflow.padding import RankPadding, padded_sizes, rank_padding
 
 
 def _definition(**shapes: tuple[int | None, ...]) -> meta_graph_pb2.SignatureDef:
@@ -19,33 +19,39 @@ def _definition(**shapes: tuple[int | None, ...]) -> meta_graph_pb2.SignatureDef
     return definition
 
 
-def test_sizes_are_few_and_not_much_larger() -> None:
-    sizes = [padded((size,))[0] for size in range(2000)]
-    assert sizes[0] == 1, "an empty axis has a shape of its own otherwise"
+def _padding(**shapes: tuple[int | None, ...]) -> RankPadding:
+    return RankPadding(_definition(**shapes), frozenset({"price", "tags"} & set(shapes)))
+
+
+def test_padded_sizes_are_few_and_at_most_a_sixteenth_larger() -> None:
+    sizes = [padded_sizes((size,))[0] for size in range(2000)]
+    assert sizes[0] == 1, "an empty axis would be a shape of its own"
     for size, larger in enumerate(sizes):
         assert size <= larger <= max(1, size * 17 / 16)
-        assert padded((larger,)) == (larger,)
+        assert padded_sizes((larger,)) == (larger,)
     assert sizes == sorted(sizes)
     assert len(set(sizes)) <= 32 + 16 * 6
 
 
-def test_lists_have_an_axis_more_than_their_rows_or_candidates() -> None:
-    values = {"user": (None,), "price": (None,)}
-    rank = _definition(user=(None,), price=(None, None))
-    assert not Padding(_definition(**values)).takes_lists
-    assert not Padding(rank, frozenset({"price"})).takes_lists
-    assert Padding(_definition(**values, seen=(None, None))).takes_lists
-    rank.MergeFrom(_definition(tags=(None, None, None)))
-    assert Padding(rank, frozenset({"price", "tags"})).takes_lists
+@pytest.mark.parametrize(
+    ("shapes", "takes_lists"),
+    [
+        ({"user": (None,), "price": (None, None)}, False),
+        ({"seen": (None, None), "price": (None, None)}, True),
+        ({"price": (None, None), "tags": (None, None, None)}, True),
+    ],
+)
+def test_lists_have_one_axis_more(
+    shapes: dict[str, tuple[int | None, ...]], takes_lists: bool
+) -> None:
+    assert _padding(**shapes).takes_lists is takes_lists
 
 
 @pytest.mark.parametrize(
     ("rows", "candidates", "events"), [*itertools.product([0, 1, 33], repeat=3)]
 )
-def test_a_request_comes_back_as_it_was(rows: int, candidates: int, events: int) -> None:
-    """With rows and candidates added that have no value, and its lists as long as they were."""
-    rank = _definition(user=(None,), seen=(None, None), price=(None, None))
-    padding = Padding(rank, frozenset({"price"}))
+def test_padding_is_missing_values_and_is_removed(rows: int, candidates: int, events: int) -> None:
+    padding = _padding(user=(None,), seen=(None, None), price=(None, None))
     rng = np.random.default_rng(0)
     inputs = {
         "user": np.full(rows, b"u", object),
@@ -54,30 +60,30 @@ def test_a_request_comes_back_as_it_was(rows: int, candidates: int, events: int)
     }
     sizes = padding.sizes(inputs)
     assert sizes == (rows, candidates)
-    filled = padding.filled(inputs, padded(sizes))
-    assert {len(array) for array in filled.values()} == {34 if rows == 33 else 1}
-    assert filled["seen"].shape[1] == events
+    padded = padding.pad(inputs, padded_sizes(sizes))
+    assert {len(array) for array in padded.values()} == {34 if rows == 33 else 1}
+    assert padded["seen"].shape[1] == events
     for name, array in inputs.items():
         own = tuple(slice(size) for size in array.shape)
-        np.testing.assert_array_equal(filled[name][own], array)
-    added = np.ones(filled["price"].shape, bool)
+        np.testing.assert_array_equal(padded[name][own], array)
+    added = np.ones(padded["price"].shape, bool)
     added[:rows, :candidates] = False
-    assert np.isnan(filled["price"][added]).all()
-    assert np.count_nonzero(filled["seen"] == b"i") == rows * events
-    results = {"click": filled["price"], "both": np.stack([filled["price"]] * 2, -1)}
-    found = padding.own(results, sizes)
+    assert np.isnan(padded["price"][added]).all()
+    assert np.count_nonzero(padded["seen"] == b"i") == rows * events
+    results = {"click": padded["price"], "both": np.stack([padded["price"]] * 2, -1)}
+    found = padding.unpad(results, sizes)
     np.testing.assert_array_equal(found["click"], inputs["price"])
     assert found["both"].shape == (rows, candidates, 2)
 
 
-def test_a_request_without_values_has_longer_lists() -> None:
-    rank = _definition(user=(None,), seen=(None, None), tags=(None, None, None))
+def test_missing_inputs_have_longer_lists() -> None:
     inputs = {
         "user": np.full(2, b"u", object),
         "seen": np.ones((2, 3), "int64"),
         "tags": np.ones((2, 5, 7), "float32"),
     }
-    found = Padding(rank, frozenset({"tags"})).missing(inputs)
+    padding = _padding(user=(None,), seen=(None, None), tags=(None, None, None))
+    found = padding.missing(inputs)
     shapes = {name: array.shape for name, array in found.items()}
     assert shapes == {"user": (2,), "seen": (2, 4), "tags": (2, 5, 8)}
     assert (found["user"] == b"").all()
@@ -85,21 +91,17 @@ def test_a_request_without_values_has_longer_lists() -> None:
     assert np.isnan(found["tags"]).all()
 
 
-def test_what_fits_is_not_copied() -> None:
-    padding = Padding(_definition(price=(None,)))
-    inputs = {"price": np.ones(8, "float32")}
-    assert padding.filled(inputs, padded(padding.sizes(inputs)))["price"] is inputs["price"]
+def test_inputs_that_fit_are_not_copied() -> None:
+    inputs = {"price": np.ones((1, 8), "float32")}
+    assert _padding(price=(None, None)).pad(inputs, (1, 8)) is inputs
 
 
-def test_candidates_are_what_has_one_axis_more() -> None:
-    definitions = {
-        "serving_default": _definition(age=(None,), seen=(None, None), price=(None,)),
-        "rank": _definition(age=(None,), seen=(None, None), price=(None, None)),
-        "classify": _definition(inputs=(None,)),
-    }
-    found = paddings(definitions)
-    assert set(found) == {"serving_default", "rank"}
+def test_candidates_have_one_axis_more_in_rank() -> None:
+    rank = _definition(age=(None,), seen=(None, None), price=(None, None))
+    rows = _definition(age=(None,), seen=(None, None), price=(None,))
+    padding = rank_padding({"serving_default": rows, "rank": rank})
+    assert padding is not None
     inputs = {"age": np.zeros(2), "seen": np.zeros((2, 5)), "price": np.zeros((2, 3))}
-    assert found["rank"].sizes(inputs) == (2, 3)
-    assert found["serving_default"].sizes({**inputs, "price": np.zeros(2)}) == (2,)
-    assert paddings({"classify": definitions["classify"]}) == {}
+    assert padding.sizes(inputs) == (2, 3)
+    assert rank_padding({"serving_default": rows}) is None
+    assert rank_padding({"serving_default": rows, "rank": rows}) is None

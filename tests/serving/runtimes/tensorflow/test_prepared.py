@@ -1,8 +1,9 @@
-"""A version is prepared before requests come, by what the one before it has compiled."""
+"""A new version compiles the shapes of the version before it, before requests come."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,153 +17,117 @@ from serving.runtimes.tensorflow.compiled import CompiledRuntime
 from serving.runtimes.tensorflow.session import TensorFlowSession
 from serving.runtimes.tensorflow.xla_tower import XlaTower
 from tests.serving.conftest import wait_until
-from tests.serving.runtimes.conftest import AT_ONCE, ask, inputs_of
+from tests.serving.runtimes.tensorflow.conftest import ask, compiled_runtime, inputs_of
 
 
-def test_towers_are_there_before_requests_come(
+@pytest.fixture
+def after(exports: Path) -> Iterator[CompiledRuntime]:
+    """The next version."""
+    after = compiled_runtime(exports / "fixed")
+    yield after
+    after.close()
+
+
+def _compile(runtime: CompiledRuntime, *candidates: int) -> None:
+    for number in candidates:
+        ask(runtime, inputs_of(1, 2, number))
+    wait_until(lambda: len(runtime.compiled) == len(set(candidates)))
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The sizes that were compiled, in order."""
+    found: list[tuple[int, ...]] = []
+    check = CompiledRuntime._check
+
+    def seen(runtime: CompiledRuntime, tower: XlaTower, shape: Any, inputs: Any) -> None:
+        found.append(shape.sizes)
+        check(runtime, tower, shape, inputs)
+
+    monkeypatch.setattr(CompiledRuntime, "_check", seen)
+    return found
+
+
+def test_a_prepared_version_has_its_tower(
     runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of all signatures: requests would wait while one is added to the session."""
+    """Requests would wait while it is added to the session."""
     runtime.prepare(None)
-    added: list[str] = []
-    monkeypatch.setattr(TensorFlowSession, "add", lambda session, key, *_: added.append(key))
-    ask(runtime, inputs_of(1, 2, 3))
-    ask(runtime, inputs_of(1, 2))
-    wait_until(lambda: runtime.compiled("rank") == runtime.compiled("serving_default") == 1)
-    assert not added
+    monkeypatch.setattr(TensorFlowSession, "add", None)
+    runtime.prepare(None)
+    _compile(runtime, 3)
 
 
-def test_a_version_compiles_what_the_one_before_has_compiled(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_busiest_shapes_are_compiled_first(
+    runtime: CompiledRuntime, after: CompiledRuntime, tried: list[tuple[int, ...]]
 ) -> None:
-    """And adds no tower that was of no use there."""
-    small, large = inputs_of(1, 2, 3), inputs_of(2, 30, 40)
-    for request in (small, large, large):
-        ask(runtime, request)
-    wait_until(lambda: runtime.compiled("rank") == 2)
-    tried: list[tuple[int, ...]] = []
-    compile_one = CompiledRuntime._try
-
-    def seen(after: CompiledRuntime, key: str, tower: XlaTower, shape: Any, inputs: Any) -> None:
-        tried.append(shape.sizes)
-        compile_one(after, key, tower, shape, inputs)
-
-    monkeypatch.setattr(CompiledRuntime, "_try", seen)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    _compile(runtime, 3, 5, 5)
+    tried.clear()
     after.prepare(runtime)
-    assert tried == [(2, 40), (1, 3)], "the one with more requests first"
-    assert after.compiled("rank") == 2
-    assert after._signatures["serving_default"].tower is None
-    for request in (small, large):
-        np.testing.assert_allclose(ask(after, request), ask(runtime, request), 1e-5, 1e-6)
-    after._background.run(lambda: None)
-    assert len(tried) == 2, "these are decided"
-    after.close()
-
-
-def test_where_the_one_before_has_compiled_nothing_all_towers_are_there(
-    runtime: CompiledRuntime, export: Path
-) -> None:
-    """It was loaded a moment ago, or few requests came: that says nothing of those to come."""
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.prepare(runtime)
-    assert all(one.tower is not None for one in after._signatures.values())
-    after.close()
-
-
-def test_what_the_one_before_does_not_use_any_more_is_not_taken_over(
-    runtime: CompiledRuntime, export: Path
-) -> None:
+    assert tried == [(1, 5), (1, 3)]
     for candidates in (3, 5):
-        ask(runtime, inputs_of(1, 2, candidates))
-    ask(runtime, inputs_of(1, 2))
-    wait_until(lambda: runtime.compiled("rank") + runtime.compiled("serving_default") == 3)
-    runtime._signatures["serving_default"].fail("serving_default", Internal("other scores"))
-    runtime._signatures["rank"].shape_of(inputs_of(1, 2, 3)).tower = None
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.prepare(runtime)
-    assert [one.sizes for one in after._signatures["rank"].known()] == [(1, 5)]
-    assert not after._signatures["serving_default"].known()
-    after.close()
+        inputs = inputs_of(1, 2, candidates)
+        np.testing.assert_allclose(ask(after, inputs), ask(runtime, inputs), 1e-5, 1e-6)
+    after._background.run(lambda: None)
+    assert len(tried) == 2, "they are not compiled again"
 
 
-def test_a_shape_that_nobody_asks_for_any_more_is_not_taken_over_for_ever(
-    runtime: CompiledRuntime, export: Path
+def test_a_shape_that_failed_is_not_taken_over(
+    runtime: CompiledRuntime, after: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would take a place, and seconds of each version to come; a quick successor has it."""
-    for candidates in (3, 5, 5, 5):
-        ask(runtime, inputs_of(1, 2, candidates))
-    wait_until(lambda: runtime.compiled("rank") == 2)
-    versions, found = [runtime], []
-    for _ in range(3):
-        versions.append(CompiledRuntime(export, TensorFlowSession(export), AT_ONCE))
+    _compile(runtime, 3, 5)
+
+    def fail(*_: object) -> None:
+        raise Internal("no memory")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(XlaTower, "run", fail)
+        ask(runtime, inputs_of(1, 2, 3))
+    after.prepare(runtime)
+    assert after.compiled == [(1, 5)]
+
+
+def test_unused_shapes_are_dropped_in_the_end(runtime: CompiledRuntime, exports: Path) -> None:
+    _compile(runtime, 3, 5, 5, 5)
+    versions = [runtime]
+    for expected in ([(1, 5), (1, 3)], [(1, 5)], []):
+        versions.append(compiled_runtime(exports / "fixed"))
         versions[-1].prepare(versions[-2])
-        found.append([one.sizes for one in versions[-1]._signatures["rank"].known()])
-    assert found == [[(1, 5), (1, 3)], [(1, 5)], []]
+        assert versions[-1].compiled == expected
     for version in versions[1:]:
         version.close()
 
 
-def test_a_version_serves_in_time_and_compiles_the_shape_that_took_long_beside_requests(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_version_does_not_wait_for_a_slow_compilation(
+    runtime: CompiledRuntime,
+    after: CompiledRuntime,
+    tried: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for candidates in (3, 5):
-        ask(runtime, inputs_of(1, 2, candidates))
-    wait_until(lambda: runtime.compiled("rank") == 2)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
+    _compile(runtime, 3, 5)
     after.prepare(None)
-    serves, tried = threading.Event(), []
-    compile_one = CompiledRuntime._try
+    tried.clear()
+    serves, run = threading.Event(), XlaTower.run
 
-    def slow(*arguments: Any) -> None:
-        tried.append(arguments)
+    def slow(*arguments: Any) -> Any:
         serves.wait(10.0)
-        compile_one(*arguments)
+        return run(*arguments)
 
-    monkeypatch.setattr(CompiledRuntime, "_try", slow)
-    monkeypatch.setattr(compiled, "_PREPARE_SECONDS", 0.5)
+    monkeypatch.setattr(XlaTower, "run", slow)
+    monkeypatch.setattr(compiled, "_PREPARE_SECONDS", 0.2)
     after.prepare(runtime)
-    assert after.compiled("rank") == 0
+    assert after.compiled == []
     serves.set()
-    wait_until(lambda: after.compiled("rank") == 1)
+    wait_until(lambda: len(after.compiled) == 1)
     after._background.run(lambda: None)
-    assert len(tried) == 1, "the other is not begun any more"
-    after.close()
+    assert len(tried) == 1, "the next shape is not started any more"
 
 
-def test_what_a_warmup_has_compiled_is_prepared_once(
-    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    added: list[str] = []
-    init = XlaTower.__init__
-
-    def seen(tower: XlaTower, path: Path, session: TensorFlowSession, key: str) -> None:
-        added.append(key)
-        init(tower, path, session, key)
-
-    monkeypatch.setattr(XlaTower, "__init__", seen)
-    ask(runtime, inputs_of(1, 2, 3))
-    runtime.prepare(None)
-    assert sorted(added) == ["rank", "serving_default"]
-
-
-def test_what_has_failed_in_a_warmup_gets_no_tower(runtime: CompiledRuntime) -> None:
-    runtime._signatures["rank"].fail("rank", Internal("other scores"))
-    runtime.prepare(None)
-    assert runtime._signatures["rank"].tower is None
-
-
-def test_a_version_with_other_inputs_takes_nothing_over(
-    runtime: CompiledRuntime, export: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the version before was sent says nothing of it, and would only fail."""
-    ask(runtime, inputs_of(1, 2, 3))
-    wait_until(lambda: runtime.compiled("rank") == 1)
-    after = CompiledRuntime(export, TensorFlowSession(export), AT_ONCE)
-    after.definitions["rank"].inputs["price"].dtype = tf.float64.as_datatype_enum
+def test_other_inputs_take_nothing_over(runtime: CompiledRuntime, after: CompiledRuntime) -> None:
+    _compile(runtime, 3)
+    price = after.definitions["rank"].inputs["price"]
+    price.dtype = tf.float64.as_datatype_enum
     after.prepare(runtime)
-    assert after.compiled("rank") == 0
-    after.definitions["rank"].inputs["price"].dtype = tf.float32.as_datatype_enum
-    ask(after, inputs_of(1, 2, 3))
-    wait_until(lambda: after.compiled("rank") == 1)
-    after.close()
+    assert after.compiled == []
+    price.dtype = tf.float32.as_datatype_enum
+    _compile(after, 3)

@@ -1,0 +1,28 @@
+"""A sequence cut into blocks of the same width, the last of them padded with zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from recsys_attn.tensors import Tensor
+
+
+def count_blocks(length: Any, width: int, stride: int) -> Any:
+    """The fewest blocks that cover `length` positions, an integer or a scalar tensor."""
+    # Python's own for integers: a traced number would be no shape under JAX.
+    least, most = (min, max) if isinstance(length, int) else (ops.minimum, ops.maximum)
+    return least(length, most(-((width - length) // stride), 0) + 1)
+
+
+def overlapping_blocks(x: Tensor, width: int, stride: int) -> Tensor:
+    """(B, S, ...) -> (B, C, width, ...): block c has the positions from `c * stride` on."""
+    shape = ops.shape(x)
+    count = count_blocks(shape[1], width, stride)
+    missing = (count - 1) * stride + width - shape[1]
+    x = ops.pad(x, [(0, 0), (0, missing)] + [(0, 0)] * (len(shape) - 2))
+    if width == stride:
+        return ops.reshape(x, (shape[0], count, width, *shape[2:]))
+    starts = ops.arange(count, dtype="int32") * stride
+    return ops.take(x, starts[:, None] + ops.arange(width, dtype="int32"), axis=1)

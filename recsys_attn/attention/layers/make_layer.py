@@ -1,0 +1,30 @@
+"""A mechanism for queries from elsewhere, with or without projections around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from recsys_attn.attention import presets
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+
+
+def attention_layer(
+    mechanism: Any, num_heads: int | None, head_dim: int | None, dtype: Any
+) -> keras.layers.Layer:
+    """`Attention` where no heads are asked for, else `MultiHeadAttention`.
+
+    Its queries come from elsewhere: a mechanism that routes a sequence to itself is taken in the
+    form that looks up.
+    """
+    if (num_heads is None) != (head_dim is None):
+        raise ValueError(
+            "`num_heads` and `head_dim` go together: both for projections into heads, neither for "
+            f"attention without projections. Received: num_heads={num_heads}, head_dim={head_dim}"
+        )
+    mechanism = presets.get(mechanism, dtype=dtype).as_cross_attention()
+    if num_heads is None or head_dim is None:
+        return Attention(mechanism, dtype=dtype)
+    return MultiHeadAttention(num_heads, head_dim, mechanism, dtype=dtype)

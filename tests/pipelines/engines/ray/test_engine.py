@@ -1,0 +1,85 @@
+"""Work on a Ray cluster gives what it gives in one process, and the same errors."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL, Engine, choose_engine
+from tests.support import engines
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+@pytest.fixture
+def engine(cluster: str) -> Engine:
+    return choose_engine("ray", cluster)
+
+
+def test_few_results_are_ahead_of_the_one_that_is_taken(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.engines.ray import engine as ray_engine
+
+    monkeypatch.setattr(ray_engine, "_HELD", 5_000_000)  # bytes for each of two workers
+    results = engine.map_ordered(partial(engines.megabyte, tmp_path), range(97))
+    next(results)
+    time.sleep(1)  # without a limit, all are done after it
+    done = len(list(tmp_path.iterdir()))
+    results.close()
+    assert done <= 20
+
+
+@pytest.mark.parametrize("count", [1, 11, 139])  # 139: in blocks, the last one incomplete
+def test_states_are_merged_in_the_same_tree(engine: Engine, count: int) -> None:
+    told: list[int] = []
+    arguments = (engines.doubling, range(count), engines.joined)
+    found = engine.map_reduce(*arguments, told.append)
+    assert found == LOCAL.map_reduce(*arguments, lambda batch: None)
+    assert told == list(range(count))
+
+
+def test_a_relative_path_is_one_of_the_commands_folder(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the cluster was started: another folder may hold a run of the same name."""
+    for name in ("first", "second"):  # workers that stay are given work from both
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run").write_text(name, "utf-8")
+        monkeypatch.chdir(tmp_path / name)
+        assert list(engine.map_ordered(engines.reading, ["run"] * 3)) == [name] * 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "message"),
+    [
+        ("user", PipelineError, r"^b\.parquet is damaged; make it again\.$"),
+        ("system", PermissionError, "Permission denied: '/r'$"),
+        ("bug", ZeroDivisionError, "division by zero"),
+    ],
+)
+def test_an_error_in_a_worker_is_the_same_error_here(
+    engine: Engine, batch: str, kind: type[Exception], message: str
+) -> None:
+    batches = ["a", batch, "b"]
+    with pytest.raises(kind, match=message):
+        list(engine.map_ordered(engines.failing, batches))
+    with pytest.raises(kind, match=message):
+        engine.map_reduce(engines.failing, batches, engines.joined, lambda batch: None)
+
+
+def test_a_batch_that_kills_every_worker_is_one_sentence(engine: Engine, tmp_path: Path) -> None:
+    work = partial(engines.dying, tmp_path, 99)
+    with pytest.raises(PipelineError, match=r"process on the Ray cluster is gone \(WorkerCrashed"):
+        list(engine.map_ordered(work, "a"))
+    assert len(list(tmp_path.iterdir())) == 4  # Ray tries three times more
+
+
+def test_a_killed_workers_batch_is_done_by_another(engine: Engine, tmp_path: Path) -> None:
+    work = partial(engines.dying, tmp_path, 1)
+    assert list(engine.map_ordered(work, "abc")) == ["a", "b", "c"]
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,184 @@
+"""What each router brings a query from elsewhere: loops, and `Dense` in the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention import patterns
+from recsys_attn.attention.mechanisms import Dense, Lookup
+from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Sinkhorn
+from tests.support import reference
+from tests.support.references import retrieved as loops
+from tests.support.references.routers import attended
+
+B, T, S, N, H, V = 2, 3, 23, 5, 7, 11
+RNG = np.random.default_rng(0)
+QUERY = RNG.normal(size=(B, T, N, H)).astype("float32")
+KEY = RNG.normal(size=(B, S, N, H)).astype("float32")
+VALUE = RNG.normal(size=(B, S, N, V)).astype("float32")
+KEY_MASK = RNG.random((B, S)) < 0.7
+QUERY_MASK = np.array([[True, False, True], [True, True, True]])
+EVERYTHING = np.ones((B, S), bool)
+AFTER = np.full((B, T), S)  # where every query stands by default
+IN_ORDER = np.tile(np.arange(S), (B, 1))
+SHUFFLED = np.array([RNG.permutation(S) for _ in range(B)])
+masked = pytest.mark.parametrize("mask", [EVERYTHING, KEY_MASK], ids=["no mask", "mask"])
+
+
+def retrieved(router: Any) -> Lookup:
+    return Lookup(router, "scaled_dot")
+
+
+def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
+    return keras.ops.convert_to_numpy(layer(*(inputs or (QUERY, KEY, VALUE)), **kwargs)[0])
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def each_head(found: Callable[..., np.ndarray]) -> np.ndarray:
+    """What is found for each row and head: (B, N, T, S)."""
+    rows = [[found(b, n, QUERY[b, :, n], KEY[b, :, n]) for n in range(N)] for b in range(B)]
+    return np.array(rows)
+
+
+def assert_finds(layer: Lookup, found: Callable[..., np.ndarray], **kwargs: Any) -> None:
+    """Holds a layer against the softmax over what loops find."""
+    output = output_of(layer, **kwargs)
+    logits = reference.dot(QUERY, KEY, scale=True)
+    assert_close(output, attended(logits, each_head(found), VALUE))
+
+
+@masked
+@pytest.mark.parametrize("positions", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled"])
+@pytest.mark.parametrize(
+    ("size", "buckets", "rounds"), [(4, 2, 1), (3, 6, 2), (2, 2, 5), (64, 4, 3)]
+)
+def test_lsh_finds_the_last_of_the_bucket_in_each_round(
+    size: int, buckets: int, rounds: int, positions: np.ndarray, mask: np.ndarray
+) -> None:
+    layer = retrieved(Lsh(size, buckets, rounds))
+    output_of(layer)
+    (rotations,) = layer.get_weights()
+
+    def found(b: int, n: int, query: np.ndarray, key: np.ndarray) -> np.ndarray:
+        parts = np.split(rotations[n], rounds, axis=1)
+        return loops.lsh(query, key, parts, size, mask[b], positions[b])
+
+    assert_finds(layer, found, key_mask=mask, key_positions=positions)
+
+
+@masked
+@pytest.mark.parametrize(("clusters", "window"), [(1, 4), (5, 3), (2, 99)])
+def test_k_means_finds_the_nearest_cluster(clusters: int, window: int, mask: np.ndarray) -> None:
+    layer = retrieved(KMeans(clusters, window))
+    output_of(layer)
+    (centroids,) = layer.get_weights()
+    assert_finds(
+        layer,
+        lambda b, n, query, key: loops.k_means(query, key, centroids[n], window, mask[b]),
+        key_mask=mask,
+    )
+
+
+@masked
+@pytest.mark.parametrize(
+    "positions", [IN_ORDER, SHUFFLED, 3 * SHUFFLED - 5], ids=["in order", "shuffled", "with gaps"]
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"before": 2, "after": 1},
+        {"before": 1, "after": 0, "first": 2},
+        {"before": 0, "after": 2, "last": 1},
+        {"before": 9, "first": 1, "last": 1, "random": 3, "seed": 5},
+        {"first": 4, "last": 5, "random": 9},
+    ],
+    ids=str,
+)
+def test_blocks_are_found_by_position(
+    options: dict[str, int], positions: np.ndarray, mask: np.ndarray
+) -> None:
+    router = Blocks(4, **options)
+    rows = np.array([[0, 9, S], [-3, S - 1, S + 6]])
+    assert_finds(
+        retrieved(router),
+        lambda b, n, *_: loops.blocks(
+            rows[b],
+            positions[b],
+            router.size,
+            router.before,
+            router.after,
+            (router.first, router.last),
+            (router.random, router.seed),
+            mask[b],
+        ),
+        key_mask=mask,
+        query_positions=rows,
+        key_positions=positions,
+    )
+
+
+@pytest.mark.parametrize("size", [4, 12, 64])
+@pytest.mark.parametrize(
+    "mask", [EVERYTHING, KEY_MASK, np.arange(S) >= np.array([[9], [S]])], ids=["no", "some", "left"]
+)
+def test_sinkhorn_finds_the_first_sorted_block(size: int, mask: np.ndarray) -> None:
+    layer = retrieved(Sinkhorn(size, iterations=5, temperature=0.9, length=31))
+    output = output_of(layer, key_mask=mask)
+    for b, n in np.ndindex(B, N):
+        kernels = [weight[n].astype("float64") for weight in layer.get_weights()]
+        query, key, value = (x[b, :, n].astype("float64") for x in (QUERY, KEY, VALUE))
+        expected = loops.first_sorted_block(query, key, value, kernels, size, mask[b], 5, 0.9)
+        np.testing.assert_allclose(output[b, :, n], expected, rtol=1e-3, atol=1e-4)
+
+
+LIMITS = {
+    "one bucket": (Lsh(S, buckets=1), "shared_dot", None),
+    "one bucket, more rounds": (Lsh(64, buckets=1, rounds=3), "scaled_dot", None),
+    "one cluster": (KMeans(1, S), "scaled_dot", None),
+    "one block that is sorted": (Sinkhorn(S), "scaled_dot", None),
+    "all blocks": (Blocks(4, 6, 6), "alibi", None),
+    "a window": (Blocks(4), "scaled_dot", patterns.Local(4)),
+    "a causal window": (Blocks(4, 2, 0), "scaled_dot", patterns.Local(8) & patterns.Causal()),
+    "global tokens": (
+        Blocks(4, first=1),
+        "scaled_dot",
+        patterns.Local(4) | (patterns.Global((0, 2)) & patterns.Causal()),
+    ),
+    "a pattern a head": (
+        Blocks(6, 3, 3),
+        "alibi",
+        patterns.PerHead(tuple(patterns.Local(width) for width in (1, 3, 5, 8, 13))),
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [None, np.array([[5, 17, S - 1], [S, 0, 2]])], ids=["last", "any"])
+@pytest.mark.parametrize(("router", "score", "pattern"), LIMITS.values(), ids=LIMITS)
+def test_the_limit_is_dense(router: Any, score: str, pattern: Any, rows: Any) -> None:
+    masks = {"query_mask": QUERY_MASK, "key_mask": KEY_MASK}
+    dense = Dense(score, pattern)
+    assert_close(
+        output_of(Lookup(router, score, pattern), **masks, query_positions=rows),
+        output_of(dense, **masks, query_positions=AFTER if rows is None else rows),
+    )
+
+
+def test_a_hard_sort_puts_the_block_of_its_choice_first() -> None:
+    size, blocks = 4, 3
+    key = np.repeat(np.eye(blocks, dtype="float32"), size, axis=0)[None, :, None]
+    value = RNG.normal(size=(1, blocks * size, 1, V)).astype("float32")
+    query = RNG.normal(size=(1, T, 1, blocks)).astype("float32")
+    layer = retrieved(Sinkhorn(size, iterations=20, temperature=0.05))
+    output_of(layer, query, key, value)
+    layer.set_weights([np.eye(blocks)[None], np.roll(np.eye(blocks), 1, axis=1)[None]])
+    # Block i goes to place j where row i, column j of the second kernel is 1.
+    expected = output_of(Dense(), query, key[:, size : 2 * size], value[:, size : 2 * size])
+    assert_close(output_of(layer, query, key, value), expected)

@@ -1,0 +1,237 @@
+"""Feed-forward, Transformer block and encoder follow their equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.patterns.window import Causal
+from recsys_attn.blocks import (
+    FeedForward,
+    TransformerBlock,
+    TransformerEncoder,
+)
+from tests.support.layer_case import LayerCase, randomise
+from tests.support.layer_checks import CHECKS, training_step_changes_weights
+
+B, S, E = 3, 7, 10
+RNG = np.random.default_rng(2)
+INPUTS = RNG.normal(size=(B, S, E)).astype("float32")
+PRESENT = RNG.random((B, S)) < 0.6
+PRESENT[0] = False
+
+
+def normalised(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-6) * scale + offset
+
+
+def attention_of(x: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Scaled dot product attention of one head without projections, row by row."""
+    output = np.zeros_like(x)
+    for b, t in np.argwhere(present):
+        logits = x[b, present[b]] @ x[b, t] / np.sqrt(x.shape[-1])
+        weights = np.exp(logits - logits.max())
+        output[b, t] = weights / weights.sum() @ x[b, present[b]]
+    return output
+
+
+def block_of(layer: TransformerBlock, x: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """The equation of a block, in float64."""
+    first, second = layer.attention_norm.get_weights(), layer.feed_forward_norm.get_weights()
+    hidden_kernel, hidden_bias, kernel, bias = layer.feed_forward.get_weights()
+
+    def feed_forward(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x @ hidden_kernel + hidden_bias, 0) @ kernel + bias
+
+    if layer.normalise_first:
+        x = x + attention_of(normalised(x, *first), present)
+        x = x + feed_forward(normalised(x, *second))
+    else:
+        x = normalised(x + attention_of(x, present), *first)
+        x = normalised(x + feed_forward(x), *second)
+    return x * present[..., None]
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+@pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
+def test_a_block_follows_its_equation(normalise_first: bool, masked: bool) -> None:
+    layer = TransformerBlock(Attention(), 6, normalise_first=normalise_first)
+    layer(INPUTS)
+    randomise(layer)
+    present = PRESENT if masked else np.ones_like(PRESENT)
+    output = layer(INPUTS, present=PRESENT if masked else None)
+    expected = block_of(layer, INPUTS.astype("float64"), present)
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
+def test_an_encoder_is_its_blocks_and_a_last_norm_where_they_need_one(
+    normalise_first: bool,
+) -> None:
+    blocks = [TransformerBlock(Attention(), 6, normalise_first=normalise_first) for _ in range(3)]
+    encoder = TransformerEncoder(blocks)
+    encoder(INPUTS)
+    randomise(encoder)
+    expected = INPUTS.astype("float64")
+    for block in blocks:
+        expected = block_of(block, expected, PRESENT)
+    if normalise_first:
+        expected = normalised(expected, *encoder.final_norm.get_weights())
+        expected *= PRESENT[..., None]
+    else:
+        assert encoder.final_norm is None
+    output = encoder(INPUTS, present=PRESENT)
+    np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_events_without_positions_are_a_set() -> None:
+    order = RNG.permutation(S)
+    encoder = TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 3)) for _ in range(2)])
+    output = np.asarray(encoder(INPUTS, present=PRESENT))
+    permuted = encoder(INPUTS[:, order], present=PRESENT[:, order])
+    np.testing.assert_allclose(permuted, output[:, order], rtol=1e-4, atol=1e-5)
+
+
+def test_a_causal_encoder_never_sees_the_future() -> None:
+    blocks = [
+        TransformerBlock(MultiHeadAttention(2, 3, Dense("scaled_dot", Causal()))) for _ in range(2)
+    ]
+    encoder = TransformerEncoder(blocks)
+    before = np.asarray(encoder(INPUTS))
+    for t in range(S):
+        changed = INPUTS.copy()
+        changed[:, t:] += RNG.normal(size=(B, S - t, E))
+        after = encoder(changed)
+        np.testing.assert_allclose(after[:, :t], before[:, :t], rtol=1e-4, atol=1e-5)
+        assert np.abs(np.asarray(after)[:, t] - before[:, t]).max() > 1e-3
+
+
+def test_feed_forward_looks_at_one_position_at_a_time() -> None:
+    layer = FeedForward(6, activation="gelu")
+    output = np.asarray(layer(INPUTS))
+    order = RNG.permutation(S)
+    np.testing.assert_allclose(layer(INPUTS[:, order]), output[:, order], rtol=1e-5, atol=1e-6)
+    chunks = [np.asarray(layer(INPUTS[:, s : s + 2])) for s in range(0, S, 2)]
+    np.testing.assert_allclose(np.concatenate(chunks, 1), output, rtol=1e-5, atol=1e-6)
+    changed = INPUTS.copy()
+    changed[:, 3] += 1
+    np.testing.assert_allclose(
+        np.delete(np.asarray(layer(changed)), 3, 1), np.delete(output, 3, 1), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_dropout_is_for_training_only() -> None:
+    layer = TransformerBlock(Attention(), dropout=0.5)
+    still = np.asarray(layer(INPUTS))
+    np.testing.assert_array_equal(layer(INPUTS), still)
+    assert np.abs(np.asarray(layer(INPUTS, training=True)) - still).max() > 0.1
+    assert layer.feed_forward.units == 4 * E
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: FeedForward(0), ValueError, "`units` must be a positive integer"),
+        (lambda: FeedForward(3, "rleu"), ValueError, "Did you mean 'relu'"),
+        (lambda: TransformerBlock("dense"), TypeError, "`attention` must be a layer.*'dense'"),
+        (lambda: TransformerBlock(Attention(), 0), ValueError, "`feed_forward_units` must be a"),
+        (
+            lambda: TransformerBlock(keras.layers.Dense(3)),
+            TypeError,
+            "`attention` must be a layer that takes `query_mask` and `key_mask`",
+        ),
+        (
+            lambda: TransformerBlock(Attention())(
+                keras.Input((3, E)), keras.Input((2,), dtype="bool")
+            ),
+            ValueError,
+            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+        ),
+        (lambda: TransformerEncoder([]), ValueError, "at least one TransformerBlock"),
+        (lambda: TransformerEncoder([Attention()]), TypeError, "must be TransformerBlocks"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    make: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def block(**config: Any) -> dict[str, Any]:
+    mechanism = {"class_name": "compressed", "config": {"compressor": "pool"}}
+    attention = keras.saving.serialize_keras_object(MultiHeadAttention(2, 3, mechanism))
+    return {"attention": attention, "feed_forward_units": 6, **config}
+
+
+def encoder(**config: Any) -> dict[str, Any]:
+    block_config = block(**config)
+    made = [TransformerBlock(**block_config), TransformerBlock(**block_config)]
+    return {"blocks": [keras.saving.serialize_keras_object(each) for each in made]}
+
+
+EVENTS = {
+    "inputs": {"inputs": "BSE"},
+    "masks": {"present": "BS"},
+    "hides": {"present": "inputs"},
+    "zeros": ("present",),
+}
+CASES = {
+    "feed_forward": LayerCase(
+        FeedForward, {"units": 6, "activation": "dice"}, masks={"where": "BT"}
+    ),
+    "transformer_block": LayerCase(TransformerBlock, block(), **EVENTS),
+    "post_norm_block": LayerCase(
+        TransformerBlock, block(normalise_first=False, activation="dice"), **EVENTS
+    ),
+    "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
+}
+
+
+# Towards the same target everywhere, as that check has it, a normalised output has no gradient.
+NORMALISED = ("post_norm_block", "transformer_encoder")
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, id=f"{name}-{check.__name__}")
+        for name in CASES
+        for check in CHECKS
+        if not (name in NORMALISED and check is training_step_changes_weights)
+    ],
+)
+def test_layer(name: str, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
+    check(CASES[name], tmp_path)
+
+
+@pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
+def test_a_training_step_changes_every_weight(normalise_first: bool) -> None:
+    layer = TransformerEncoder(**encoder(normalise_first=normalise_first))
+    model = keras.Sequential([layer])
+    model.compile("sgd", "mse", jit_compile=keras.backend.backend() == "jax")
+    model.build(INPUTS.shape)
+    before = model.get_weights()
+    model.train_on_batch(INPUTS, RNG.normal(size=INPUTS.shape).astype("float32"))
+    for weight, old in zip(model.weights, before, strict=True):
+        moved = np.abs(keras.ops.convert_to_numpy(weight) - old).max()
+        # Logits under a softmax may all move alike without any effect.
+        assert moved > 0 or weight.path.endswith("key_bias"), weight.path
+
+
+def test_a_block_that_is_there_twice_shares_its_weights() -> None:
+    block = TransformerBlock(Attention(), 6)
+    encoder = TransformerEncoder([block, block])
+    output = encoder(INPUTS)
+    expected = encoder.final_norm(block(block(INPUTS)))
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
+    assert len(encoder.trainable_variables) == len(block.trainable_variables) + 2
