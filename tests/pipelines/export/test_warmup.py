@@ -46,7 +46,7 @@ def test_both_signatures_are_replayed(written):
         }
 
 
-def test_what_takes_examples_is_replayed_with_and_without_a_context(written):
+def test_warm_up_covers_examples_with_and_without_context(written):
     _, logs = written
     multi = requests(logs, "multi_inference_log")
     methods = {

@@ -9,7 +9,7 @@ from pipelines.features.lists import check_aligned, drop_missing, pad_last
 LISTS = [[1, 2, 3], None, [], [4, None], [5, 6, 7, 8, 9, 10, 11]]
 
 
-def test_an_event_is_dropped_where_all_of_its_sequences_are_missing():
+def test_event_missing_in_all_sequences_is_dropped():
     first, second = np.array([2, 0, 0, 3, 0]), np.array([0, 0, 4, 5, 0])
     (kept_first, kept_second), offsets = drop_missing([first, second], np.array([0, 2, 2, 5]))
     np.testing.assert_array_equal(kept_first, [2, 0, 3])

@@ -22,7 +22,7 @@ from pipelines.ingest.data_options import DataOptions, SimulateOptions
         ),
     ],
 )
-def test_combinations_that_cannot_be(options, message):
+def test_invalid_option_combinations_are_refused(options, message):
     with pytest.raises(ValidationError, match=message):
         DataOptions(**options)
 

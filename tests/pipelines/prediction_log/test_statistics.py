@@ -50,7 +50,7 @@ def test_parts_count_as_the_whole(fitted: FittedFeatures) -> None:
     assert_equal(reduce(merge, parts[::-1], {}), counted(fitted, table))
 
 
-def test_what_was_saved_is_loaded(fitted: FittedFeatures, tmp_path: Path) -> None:
+def test_statistics_round_trip(fitted: FittedFeatures, tmp_path: Path) -> None:
     found = counted(fitted, shop.table(11, seed=3))
     save({**found, "task/click/scores": NOTHING}, tmp_path)
     assert_equal(load(tmp_path), found)
@@ -81,7 +81,7 @@ def test_numbers_are_those_of_the_rows(fitted: FittedFeatures) -> None:
     )
 
 
-def test_a_large_vocabulary_has_few_bins_which_hold_every_id_in_order() -> None:
+def test_large_vocabulary_has_few_ordered_bins() -> None:
     schema = Schema((Categorical("item", dtype="int64"),), (Task("click"),))
     values = np.repeat(np.arange(3000), np.arange(3000, 0, -1) // 500 + 1)
     table = pa.table({"item": values})

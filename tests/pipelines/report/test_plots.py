@@ -118,7 +118,7 @@ def test_the_training_curve_bridges_what_is_missing():
     assert not [text for text in written if "nan" in text]
 
 
-def test_pictures_are_the_same_every_time_whatever_the_global_style():
+def test_plots_are_reproducible():
     found, metrics = sample(), {"auc": 0.7, "ceiling": None, "baselines": {}}
     first = plots.roc(found, metrics)
     with matplotlib.rc_context({"font.size": 23, "svg.fonttype": "path", "axes.grid": True}):

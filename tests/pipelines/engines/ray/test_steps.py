@@ -90,7 +90,7 @@ def test_rows_are_scored_to_the_same_bytes(
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
 
 
-def test_a_damaged_file_is_the_same_sentence(
+def test_damaged_file_gives_the_same_error(
     engine: Engine, source: Path, run: Path, tmp_path: Path
 ) -> None:
     rows = Path(shutil.copytree(source, tmp_path / "rows"))
