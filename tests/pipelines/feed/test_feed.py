@@ -193,18 +193,6 @@ def test_threads_end_with_the_stream(fitted, split):
     assert threads() == set()
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "text", "overwritten"])
-def test_a_file_that_is_damaged_while_training_is_named(fitted, table, tmp_path, how):
-    """All that is read after the damage is refused; what was read before was right."""
-    split = feeds.write_split(tmp_path, table, [5] * 12, files=3)
-    feed = Feed(split, fitted, "request", 2, shuffle_rows=1)
-    stream = feed.batches()
-    next(stream)
-    shop.damage(tmp_path / "part-00001.parquet", how)
-    with pytest.raises(PipelineError, match=r"part-00001\.parquet"):
-        list(stream)
-
-
 def test_no_rows_is_an_error(fitted, table, tmp_path):
     shop.write(tmp_path / "a.parquet", [table.slice(0, 0)])
     with pytest.raises(PipelineError, match="holds no rows"):

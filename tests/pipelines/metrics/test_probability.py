@@ -52,13 +52,6 @@ def test_calibration_curve_keeps_equal_scores_together(levels):
         np.testing.assert_allclose(found.predicted, np.unique(scores), rtol=1e-12)
 
 
-def test_calibration_curve_of_fewer_rows_than_bins():
-    found = calibration_curve([0, 1, 1], [0.2, 0.3, 0.4], bins=10)
-    np.testing.assert_allclose(found.predicted, [0.2, 0.3, 0.4])
-    np.testing.assert_array_equal(found.counts, [1, 1, 1])
-    assert calibration_curve([], [], bins=10).counts.size == 0
-
-
 def test_the_examples_in_the_docstrings_run():
     found = doctest.testmod(probability)
     assert found.attempted >= 3

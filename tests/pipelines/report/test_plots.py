@@ -62,15 +62,6 @@ def test_the_calibration_plot_counts_its_bins(scores, said):
     assert f"predicted rate, {said}" in texts(plots.calibration(rows(labels, scores)))
 
 
-def test_a_wide_calibration_plot_has_powers_of_ten():
-    scores = np.geomspace(1e-3, 0.9, 100_000)
-    labels = np.random.default_rng(1).random(scores.size) < scores
-    assert {"1%", "10%", "50%"} <= set(texts(plots.calibration(rows(labels, scores))))
-    assert "0%" not in texts(plots.calibration(rows(labels, scores)))
-    labels[scores < 0.01] = False  # nothing observed has no place on such an axis
-    assert "0%" in texts(plots.calibration(rows(labels, scores)))
-
-
 def test_the_intervals_are_wilsons():
     counts = np.array([7, 101, 997])
     positives = np.array([0, 13, 997])

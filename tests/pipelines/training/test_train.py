@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -189,18 +188,6 @@ def test_divergence_is_an_error(trainer: Trainer) -> None:
     message = r"Training diverged: loss nan in epoch 1. Lower `training.learning_rate`."
     with pytest.raises(PipelineError, match=message):
         trainer.fit(training__learning_rate=1e30)
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str) -> None:
-    trainer.data = trainer.folder / "data"
-    shutil.copytree(trainer.prepared / "data", trainer.data)
-    path = trainer.data / split / "part-00000.parquet"
-    content = bytearray(path.read_bytes())
-    content[40:400] = b"\0" * 360  # inside the first columns; the footer stays whole
-    path.write_bytes(content)
-    with pytest.raises(PipelineError, match=f"{split}/part-00000.parquet cannot be read: "):
-        trainer.fit()
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,6 @@ def recorder(tmp_path: Path) -> Recorder:
     return recorder
 
 
-def test_finished_run_is_skipped(recorder: Recorder) -> None:
-    recorder.output.truncate(0)
-    assert recorder.execute() == []
-    lines = recorder.output.getvalue().strip("\0").splitlines()
-    assert lines == [
-        f"{step}: unchanged, skipped  {recorder.folder / STEPS[step].folder}" for step in ORDER
-    ]
-
-
 def test_a_manifest_holds_what_made_the_folder(recorder: Recorder) -> None:
     ingest, train = (
         json.loads((_path(recorder, s) / MANIFEST).read_text()) for s in ORDER[::2][:2]
