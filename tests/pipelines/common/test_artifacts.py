@@ -1,4 +1,4 @@
-"""Folders appear whole or not at all, and one process at a time writes a run."""
+"""Atomic folders, damaged files and the lock of a run folder."""
 
 from __future__ import annotations
 

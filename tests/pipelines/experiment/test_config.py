@@ -1,4 +1,4 @@
-"""An experiment file becomes checked objects, and its shorthands what they stand for."""
+"""Reading experiment files and expanding their shorthands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake in an experiment file is one sentence that a user can act on."""
+"""Every mistake in an experiment file is one actionable sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export explains, against the model's own explanation and a walk through raw events."""
+"""Exported explanations, against the model's own and a loop over raw events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest says of a folder's files."""
+"""The file list in an export's manifest."""
 
 from __future__ import annotations
 

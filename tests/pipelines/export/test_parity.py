@@ -1,4 +1,4 @@
-"""An export that scores unlike the training path is refused, whatever the reason."""
+"""The parity check refuses exports that score unlike the trained model."""
 
 import dataclasses
 

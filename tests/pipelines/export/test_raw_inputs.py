@@ -1,4 +1,4 @@
-"""Raw columns as the tensors that a client would send."""
+"""Raw input arrays, as a client sends them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What takes serialized Examples: one trace of the model, one context for all candidates."""
+"""Signatures of serialized Examples: one trace of the model, one context."""
 
 import numpy as np
 import pytest

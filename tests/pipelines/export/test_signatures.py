@@ -1,4 +1,4 @@
-"""Signatures for Classify, Regress and MultiInference: names, methods, and one computation."""
+"""Views for Classify, Regress and MultiInference: names, methods, tensors."""
 
 import pytest
 import tensorflow as tf

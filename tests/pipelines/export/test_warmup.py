@@ -1,4 +1,4 @@
-"""The warm-up file is a TFRecord of PredictionLog that the export itself can replay."""
+"""The warm-up file holds requests that the export can replay."""
 
 import pytest
 import tensorflow as tf

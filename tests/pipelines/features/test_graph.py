@@ -1,4 +1,4 @@
-"""The graph that is exported equals the training path on every kind of raw value."""
+"""The exported graph equals the training path on all kinds of raw values."""
 
 import numpy as np
 import pyarrow as pa

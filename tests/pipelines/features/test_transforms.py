@@ -1,4 +1,4 @@
-"""What each transform makes of known, unknown and missing values, outside and inside the graph."""
+"""Each transform on known, unknown and missing values, outside and inside the graph."""
 
 import bisect
 

@@ -1,4 +1,4 @@
-"""The feed: every row once, the same order for the same seed, on from any position."""
+"""The feed: every row once, a reproducible order, resuming from any position."""
 
 from __future__ import annotations
 

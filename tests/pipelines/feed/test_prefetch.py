@@ -1,4 +1,4 @@
-"""A thread ahead of its consumer: bounded, ended by everything that should end it."""
+"""The prefetcher: bounded, and stopped in every case."""
 
 from __future__ import annotations
 

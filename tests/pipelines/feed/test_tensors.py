@@ -1,4 +1,4 @@
-"""Blocks as tensors become the same inputs and labels as a batch's arrays."""
+"""Blocks as tensors give the same inputs and labels as a batch's arrays."""
 
 from __future__ import annotations
 

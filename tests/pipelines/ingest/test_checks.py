@@ -1,4 +1,4 @@
-"""Tables against the schema: what is cast, and what is one clear error."""
+"""Tables against the schema: casts and errors."""
 
 import numpy as np
 import pyarrow as pa

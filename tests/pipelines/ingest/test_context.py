@@ -1,4 +1,4 @@
-"""A context that changes inside a request is one clear error; one that does not is found equal."""
+"""A context that changes within a request is found, as by a loop."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The `[data]` table: unknown keys, combinations that cannot be, and paths that are not there."""
+"""The `[data]` table: invalid combinations and missing paths."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Histories: equal to a slow loop, and blind to the present and the future."""
+"""Histories equal a slow loop and hold only earlier events."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Whole requests, and requests whose rows lie apart."""
+"""Whole requests, and scattered requests."""
 
 import pyarrow as pa
 import pytest

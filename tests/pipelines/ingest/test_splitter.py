@@ -1,4 +1,4 @@
-"""Splits: whole requests, strict order in time, users in one split, always the same."""
+"""Splits: whole requests, strict order in time, users in one split, reproducible."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Any CSV or Parquet: files, folders and lists of them; what is wrong with them in one error."""
+"""CSV and Parquet files, folders and lists of them, and their errors."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Files as people have them: coded columns, no rows, doubled names, folders of unlike files."""
+"""Unusual files: dictionary columns, no rows, repeated names, mixed folders."""
 
 import numpy as np
 import pyarrow as pa

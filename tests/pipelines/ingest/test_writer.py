@@ -1,4 +1,4 @@
-"""The writer: row groups, one file per split, and a disk that is full."""
+"""The writer: row groups, one file per split, a full disk."""
 
 import itertools
 

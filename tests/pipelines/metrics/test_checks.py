@@ -1,4 +1,4 @@
-"""What every metric refuses, and what it says where its data does not define it."""
+"""Invalid input of the metrics, and undefined metrics."""
 
 import numpy as np
 import pytest

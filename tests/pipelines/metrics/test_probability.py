@@ -1,4 +1,4 @@
-"""Logloss and calibration against scikit-learn, in float64, with equal scores in one bin."""
+"""Logloss and calibration against scikit-learn."""
 
 import doctest
 

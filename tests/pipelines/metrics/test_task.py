@@ -1,4 +1,4 @@
-"""The dictionary of one task: labelled rows only, None for what is not defined."""
+"""All metrics of one task."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Logged calls become the raw columns that they were made of, whatever was sent."""
+"""Logged calls are decoded to the raw columns they were made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skew and drift of a real run: nothing is found where nothing changed, and what did is found."""
+"""Skew and drift of a real run: changes are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measure = Callable[..., dict[str, Any]]
 
 
 def altered(table: pa.Table) -> pa.Table:
-    """Prices in another currency, users that nobody knows, histories that are lost."""
+    """Prices in another currency, unknown users, histories that are lost."""
     rows = table.num_rows
     changes = {
         "price": pa.array(np.float32(100) * table["price"].to_numpy()),

@@ -1,4 +1,4 @@
-"""Statistics: parts count as the whole, and every number is that of the rows."""
+"""Statistics: mergeable, and equal to counts over the rows."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def test_a_split_counts_contexts_once_a_request(
     requests = split_requests(table)
     groups = [pa.concat_tables(requests[i : i + 5]) for i in range(0, 23, 5)]
     split = DataSplit(shop.write(tmp_path / "rows.parquet", groups))
-    told: list[int] = []
-    found = of_split(split, fitted, request_, told.append)
-    assert sum(told) == table.num_rows
+    done: list[int] = []
+    found = of_split(split, fitted, request_, done.append)
+    assert sum(done) == table.num_rows
     contexts = table
     if request_ is not None:
         contexts = pa.concat_tables([part.slice(0, 1) for part in requests])

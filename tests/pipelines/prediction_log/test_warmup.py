@@ -1,4 +1,4 @@
-"""Warm-up files of a log: every batch size, no answers, replayed by the server."""
+"""Warm-up files of a log: every batch size, no responses."""
 
 from __future__ import annotations
 

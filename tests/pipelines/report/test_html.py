@@ -1,4 +1,4 @@
-"""The report shows what metrics.json holds, in one file, whatever the data lacks."""
+"""The report shows the metrics in one self-contained file."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pictures: which numbers and names they write, and that no data breaks them."""
+"""The plots: their numbers and names, and edge cases."""
 
 import re
 from xml.etree import ElementTree

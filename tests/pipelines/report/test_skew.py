@@ -1,4 +1,4 @@
-"""The page and the table of drift and skew show what was found, whatever it lacks."""
+"""The page and the table of drift and skew."""
 
 from __future__ import annotations
 

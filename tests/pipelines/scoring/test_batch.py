@@ -1,4 +1,4 @@
-"""Batch scoring: the same rows with their scores, or the target as it was."""
+"""Batch scoring: rows with scores, or an unchanged target."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""A batch computed in parts gives what the whole gives, and the parts keep processors busy."""
+"""Micro-batches: combined results, sizes and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a split: its row groups in order, the borders of requests, damaged files named."""
+"""Reading a split: row groups in order, requests, damaged files."""
 
 from pathlib import Path
 

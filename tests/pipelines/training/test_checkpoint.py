@@ -1,4 +1,4 @@
-"""Checkpoints are whole, few, and told when they are damaged."""
+"""Checkpoints: atomic, few, and checked for damage."""
 
 from __future__ import annotations
 

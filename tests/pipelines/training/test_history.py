@@ -1,4 +1,4 @@
-"""What the epochs so far decide."""
+"""The best epoch, early stopping and learning rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training has done so far, as plain data."""
+"""The progress of a training as plain data."""
 
 from __future__ import annotations
 

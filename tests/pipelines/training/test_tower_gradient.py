@@ -1,4 +1,4 @@
-"""The tower computed in parts takes the step of the whole batch."""
+"""The tower in micro-batches takes the step of the whole batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training: deterministic, on known labels only, and with the weights of the best epoch."""
+"""Training: deterministic, on known labels only, with the best weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation batch by batch gives the metrics of all rows together."""
+"""Validation in batches gives the metrics of all rows."""
 
 from __future__ import annotations
 

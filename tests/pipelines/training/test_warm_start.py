@@ -1,4 +1,4 @@
-"""A training that begins from an older run has its rows by value, and its optimizer."""
+"""A warm start matches table rows by value and keeps the optimizer's slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two workers or devices do what one does with twice the batch; one that dies stops the other."""
+"""Several workers or devices train like one with several shards."""
 
 from __future__ import annotations
 

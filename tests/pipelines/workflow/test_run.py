@@ -1,4 +1,4 @@
-"""A step runs when what it depends on has changed, and not otherwise."""
+"""A step runs only if its inputs have changed."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def test_rerun_step_names_changed_settings(recorder: Recorder) -> None:
     recorder.output.truncate(0)
     recorder.execute("ingest", "fit", "train")
     lines = recorder.output.getvalue().strip("\0").splitlines()
-    told = [line.partition(": settings changed: ") for line in lines if "settings" in line]
-    assert [(step, text) for step, _, text in told] == [
+    done = [line.partition(": settings changed: ") for line in lines if "settings" in line]
+    assert [(step, text) for step, _, text in done] == [
         ("ingest", "`seed` was 7 and is 8 now"),
         ("fit", "`seed` was 7 and is 8 now"),
         ("train", '`seed` was 7 and is 8 now; `of` was "train" and is "[bold]" now'),

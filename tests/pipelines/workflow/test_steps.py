@@ -1,4 +1,4 @@
-"""What the steps write and read, and which of them a change of the experiment reaches."""
+"""The results of the steps, and the settings that each step depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of its own connects to a cluster, and is afterwards as it was before."""
+"""Connecting to a Ray cluster and disconnecting."""
 
 from __future__ import annotations
 

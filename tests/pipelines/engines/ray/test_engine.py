@@ -1,4 +1,4 @@
-"""Work on a Ray cluster gives what it gives in one process, and the same errors."""
+"""The Ray engine gives the results and errors of the local engine."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_few_results_are_computed_ahead(
 
 @pytest.mark.parametrize("count", [1, 11, 139])  # 139: in blocks, the last one incomplete
 def test_states_are_merged_in_the_same_tree(engine: Engine, count: int) -> None:
-    told: list[int] = []
+    done: list[int] = []
     arguments = (engines.doubling, range(count), engines.joined)
-    found = engine.map_reduce(*arguments, told.append)
+    found = engine.map_reduce(*arguments, done.append)
     assert found == LOCAL.map_reduce(*arguments, lambda batch: None)
-    assert told == list(range(count))
+    assert done == list(range(count))
 
 
 def test_relative_path_belongs_to_the_commands_folder(

@@ -1,4 +1,4 @@
-"""Workers of a training report how they fare, and hear what to do."""
+"""The status board of Ray training workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that Ray starts do what workers started by hand do."""
+"""Training workers started by Ray behave like workers started by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads: checked, whole or not at all, and clear where there is no network."""
+"""Downloads: checked, atomic, and clear errors without a network."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Census-Income, Frappe, Criteo and Avazu, each from hand-made lines in the provider's layout."""
+"""Census-Income, Frappe, Criteo and Avazu, from lines in the providers' layouts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The simulator: its rates and ceilings, what it plants, and that it streams."""
+"""The simulator: rates, ceilings, effects, and streaming."""
 
 import numpy as np
 import pyarrow as pa

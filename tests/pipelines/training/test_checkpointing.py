@@ -1,4 +1,4 @@
-"""A training goes on only as the one it was, and ends when it is asked to."""
+"""Checkpoints, resuming and stopping a training in one process."""
 
 from __future__ import annotations
 
