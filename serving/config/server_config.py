@@ -260,7 +260,7 @@ class ServerConfig:
 
     @property
     def reload_roots(self) -> tuple[Path, ...]:
-        """Folders of `reload_root`; with a backend any, as base paths are not read."""
+        """Folders of `reload_root`; with a backend all folders, since base paths are not read."""
         if self.backend:
             return (Path("/"),)
         return tuple(Path(root) for root in self.reload_root.split(",") if root)
@@ -272,12 +272,12 @@ class ServerConfig:
 
     @property
     def runtime_name(self) -> str:
-        """Label of the metrics."""
+        """The label `runtime` of the metrics."""
         return "remote" if self.backend else "tensorflow"
 
     @property
     def needs_version_at_start(self) -> bool:
-        """Whether the server must have loaded a version to start; else one comes later."""
+        """Whether each model must have a version before the server starts."""
         return self.file_system_poll_wait_seconds >= 0 and not self.backend
 
     @property
@@ -286,7 +286,7 @@ class ServerConfig:
 
     @property
     def most_requests(self) -> int:
-        """Requests at a time, those that wait included."""
+        """Requests that are computed or wait."""
         return self.max_concurrent_requests or _MOST_REQUESTS
 
     @property

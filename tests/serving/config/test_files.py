@@ -60,14 +60,11 @@ def test_batching_parameters_are_tensorflow_servings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verify", [False, True])
 def test_certificates_are_read(tmp_path: Path, verify: bool) -> None:
     text = f'server_key: "{KEY}" server_cert: "{CERTIFICATE}"'
-    if verify:
-        text += f' custom_ca: "{CERTIFICATE}" client_verify: true'
-    found = read_certificates(_write(tmp_path, text))
-    assert (found.key, found.certificate) == (KEY.encode(), CERTIFICATE.encode())
-    assert (found.client_authority, found.client_verify) == (
-        CERTIFICATE.encode() * verify,
-        verify,
-    )
+    text += f' custom_ca: "{CERTIFICATE}" client_verify: true' * verify
+    key, certificate = KEY.encode(), CERTIFICATE.encode()
+    assert read_certificates(_write(tmp_path, text)) == (
+        key, certificate, certificate * verify, verify,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -96,17 +93,14 @@ def test_an_error_shows_no_part_of_a_key(tmp_path: Path) -> None:
     assert raised.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
+def test_the_path_of_the_metrics_is_read(tmp_path: Path) -> None:
+    for text, path in (
         ("", None),
         ("prometheus_config { enable: true }", METRICS_PATH),
         ('prometheus_config { enable: true, path: "/metrics" }', "/metrics"),
         ('prometheus_config { path: "/metrics" }', None),
-    ],
-)
-def test_the_path_of_the_metrics_is_read(tmp_path: Path, text: str, path: str | None) -> None:
-    assert read_metrics_path(_write(tmp_path, text)) == path
+    ):
+        assert read_metrics_path(_write(tmp_path, text)) == path
 
 
 def test_tokens_are_read(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +18,16 @@ from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.server.loader import Loader, LoadOptions
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
-from tests.serving.stubs import classify as classify_request
-from tests.serving.stubs import examples, multi_inference, predict
-from tests.serving.stubs import regress as regress_request
+from tests.serving.stubs import classify, examples, multi_inference, predict, regress
 from tests.serving.traces import trace
 
 TWO = examples({"user": "ann", "price": 1.5}, {"price": 2.0})
-LOGS = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
-
-
-def classified() -> Any:
-    return classify_request(TWO)
-
-
-def regressed() -> Any:
-    return regress_request(TWO)
-
-
-def inferred() -> Any:
-    return multi_inference(TWO, ("regress", "regress"))
-
-
-OF_EXAMPLES = (classified, regressed, inferred)
-
-
-def _log(request: Any) -> bytes:
-    found = prediction_log_pb2.PredictionLog()
-    for name in LOGS:
-        part = getattr(found, name).request
-        if part.DESCRIPTOR is request.DESCRIPTOR:
-            part.CopyFrom(request)
-            return found.SerializeToString()
-    raise AssertionError(request)
-
-
+REQUESTS = {
+    "predict_log": predict(),
+    "classify_log": classify(TWO),
+    "regress_log": regress(TWO),
+    "multi_inference_log": multi_inference(TWO, ("regress", "regress")),
+}
 FAILS = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
 SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
 
@@ -86,11 +62,13 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-@pytest.mark.parametrize("request_of", [predict, *OF_EXAMPLES], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_a_warmup_computes_every_allowed_size(
-    base_path: Path, computed: list[int], request_of: Callable[[], Any]
+    base_path: Path, computed: list[int], kind: str
 ) -> None:
-    write_warmup(base_path / "5", records=[_log(request_of())])
+    log = prediction_log_pb2.PredictionLog()
+    getattr(log, kind).request.CopyFrom(REQUESTS[kind])
+    write_warmup(base_path / "5", records=[log.SerializeToString()])
     Loader(LoadOptions(batching=SIZES))("tiny", 5, base_path / "5").close()
     assert computed == [4, 1, 4, 8], "two rows that were recorded, and then each size"
 
@@ -130,7 +108,7 @@ def test_examples_of_one_context_are_computed_in_chunks(
     monkeypatch.setattr("serving.server.loader._MAX_CHUNK", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
-    answer = replay(model, regress_request(sent)).response
+    answer = replay(model, regress(sent)).response
     assert [one.value for one in answer.result.regressions] == [2 * n + 3.5 for n in range(7)]
     assert computed == [3, 3, 1]
     model.close()
