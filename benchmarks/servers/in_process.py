@@ -23,7 +23,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from benchmarks.servers.tables import IN_PROCESS, RUNTIME
-from serving.codec import decode
+from serving.encoding.codec import decode
 from serving.runtimes.choice import RuntimeChoice, load_runtime
 
 TIMEOUT = 60.0

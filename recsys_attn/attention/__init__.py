@@ -1,4 +1,4 @@
-"""Attention as parts that compose; README.md in this folder leads from a paper to its parts."""
+"""Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention

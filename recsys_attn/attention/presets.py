@@ -1,8 +1,9 @@
 """Presets: mechanisms of papers by name, made of their parts.
 
-Every argument for a mechanism accepts the name of a preset, or `{"class_name": "performer",
-"config": {"features": 128}}`. Other arguments of a preset are those of its mechanism, such as
-`pattern`, `causal` or `dropout`. `README.md` in this folder compares them.
+A preset's name works wherever a mechanism is expected, and so does
+`{"class_name": "performer", "config": {"features": 128}}`. Other keyword arguments are those of
+the mechanism, such as `pattern`, `causal` or `dropout`. `docs/reference/attention.md` says which
+preset serves which purpose.
 """
 
 from __future__ import annotations

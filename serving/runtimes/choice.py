@@ -1,66 +1,43 @@
-"""Which runtime computes a version."""
+"""The runtime of a version: TensorFlow, with XLA for exports of this project."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.runtimes import saved_model
 from serving.runtimes.base import Runtime
-from serving.runtimes.compiled import CompiledRuntime
-from serving.runtimes.onnx_runtime import OnnxRuntime, is_installed
-from serving.runtimes.tensorflow_session import TensorFlowSession
-
-TENSORFLOW = "tensorflow"
-ONNX = "onnx"
-AUTO = "auto"
+from serving.runtimes.tensorflow import saved_model
+from serving.runtimes.tensorflow.compiled import CompiledRuntime
+from serving.runtimes.tensorflow.padding import rank_padding
+from serving.runtimes.tensorflow.session import TensorFlowSession
 
 
 @dataclass(frozen=True)
 class RuntimeChoice:
-    """What computes, and with how many threads.
+    """Threads of a runtime, and when it compiles.
 
     Args:
-        runtime: `tensorflow`, `onnx`, or `auto`: the faster of the two.
-        compile_after: Seconds that a shape of an export of this project has taken to compute in
-            TensorFlow, after which XLA compiles it where it has lists; 0: never. It takes about
-            one.
-        intra_op_threads: Threads that one operation is spread over; 0 for all cores. One makes a
-            call cheapest, all make a large one fastest where few come at once.
-        inter_op_threads: Operations that run at once in TensorFlow; 0 for as many as cores.
-        cache_folder: Where converted models are kept; None converts at every load.
+        compile_after: Seconds that requests of one shape have taken in TensorFlow before XLA
+            compiles that shape, in exports of this project. Defaults to 2, since XLA takes about
+            one; 0 never compiles.
+        intra_op_threads: Threads of one operation; 0 for all cores. One thread costs the least
+            processor time, all threads make a single large request fastest.
+        inter_op_threads: Operations that TensorFlow computes at once; 0 for as many as cores.
     """
 
-    runtime: str = TENSORFLOW
     compile_after: float = 2.0
     intra_op_threads: int = 0
     inter_op_threads: int = 0
-    cache_folder: Path | None = None
 
 
 def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
-    """The runtime of a SavedModel folder.
-
-    Raises:
-        FailedPrecondition: ONNX Runtime is asked for and not installed; `auto` goes without it.
-    """
+    """Loads a SavedModel folder."""
     tensorflow = TensorFlowSession(
         path,
         intra_op_threads=choice.intra_op_threads,
         inter_op_threads=choice.inter_op_threads,
     )
-    if choice.runtime == TENSORFLOW or (choice.runtime == AUTO and not is_installed()):
-        if choice.compile_after and saved_model.is_ours(path):
-            return CompiledRuntime(path, tensorflow, choice.compile_after)
-        return tensorflow
-    try:
-        return OnnxRuntime(
-            path,
-            tensorflow,
-            threads=choice.intra_op_threads,
-            cache_folder=choice.cache_folder,
-            faster_only=choice.runtime == AUTO,
-        )
-    except BaseException:
-        tensorflow.close()
-        raise
+    padding = rank_padding(tensorflow.definitions) if saved_model.is_ours(path) else None
+    if choice.compile_after and padding is not None and padding.takes_lists:
+        return CompiledRuntime(path, tensorflow, padding, choice.compile_after)
+    return tensorflow

@@ -1,4 +1,4 @@
-"""Serves an export in this process and logs what it answers, as a server does."""
+"""Serves an export in this process and logs its responses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 from tensorflow_serving.apis import predict_pb2
 
-from pipelines.data import DataSplit, request_starts
-from pipelines.examples import example_request, example_rows
-from pipelines.raw import Raw, raw_request, raw_rows
-from pipelines.signatures import WITH_CONTEXT
-from pipelines.steps import Steps
+from pipelines.export.raw_inputs import Raw, raw_request, raw_rows
+from pipelines.export.signatures import WITH_CONTEXT
+from pipelines.export.tf_examples import example_request, example_rows
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.request_rows import request_starts
+from pipelines.workflow.steps import Steps
 from recsys_attn.schema import Schema
-from serving.codec import encode
-from serving.inference import replay
-from serving.model import load_model
-from serving.prediction_log.logger import PredictionLogger
-from tests.serving.prediction_log.calls import finished
+from serving.encoding.codec import encode
+from serving.inference.service import replay
+from serving.models.model import load_model
+from serving.observability.prediction_log.logger import PredictionLogger
+from tests.serving.observability.prediction_log.calls import finished
 
 
 class Service:

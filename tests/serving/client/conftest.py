@@ -16,8 +16,8 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.client import AsyncClient, Client, Options
-from serving.codec import encode
+from serving.client import AsyncClient, Client, ClientOptions
+from serving.encoding.codec import encode
 from tests.serving.client.stub_server import Stub
 
 PREDICTED = predict_pb2.PredictResponse(outputs={"click": encode(np.float32([2, 3, 5]))})
@@ -27,7 +27,7 @@ ANSWERS = {
     "Classify": classification_pb2.ClassificationResponse().SerializeToString(),
     "Regress": regression_pb2.RegressionResponse().SerializeToString(),
 }
-ONCE = Options(attempts=1)
+ONCE = ClientOptions(attempts=1)
 INPUTS = {"x": np.zeros(1, np.float32)}
 
 Ask = Callable[..., Coroutine[Any, Any, Any]]

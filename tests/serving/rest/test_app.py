@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from serving.call import Call
-from serving.errors import Unauthenticated
+from serving.common.errors import Unauthenticated
+from serving.common.request_trace import RequestTrace
 from serving.rest.server import RestServer
 from tests.serving.rest.conftest import Ask, ask_port
 
@@ -357,14 +357,14 @@ def test_what_takes_too_long_is_not_waited_for(rest: Callable[..., RestServer]) 
 
 
 def test_a_request_that_is_none_is_seen_too(rest: Callable[..., RestServer]) -> None:
-    seen: list[Call] = []
+    seen: list[RequestTrace] = []
     server = rest(observers=[seen.append])
     ask_port(server.port, "POST", f"{MODEL}:predict", {})
     ask_port(server.port, "POST", "/v1/models/ctr:predict", {"instances": [1]})
     ask_port(server.port, "POST", f"{MODEL}:predict", {"instances": [ROW]})
     codes = [None if call.error is None else call.error.code.name for call in seen]
     assert codes == ["INVALID_ARGUMENT", "NOT_FOUND", None]
-    assert [call.api for call in seen] == ["Predict"] * 3
+    assert [one.context.api for one in seen] == ["Predict"] * 3
 
 
 def test_a_request_that_outlives_the_grace_is_told_so(
