@@ -14,7 +14,7 @@ from serving.common.errors import InvalidArgument, ServingError
 from serving.config.batching import BatchingParameters
 from serving.inference.service import replay
 from serving.models.model import Model
-from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
 from serving.server.loader import Loader, LoadOptions
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
@@ -55,8 +55,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows of each run."""
     rows: list[int] = []
 
-    def load(path: Path, choice: RuntimeChoice) -> _Watched:
-        return _Watched(load_runtime(path, choice), rows)
+    def load(path: Path, options: RuntimeOptions) -> _Watched:
+        return _Watched(load_runtime(path, options), rows)
 
     monkeypatch.setattr("serving.models.version_source.load_runtime", load)
     return rows
