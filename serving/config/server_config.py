@@ -286,7 +286,7 @@ class ServerConfig:
 
     @property
     def most_requests(self) -> int:
-        """Requests at a time, those that wait included."""
+        """Requests that are computed or wait."""
         return self.max_concurrent_requests or _MOST_REQUESTS
 
     @property
