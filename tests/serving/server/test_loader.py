@@ -83,14 +83,14 @@ def test_a_warmup_is_replayed_as_often_as_configured(
 
 
 def test_a_failed_warmup_fails_the_load(base_path: Path) -> None:
-    told: list[tuple[str, float, bool]] = []
-    load = Loader(LoadOptions(warmed=lambda *found: told.append(found)))
+    calls: list[tuple[str, float, bool]] = []
+    load = Loader(LoadOptions(warmed=lambda *found: calls.append(found)))
     write_warmup(base_path / "5", [predict()])
     load("tiny", 5, base_path / "5").close()
     write_warmup(base_path / "5", [FAILS])
     with pytest.raises(ServingError, match="Warmup record 1"):
         load("tiny", 5, base_path / "5")
-    assert [(path, succeeded) for path, _, succeeded in told] == [
+    assert [(path, succeeded) for path, _, succeeded in calls] == [
         (str(base_path / "5"), True), (str(base_path / "5"), False),
     ]  # fmt: skip
 

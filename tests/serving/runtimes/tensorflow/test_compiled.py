@@ -1,4 +1,4 @@
-"""What XLA compiles scores as TensorFlow does; what it cannot compile stays in TensorFlow."""
+"""XLA computes the same scores as TensorFlow, which computes everything else."""
 
 from __future__ import annotations
 
