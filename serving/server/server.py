@@ -1,4 +1,4 @@
-"""Puts the parts together: one server, its start, and its end without a lost request."""
+"""Assembles a server from its parts, starts it, and drains it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to g
 
 
 class Server:
-    """Models, and what listens for requests; `create_server` makes it."""
+    """The models and the ports of a server; use `create_server` to make one."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Server:
         self._config_file = config_file
 
     def start(self) -> None:
-        """Answers requests and looks for new versions from now on."""
+        """Accepts requests and looks for new versions from now on."""
         self.manager.start(self.config.file_system_poll_wait_seconds)
         if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
             self._config_file.start(self.config.model_config_file_poll_wait_seconds)
@@ -90,7 +90,7 @@ class Server:
         self._observers.close()
 
     def stop(self) -> None:
-        """Drains, and waits for what is being loaded."""
+        """Drains, and waits for versions that are being loaded."""
         self.drain()
         if self._config_file is not None:
             self._config_file.stop()
@@ -98,14 +98,13 @@ class Server:
 
 
 def create_server(config: ServerConfig) -> tuple[Server, int]:
-    """A server that is bound and has loaded what there is to load, and its port for gRPC.
+    """Creates a server, binds its ports, loads its models, and returns it with its gRPC port.
 
-    It does not answer yet (`Server.start`), and it need not have found a version: it serves
-    one that comes later, and is NOT_SERVING until then.
+    `Server.start` lets it accept requests. A model without a version is NOT_SERVING until a
+    version comes.
 
     Raises:
-        ServingError: A file of the configuration is not valid, or an address cannot be listened
-            on.
+        ServingError: A file of the configuration is not valid, or a port cannot be used.
     """
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
     access = _access(config)
@@ -170,7 +169,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         )
         models = config_file.read()
         if config.model_base_path:
-            _LOGGER.warning("`model_config_file` names the models: `model_base_path` is not read.")
+            _LOGGER.warning("`model_base_path` is ignored: `model_config_file` names the models.")
     else:
         models = (ModelConfig(config.model_name, config.base_path),)
     roots.follow(models)

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -21,10 +22,14 @@ from pipelines.cli.commands import main
 from pipelines.experiment.config import Experiment, load_experiment
 from recsys_attn import models
 from recsys_attn.attention import presets
-from tests.docs.pages import DOCS, DOCUMENTS, README, ROOT, SITE, Page
+from serving.config.batching import BatchingParameters
+from serving.config.server_config import ServerConfig
+from tests.docs.pages import DOCS, DOCUMENTS, PAGES, README, ROOT, SITE, Page
 from tests.support import imports_picture
 from tests.support.architecture import FOLDER_ORDER
 
+OPTIONS = Page(DOCS / "serving/options.md")
+OPTIONS_OF_OTHERS = {"--models", "--help"}  # of benchmarks, and of click
 KEYS = Page(DOCS / "guides/experiment-file.md")
 REQUIRED = "required"
 
@@ -71,7 +76,7 @@ def _written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):
-        return f'`"{value}"`'
+        return f'`"{value}"`' if value else ""
     if isinstance(value, tuple) and value:
         items = ", ".join(f'"{item}"' if isinstance(item, str) else str(item) for item in value)
         return f"`[{items}]`"
@@ -103,6 +108,35 @@ SECTIONS: dict[str, dict[str, str]] = {
 def test_page_has_every_key_with_its_default(heading: str) -> None:
     shown = {row[0].strip("`"): row[1] for row in KEYS.rows(heading)}
     assert shown == SECTIONS[heading]
+
+
+def test_page_has_every_option_of_the_server() -> None:
+    rows = re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", OPTIONS.text, re.MULTILINE)
+    assert dict(rows) == {
+        field.name.replace("_", "-"): _written(field.default)
+        for field in dataclasses.fields(ServerConfig)
+    }
+
+
+def test_page_has_every_parameter_of_batching() -> None:
+    rows = Page(DOCS / "serving/batching.md").rows("Parameters")
+    shown = {row[0].strip("`"): row[1] for row in rows}
+    assert shown == {**_fields(BatchingParameters), "num_batch_threads": "the CPUs"}
+
+
+def test_pages_name_options_that_exist() -> None:
+    """Options in the text; those in blocks of code are parsed with their command."""
+    context = main.make_context("recsys-attn", ["run"])
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    known = {option for one in commands if one for each in one.params for option in each.opts}
+    _expect_none(
+        [
+            f"{page.name}: {option}"
+            for page in PAGES
+            for option in re.findall(r"`(--[a-z][\w-]+)", page.prose)
+            if option.replace("_", "-") not in known | OPTIONS_OF_OTHERS
+        ]
+    )
 
 
 @pytest.mark.parametrize("page", [README, Page(DOCS / "reference/commands.md")], ids=str)
@@ -180,11 +214,10 @@ def _shown(directive: str) -> list[Any]:
 
     A name that is also that of a submodule needs a directive of its own.
     """
-    name, _, last = directive.rpartition(".")
-    try:
-        exported = _public(directive)
-    except ModuleNotFoundError:
-        return [getattr(importlib.import_module(name), last)]
+    found = pkgutil.resolve_name(directive)
+    if not isinstance(found, types.ModuleType):
+        return [found]
+    exported = _public(directive)
     folder = ROOT / directive.replace(".", "/")
     return [value for part, value in exported.items() if not (folder / f"{part}.py").exists()]
 
