@@ -143,7 +143,7 @@ def _allocated(which: str) -> float:
 
 
 class Report(NamedTuple):
-    """What is told about the costs."""
+    """The report on the costs: tables, and the exponents of time and memory."""
 
     measured: Sequence[Subject]
     lengths: Sequence[int]

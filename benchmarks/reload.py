@@ -105,7 +105,7 @@ class Callers:
         self._rate = rate
 
     def call_for(self, seconds: float) -> Heard:
-        """What they hear in that time."""
+        """Returns the answers of that time."""
         heard = Heard()
         start = time.perf_counter()
         calls = []
@@ -171,7 +171,7 @@ def resident_mb(pid: int) -> float:
 
 
 def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, dict[str, float]]:
-    """What callers hear in quiet and with reloads, and the server's memory in MB, by when."""
+    """Returns the answers without and with reloads, and the server's memory in MB by time."""
     columns = write_model(folder)
     base_path = folder / NAME
     base_path.mkdir()

@@ -18,7 +18,7 @@ steps together.
 - Where a framework's products in bfloat16 would take seconds each, as PyTorch's on a processor
   without such instructions, its peak and its contenders in bfloat16 are skipped; the table says so.
 - The AUC is that of the held-out rows after `--auc-steps` steps.
-- Where there is no TensorFlow, ours are on JAX. A GPU is used where the frameworks find one.
+- Without TensorFlow, ours run on JAX. A GPU is used if the frameworks find one.
 
 `--peers` is a virtual environment, or the Python of any that has the peers. Without it ours run
 alone. Nothing is asserted about speed.

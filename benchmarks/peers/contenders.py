@@ -1,4 +1,4 @@
-"""Who takes part: a process each, with the Python that has what it needs."""
+"""The contenders: one process each, in a Python that has its packages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Entry:
         return "torch" if self.module in PEERS.values() else self.backend
 
     def run(self, settings: Settings) -> dict[str, Any]:
-        """What it printed, or the last lines of its `error`."""
+        """Returns its output, or the last lines of its `error`."""
         return run(
             self.module, asdict(replace(settings, **self.options)), self.python, self.backend
         )

@@ -12,7 +12,7 @@ EXPERTS, EXPERT_UNITS, TOWER_UNITS = 8, (256, 128), (64,)
 HISTORY, HISTORY_WIDTH = 100, 32
 ATTENTION_UNITS, MLP_UNITS = (80, 40), (200, 80)
 TASKS = ("click", "like", "buy")
-RESERVED = 2  # ids of padding and of what is unknown
+RESERVED = 2  # ids of padding and of unknown values
 
 BATCHES = {"autoint": 4096, "autoint8": 4096, "din": 1024, "mmoe": 4096}
 TITLES = {
@@ -25,7 +25,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a contender is told, as JSON.
+    """The settings of a contender, as JSON.
 
     Attributes:
         model: `"autoint"`, `"autoint8"`, `"din"`, `"din_encoded"` or `"mmoe"`.

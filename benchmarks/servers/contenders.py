@@ -1,4 +1,4 @@
-"""Who answers: our server, with and without batches, and the plain one beside it."""
+"""The servers: ours, with and without batching, and the plain one beside it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Contender:
     senders: Sequence[Send]
 
     def requests(self, folder: Path) -> list[bytes]:
-        """What it is sent."""
+        """Returns its requests."""
         return [path.read_bytes() for path in sorted(folder.glob(f"{self.way}-*"))]
 
     def wait(self, request: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The models that `benchmarks/serving.py` serves, and who sends what to them.
+"""The models that `benchmarks/serving.py` serves, and their requests.
 
     python -m benchmarks.servers.subjects FOLDER OPTIONS
 

@@ -1,4 +1,4 @@
-"""Each paper's attention by its name: functions that put a mechanism together from its parts.
+"""Presets: mechanisms of papers by name, made of their parts.
 
 A preset's name works wherever a mechanism is expected, and so does
 `{"class_name": "performer", "config": {"features": 128}}`. Other keyword arguments are those of
@@ -95,7 +95,7 @@ def din(
 
 @_preset
 def interest(units: Sequence[int] = (80, 40), **kwargs: Any) -> Dense:
-    """DIN's with ReLU, which keeps no statistics of a batch."""
+    """DIN's score with ReLU, which has no batch statistics."""
     return din(units, activation="relu", **kwargs)
 
 
@@ -172,7 +172,7 @@ def hstu(length: int | None = None, **kwargs: Any) -> Dense:
 def sparse_transformer(
     stride: int = 128, summary: int | None = None, pattern: Any = None, **kwargs: Any
 ) -> Dense:
-    """The past `stride` steps and every so many; with `summary`, blocks and the last of each.
+    """The last `stride` keys and every `stride`-th; with `summary`, blocks and their last keys.
 
     Source: Child et al., 2019, arXiv 1904.10509 ("strided", and "fixed" with `summary`).
     """
@@ -189,7 +189,7 @@ def sparse_transformer(
 
 @_preset
 def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
-    """A window on both sides, at a cost that grows with the length times the window."""
+    """A window on both sides; the cost grows with the length times the window."""
     require_positive("window", window)
     inside = _and(Local(window), pattern)
     blocks = _part("blocks", size=window, after=0 if inside.is_causal else 1)
@@ -200,7 +200,7 @@ def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
 def longformer(
     window: int = 64, tokens: Sequence[int] = (0,), pattern: Any = None, **kwargs: Any
 ) -> Routed:
-    """A window, and the first `tokens` seen by all and seeing all: arXiv 2004.05150."""
+    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150."""
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
@@ -215,14 +215,14 @@ def longformer(
 
 @_preset
 def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
-    """Blocks: neighbours, the first and the last, and random ones: arXiv 2007.14062."""
+    """Neighbouring, first, last and random blocks: Zaheer et al., arXiv 2007.14062."""
     require_not_negative("count", count)
     return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)
 
 
 @_preset
 def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
-    """Buckets of a hash that keeps near vectors together: Kitaev et al., arXiv 2001.04451."""
+    """Buckets of a locality-sensitive hash: Kitaev et al., arXiv 2001.04451."""
     return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
 
 
@@ -234,7 +234,7 @@ def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> 
 
 @_preset
 def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
-    """Blocks that a network sorts: Tay et al., ICML 2020, arXiv 2002.11296."""
+    """Blocks in a learned order: Tay et al., ICML 2020, arXiv 2002.11296."""
     return Routed(_part("sinkhorn", size=size), **kwargs)
 
 
@@ -248,7 +248,7 @@ def linformer(rank: int = 64, length: int | None = None, **kwargs: Any) -> Compr
 def memory_compressed(stride: int = 3, summaries: int | None = None, **kwargs: Any) -> Compressed:
     """Keys convolved along the sequence: Liu et al., ICLR 2018, arXiv 1801.10198.
 
-    With `summaries` then pooled into at most so many, at a cost that grows with the length.
+    With `summaries`, they are then pooled to at most that number, at a linear cost.
     """
     require_positive("stride", stride)
     compressor = _part("convolution", width=stride, stride=stride)
@@ -289,7 +289,7 @@ def taylor(**kwargs: Any) -> Linear:
 
 
 def fresh(identifier: Any) -> keras.layers.Layer:
-    """A mechanism of its own, with weights of its own, even where an instance is given."""
+    """Returns a new mechanism with new weights, also for an instance."""
     return deserialize(serialize(get(identifier)))
 
 
@@ -298,5 +298,5 @@ def _and(pattern: Pattern, other: Any) -> Pattern:
 
 
 def _part(class_name: str, **config: Any) -> Config:
-    """A part in the short form, so that it takes the dtype policy of what holds it."""
+    """Returns the short form of a part, which gets the dtype policy of its owner."""
     return {"class_name": class_name, "config": config}

@@ -23,10 +23,10 @@ _RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
 class ClientOptions:
     """Retries, connections and headers of a client. Times are in seconds.
 
-    Only UNAVAILABLE is retried: no server listens, the connection broke, or the server is
-    stopping. A call is retried until its deadline, while the client's retry budget lasts: each
-    failure takes one token, each success returns `retry_ratio`, and below half of `retry_tokens`
-    no call is retried.
+    UNAVAILABLE is retried (no server listens, the connection broke, or the server is stopping),
+    and CANCELLED, with which a stopping gRPC server answers calls in transit. A call is retried
+    until its deadline, while the client's retry budget lasts: each failure takes one token, each
+    success returns `retry_ratio`, and below half of `retry_tokens` no call is retried.
 
     Args:
         attempts: Attempts of a call, 1 to 5. Defaults to 5; 1 disables retries.
@@ -121,7 +121,7 @@ class ClientOptions:
                 "initialBackoff": _seconds(self.initial_backoff),
                 "maxBackoff": _seconds(self.max_backoff),
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             }
             config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
             config["retryThrottling"] = {

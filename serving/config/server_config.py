@@ -14,6 +14,7 @@ INT32_MAX = 2**31 - 1
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 # Python decodes a JSON body of this size in up to 0.1 s, during which health checks wait.
 _REST_BYTES = 4 * 2**20
+_MOST_REQUESTS = 1000  # each has a thread while it is computed or waits
 _BATCHING_THREADS = 128  # most of them wait for their batch
 
 
@@ -122,7 +123,7 @@ class ServerConfig:
     max_concurrent_requests: int = _limit(
         0,
         "Requests that are computed or wait; further ones fail with RESOURCE_EXHAUSTED. "
-        "0 for no limit.",
+        f"0 for {_MOST_REQUESTS:,}.",
         0,
     )
     grpc_max_threads: int = _limit(
@@ -259,7 +260,7 @@ class ServerConfig:
 
     @property
     def reload_roots(self) -> tuple[Path, ...]:
-        """Folders of `reload_root`; with a backend any, as base paths are not read."""
+        """Folders of `reload_root`; with a backend all folders, since base paths are not read."""
         if self.backend:
             return (Path("/"),)
         return tuple(Path(root) for root in self.reload_root.split(",") if root)
@@ -271,17 +272,22 @@ class ServerConfig:
 
     @property
     def runtime_name(self) -> str:
-        """Label of the metrics."""
+        """The label `runtime` of the metrics."""
         return "remote" if self.backend else "tensorflow"
 
     @property
     def needs_version_at_start(self) -> bool:
-        """Whether the server must have loaded a version to start; else one comes later."""
+        """Whether each model must have a version before the server starts."""
         return self.file_system_poll_wait_seconds >= 0 and not self.backend
 
     @property
     def backend_uses_tls(self) -> bool:
         return self.backend.startswith("grpcs://")
+
+    @property
+    def most_requests(self) -> int:
+        """Requests that are computed or wait."""
+        return self.max_concurrent_requests or _MOST_REQUESTS
 
     @property
     def requests_at_once(self) -> int:

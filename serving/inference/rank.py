@@ -72,7 +72,7 @@ def write_rank(
     for name, values in scores.items():
         response.scores[name].values.extend(values.astype("float32").tolist())
     best = -scores[message.rank_by or min(scores)].astype("float64")
-    order = np.argsort(best, kind="stable")  # what is not a number comes last
+    order = np.argsort(best, kind="stable")  # NaN comes last
     response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
         _write_explanation(response.explanation, message, results)

@@ -17,7 +17,7 @@ _CONTEXT, _CANDIDATES = "the context", "the candidates"
 
 
 def rank_inputs(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
-    """One array for each input; what was not sent is missing.
+    """Returns one array for each input; features that were not sent are missing.
 
     Args:
         signature: One that knows the inputs of candidates takes the context once; any other takes
@@ -99,7 +99,7 @@ def _absent(
     rows: int,
     leading_axes: int,
 ) -> dict[str, np.ndarray]:
-    """The missing values of what was not sent and has no default in the signature."""
+    """Returns the missing values of features that were not sent and have no default."""
     known = {*sent, *signature.definition.defaults}
     return {
         name: InputSpec.of(name, spec, leading_axes).absent(rows)

@@ -28,7 +28,7 @@ from serving.common.request_trace import Observer, RequestTrace
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
 from serving.inference.classify import read_classify, read_multi_inference, read_regress
-from serving.inference.concurrency import Turns
+from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.plan import Api, compute
 from serving.inference.predict import read_predict
 from serving.inference.rank import read_rank
@@ -79,7 +79,7 @@ def replay(model: Model, message: Any) -> RequestTrace:
 
 
 class InferenceService:
-    """Serves requests, and what is known of models.
+    """Serves requests, metadata and states of models.
 
     Args:
         manager: Leases the versions.
@@ -93,10 +93,10 @@ class InferenceService:
         self,
         manager: ModelManager,
         observers: Sequence[Observer] = (),
-        limit: Turns | None = None,
+        limit: ConcurrencyLimit | None = None,
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
     ) -> None:
-        self.limit = Turns(CPUS) if limit is None else limit
+        self.limit = ConcurrencyLimit(CPUS) if limit is None else limit
         self._manager = manager
         self._observers = tuple(observers)
         self._check_reload = check_reload
@@ -110,7 +110,7 @@ class InferenceService:
         trace.message = message
 
         def work(model: Model) -> Any:
-            with self.limit.taken(trace):
+            with self.limit.acquire(trace):
                 return compute(model, api.read(model, message), trace)
 
         with self.observed(trace):

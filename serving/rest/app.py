@@ -2,15 +2,13 @@
 
 GET  /v1/models/M[/versions/V|/labels/L][/metadata]
 POST /v1/models/M[/versions/V|/labels/L]:predict|:classify|:regress|:rank
-GET  /healthz, /readyz              the process lives; every model is served
+GET  /healthz, /readyz              the process runs; every model is served
 GET  /monitoring/prometheus/metrics
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import json
 import logging
 import re
@@ -18,8 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
@@ -38,29 +36,24 @@ from serving.common import errors
 from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE
-from serving.inference.concurrency import Turns
 from serving.inference.plan import Api, Plan, compute, ref_to
 from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
 from serving.models.model import Model
 from serving.protos import scoring_pb2
-from serving.rest.bodies import LARGE, too_large, unpacked
-from serving.rest.documents import parsed, written
+from serving.rest.bodies import too_large, unpacked
+from serving.rest.documents import parsed
 from serving.rest.examples import classes, fill_examples, values
 from serving.rest.tensors import read_inputs, shown, write_outputs
-from serving.rpc.drain import Refusal
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
-_MOMENT_SECONDS = 0.01
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
-    re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
+    re.IGNORECASE | re.ASCII,  # otherwise a Turkish dotless i matches an i
 )
-Body = bytes | bytearray
-Read = TypeVar("Read")
 _GET, _POST = ("GET", "HEAD"), ("POST",)
-_METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
+_METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last four get an error
 _MAX_DIGITS = 19  # of an int64
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
 HTTP_STATUS = {
@@ -74,20 +67,18 @@ HTTP_STATUS = {
 
 @dataclass(frozen=True)
 class Rest:
-    """What the REST API stands on.
+    """The REST API as an ASGI application.
 
     Args:
         service: Serves the requests.
-        executor: The threads that do it.
-        timeout_seconds: Time that a request may take.
-        max_bytes: Largest body, as it is sent and as it was before it was packed.
-        is_ready: Whether every model is served.
-        refusal: Whether what is new is refused.
-        admit: Raises where the headers of a request are not those of somebody who may ask.
-        metrics: The metrics page; None where there is none.
-        metrics_path: Where it is.
-        large: Of those who have a large body or answer, one at a time works on it in Python, whose
-            lock it shares with all other requests.
+        executor: The threads that serve them.
+        timeout_seconds: Deadline of a request.
+        max_bytes: Largest body, as sent and as unpacked.
+        is_ready: Returns whether every model is served.
+        is_draining: Returns whether new requests are rejected.
+        admit: Raises if the `authorization` header has no valid token.
+        metrics: Returns the metrics page; None serves none.
+        metrics_path: Path of the metrics page.
     """
 
     service: InferenceService
@@ -95,14 +86,13 @@ class Rest:
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
-    refusal: Refusal
+    is_draining: Callable[[], bool]
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
-    large: Turns = field(default_factory=lambda: Turns(1))
 
     def app(self) -> Starlette:
-        """The application, to be run by an ASGI server."""
+        """Returns the application, to be run by an ASGI server."""
         routes = [Route("/healthz", self._healthz), Route("/readyz", self._readyz)]
         if self.metrics is not None:
             routes.append(Route(self.metrics_path, self._metrics))
@@ -119,12 +109,12 @@ class Rest:
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
             return PlainTextResponse("", 404)
-        # Not by the threads that answer: who looks why they are busy shall see it.
+        # Not in the executor: the page must load while all of its threads are busy.
         page = await asyncio.to_thread(self.metrics)
         return Response(page, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, request: Request) -> Response:
-        path = request.scope["path"]  # `request.url` has the `Host` in it, which may be anything
+        path = request.scope["path"]  # `request.url` contains the `Host`, which may be malformed
         request_id = request_id_of(request.headers.get(REQUEST_ID))
         end = time.monotonic() + self.timeout_seconds
         found = _PATH.fullmatch(path)
@@ -149,27 +139,26 @@ class Rest:
             finally:
                 watch.cancel()
         except errors.ServingError as error:
-            error.with_traceback(None)  # which has the trace, which has the error
+            # The tracebacks hold the values of the body, and the trace, which holds the error.
+            error.with_traceback(None).__context__ = None
             if api and trace.error is None:
                 self.service.reject(trace, error)
             status = HTTP_STATUS.get(error.code.name, 500)
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
             status, text = 499, ""
-        except asyncio.CancelledError:  # the grace is over, and this is the last thing that is said
+        except asyncio.CancelledError:  # the grace of the drain is over
             status, text = 503, json.dumps({"error": str(errors.shutting_down())})
-        except Exception as error:  # a fault of ours is answered too
+        except Exception as error:
             _LOGGER.exception("%s %s failed", request.method, path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
         return Response(text, status, headers, media_type="application/json")
 
     async def _admit(self, request: Request, trace: RequestTrace, headers: dict[str, str]) -> None:
-        """Raises where a request is refused, whatever it asks for; the observers see that."""
+        """Raises, and reports to the observers, if a request is rejected before it is read."""
         try:
-            if self.refusal.is_on:
+            if self.is_draining():
                 headers["connection"] = "close"
-                while not self.refusal.is_free.is_set():
-                    await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
             self.service.limit.require_room()
@@ -209,45 +198,24 @@ class Rest:
         answer = self._predict if trace.context.api == "Predict" else self._other
         return answer(spec, unpacked_body, trace)
 
-    def _read_in_turn(self, size: int, trace: RequestTrace, read: Callable[[], Read]) -> Read:
-        """Reads one large body at a time; its errors do not keep its values in memory."""
-        with self._turn(size, trace):
-            try:
-                return read()
-            except errors.ServingError as error:
-                # The tracebacks hold all values of the body, beside those of the next one.
-                error.__context__ = None
-                raise error.with_traceback(None) from None
-
-    def _predict(self, spec: model_pb2.ModelSpec, body: Body, trace: RequestTrace) -> str:
+    def _predict(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
         """Answers Predict: JSON to arrays and back, in one lease of the model."""
         in_rows = False
 
         def work(model: Model) -> Arrays:
             nonlocal in_rows
-            read = functools.partial(_predict_request, model, spec, body)
-            request, in_rows = self._read_in_turn(len(body), trace, read)
-            with self.service.limit.taken(trace):
+            request, in_rows = _predict_request(model, spec, body)
+            with self.service.limit.acquire(trace):
                 return compute(model, Plan((request,), lambda results: results[0]), trace)
 
         with self.service.observed(trace):
             trace.response = results = self.service.answer(model_ref(spec), work, trace)
-        size = _size(results)
-        with self._turn(size, trace):
-            return written(write_outputs(results, in_rows), is_large=size > LARGE)
+        return json.dumps(write_outputs(results, in_rows))
 
-    def _other(self, spec: model_pb2.ModelSpec, body: Body, trace: RequestTrace) -> str:
+    def _other(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
         """Answers Classify, Regress and Rank, whose values are protobuf for the model too."""
-        read = functools.partial(_read, trace.context.api, spec, body)
-        api, message, write = self._read_in_turn(len(body), trace, read)
-        response = self.service.handle(api, message, trace)
-        size = response.ByteSize()
-        with self._turn(size, trace):
-            return written(write(response), is_large=size > LARGE)
-
-    def _turn(self, size: int, trace: RequestTrace) -> contextlib.AbstractContextManager[None]:
-        """For work on so many bytes."""
-        return self.large.taken(trace) if size > LARGE else contextlib.nullcontext()
+        api, message, write = _read(trace.context.api, spec, body)
+        return json.dumps(write(self.service.handle(api, message, trace)))
 
     def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
         if not metadata:
@@ -261,7 +229,7 @@ class Rest:
         return document
 
 
-def _document(body: Body, spec: model_pb2.ModelSpec) -> dict[str, Any]:
+def _document(body: bytes, spec: model_pb2.ModelSpec) -> dict[str, Any]:
     """Returns a body as a document; the spec receives its signature's name."""
     document: dict[str, Any] = parsed(body)
     if "signature_name" in document:
@@ -275,7 +243,7 @@ def _document(body: Body, spec: model_pb2.ModelSpec) -> dict[str, Any]:
 
 
 def _predict_request(
-    model: Model, spec: model_pb2.ModelSpec, body: Body
+    model: Model, spec: model_pb2.ModelSpec, body: bytes
 ) -> tuple[InferenceRequest, bool]:
     """Returns the request of a body, and whether the body has rows (`instances`)."""
     document = _document(body, spec)
@@ -289,7 +257,7 @@ def _predict_request(
 
 
 def _read(
-    name: str, spec: model_pb2.ModelSpec, body: Body
+    name: str, spec: model_pb2.ModelSpec, body: bytes
 ) -> tuple[Api, Any, Callable[[Any], Any]]:
     """Returns the API, its message, and the function that makes a document of its answer."""
     document = _document(body, spec)
@@ -304,16 +272,8 @@ def _read(
     return RANK, _rank(spec, document), _to_json
 
 
-def _size(results: Arrays) -> int:
-    """Returns the bytes of some arrays, with those of their strings."""
-    return sum(
-        sum(map(len, array.ravel())) if array.dtype == object else array.nbytes
-        for array in results.values()
-    )
-
-
 def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
-    """The model and version that a path names."""
+    """Returns the model, and the version or label, that a path names."""
     spec = model_pb2.ModelSpec(name=found["model"])
     if found["version"]:
         if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
@@ -328,7 +288,7 @@ def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
 
 def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.RankRequest:
     request = scoring_pb2.RankRequest()
-    for side in ("context", "candidates"):  # null is what was not sent, of a column too
+    for side in ("context", "candidates"):  # a column of null is one that was not sent
         if isinstance(document.get(side), dict):
             sent = document[side].items()
             document = {

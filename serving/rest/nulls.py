@@ -1,4 +1,4 @@
-"""Null in JSON: a missing value, and in place of a list one that holds nothing else."""
+"""Null in JSON: a missing value; in place of a list, a list of missing values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.encoding.features import TensorSpec
 
 
 def has_null(value: Any, axes: int = MAX_RANK) -> bool:
-    """Whether there is a null in nested lists of so many axes; objects are not looked into."""
+    """Returns whether nested lists, `axes` deep at most, contain a null; objects are skipped."""
     if not isinstance(value, list) or not axes:
         return value is None
     if None in value:
@@ -22,15 +22,17 @@ def has_null(value: Any, axes: int = MAX_RANK) -> bool:
 
 
 def filled_up(name: str, value: Any, spec: TensorSpec) -> Any:
-    """The same with a list of nulls, as long as the other lists are, for each null in their place.
+    """Returns the value with a list of nulls for each null in place of a list.
+
+    These lists are as long as the others at their level.
 
     Args:
-        name: Of the input, for errors.
+        name: Name of the input, for errors.
         value: Nested lists.
         spec: The input's dtype and shape.
 
     Raises:
-        InvalidArgument: All of it is null, or so many nulls would become too long lists.
+        InvalidArgument: All of the value is null, or the lists would be too long in all.
     """
     if value is None and spec.shape:
         raise InvalidArgument(

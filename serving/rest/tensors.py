@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,10 @@ from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, TensorSpec]
 _SHOWN = 200  # characters of a value in an error
-_PART = 2**12  # values
-_INT32 = np.iinfo(np.int32)
 
 
 def shown(value: Any) -> str:
-    """The start of a value as JSON, for an error."""
+    """Returns the start of a value as JSON, for an error."""
     text = ""
     try:
         for piece in json.JSONEncoder().iterencode(value):
@@ -86,19 +84,15 @@ def write_outputs(results: Arrays, in_rows: bool) -> dict[str, Any]:
 
 
 def numbers(array: np.ndarray) -> Any:
-    """Floats with the digits of their own precision: 0.2 and not 0.20000000298."""
+    """Returns an array as lists; floats have the digits of their own precision (0.2 as float32)."""
     if array.dtype in (np.float32, np.float16):
-        flat = array.ravel()
-        wide = np.empty(flat.shape, np.float64)
-        for part in _parts(flat.size):
-            wide[part] = flat[part].astype(np.str_)
-        return wide.reshape(array.shape).tolist()
+        return array.astype(np.str_).astype(np.float64).tolist()
     plain = array.view(plain_dtype(array.dtype))
     return (plain if plain.dtype.isbuiltin == 1 else plain.astype(np.float64)).tolist()
 
 
 def from_base64(value: Mapping[str, Any]) -> bytes:
-    """The bytes of `{"b64": "..."}`."""
+    """Returns the bytes of `{"b64": "..."}`."""
     if set(value) != {"b64"} or not isinstance(value["b64"], str):
         raise InvalidArgument(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
     try:
@@ -178,21 +172,15 @@ def _array(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> np.n
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
         raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {spec.dtype}")
     array = np.empty(len(leaves), dtype)
-    for part in _parts(len(leaves)):
-        array[part] = [
-            missing_value(dtype) if leaf is None else _converted(leaf, dtype, spec.dtype)
-            for leaf in leaves[part]
-        ]
+    array[:] = [
+        missing_value(dtype) if leaf is None else _converted(leaf, dtype, spec.dtype)
+        for leaf in leaves
+    ]
     return array.reshape(shape)
 
 
-def _parts(size: int) -> Iterator[slice]:
-    """The parts of many values: while numpy converts one, no other thread of the process runs."""
-    return (slice(start, start + _PART) for start in range(0, size, _PART))
-
-
 def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:
-    """The values of nested lists, which must all be as long and as deep as the first ones."""
+    """Appends the values of nested lists, which must all have the shape of the first ones."""
     if not isinstance(value, list):
         if level != len(shape):
             raise InvalidArgument(
@@ -252,7 +240,7 @@ def _float(value: float, dtype: np.dtype[Any]) -> float:
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls the kind of a value."""
+    """Returns the JSON name of the kind of a value."""
     if isinstance(value, bool):
         return str(value)
     names = {type(None): "Null", dict: "Object", list: "Array", str: "String"}

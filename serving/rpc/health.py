@@ -1,131 +1,137 @@
-"""The standard gRPC health service: truthful for each model and, as "", for all of them."""
+"""The standard gRPC health service, with a status for each model and for the server."""
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Iterator, Mapping
-from concurrent import futures
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from serving.inference.concurrency import answered_promptly
+SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+OVERALL = ""  # the name that the protocol gives the whole server
 
 _STATUS = health_pb2.HealthCheckResponse
-_MOST_WATCHES = 1000  # at a time; a thread each, and those beyond wait for one
 
 
-class Health(health.HealthServicer):
-    """NOT_SERVING until every model has a version available, and again once draining.
+class Health(health_pb2_grpc.HealthServicer):
+    """NOT_SERVING until every model has a version available, and again while draining.
 
-    A server that was ready stays so while the models that served go on: one that is new in its
-    configuration and does not load is NOT_SERVING itself, and takes no other out of rotation.
-
-    A watch has a thread of its own. The one of gRPC's servicer has none: it sends while it holds
-    the lock that the end of any other watch needs too, in the thread that all calls come in by,
-    so that two watches may hold up the whole server for ever.
+    A server that was ready stays ready while the models that have served go on serving. A new
+    model that fails to load is NOT_SERVING itself and takes no other out of rotation.
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            experimental_non_blocking=False,
-            experimental_thread_pool=futures.ThreadPoolExecutor(_MOST_WATCHES, "health-watch"),
-        )
-        # Used by the one thread that reports.
-        self._reported: dict[str, bool] = {}
-        self._have_served: set[str] = set()
+        # Guards all that follows. Never held while a message is sent: gRPC ends calls in the
+        # thread that also completes sends, and the end of a watch needs this lock.
+        self._lock = threading.Lock()
+        self._statuses: dict[str, int] = {OVERALL: _STATUS.NOT_SERVING}
+        self._watches = set[_Watch]()
+        self._have_served = set[str]()
         self._was_ready = False
-        # `_lock` is gRPC's own, of the statuses; never held while something is sent.
-        self._watches = set[threading.Event]()  # one each: the end of one wakes no other
         self._is_draining = False
-        self.is_serving = False  # as a whole
-        self.set(health.OVERALL_HEALTH, _STATUS.NOT_SERVING)
 
-    def set(self, service: str, status: int) -> None:
-        """Sets the status of a model; watches hear of it."""
+    @property
+    def is_serving(self) -> bool:
+        """Whether the whole server is SERVING."""
         with self._lock:
-            super().set(service, status)
-            self._wake_all()
+            return self._statuses[OVERALL] == _STATUS.SERVING
 
     def report(self, available: Mapping[str, bool]) -> None:
-        """Takes over which model is available; watches hear of changes only."""
-        self._have_served |= {name for name, serving in available.items() if serving}
-        counted = available.keys() & self._have_served if self._was_ready else available.keys()
-        overall = bool(counted) and all(available[name] for name in counted)
-        self._was_ready |= overall
-        self.is_serving = overall and not self._is_draining
-        for name in self._reported.keys() - available.keys() - {health.OVERALL_HEALTH}:
-            self.set(name, _STATUS.SERVICE_UNKNOWN)  # it was taken out
-            del self._reported[name]
-        for name, serving in {**available, health.OVERALL_HEALTH: overall}.items():
-            if self._reported.get(name) != serving:
-                self.set(name, _STATUS.SERVING if serving else _STATUS.NOT_SERVING)
-                self._reported[name] = serving
+        """Takes over which models are available, and notifies the watches of changes."""
+        with self._lock:
+            if self._is_draining:
+                return
+            self._have_served |= {name for name, serving in available.items() if serving}
+            counted = available.keys() & self._have_served if self._was_ready else available.keys()
+            overall = bool(counted) and all(available[name] for name in counted)
+            self._was_ready |= overall
+            self._statuses = {
+                name: _STATUS.SERVING if serving else _STATUS.NOT_SERVING
+                for name, serving in {**available, OVERALL: overall}.items()
+            }
+            watches = tuple(self._watches)
+        for watch in watches:
+            watch.update()
 
     def drain(self) -> None:
-        """Turns everything NOT_SERVING for good and ends the watches, which never end alone."""
-        self.is_serving = False
-        self.enter_graceful_shutdown()
+        """Turns everything NOT_SERVING for good and ends the watches."""
         with self._lock:
             self._is_draining = True
-            self._wake_all()
+            self._statuses = dict.fromkeys(self._statuses, _STATUS.NOT_SERVING)
+            watches = tuple(self._watches)
+        for watch in watches:
+            watch.update()
+            watch.end()
 
-    def Watch(
-        self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
-    ) -> Iterator[health_pb2.HealthCheckResponse]:
-        woken, told = threading.Event(), None
-        with self._lock:
-            self._watches.add(woken)
-        context.add_callback(woken.set)
-        try:
-            while (status := self._next_status(request.service, told, context, woken)) is not None:
-                yield _STATUS(status=status)
-                told = status
-        finally:
-            with self._lock:
-                self._watches.discard(woken)
-
-    def _next_status(
-        self,
-        service: str,
-        told: int | None,
-        context: grpc.ServicerContext,
-        woken: threading.Event,
-    ) -> int | None:
-        """The status once it is another than the one told; None at the end of the watch."""
-        while True:
-            woken.clear()
-            with self._lock:
-                status = self._server_status.get(service, _STATUS.SERVICE_UNKNOWN)
-                is_over = self._is_draining
-            if not context.is_active():
-                return None
-            if status != told:
-                return int(status)
-            if is_over:
-                return None
-            woken.wait()
-
-    def _wake_all(self) -> None:
-        for woken in tuple(self._watches):
-            woken.set()
-
-    @answered_promptly
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
         with self._lock:
-            status = self._server_status.get(request.service)
+            status = self._statuses.get(request.service)
         if status is None:
             context.abort(grpc.StatusCode.NOT_FOUND, f"No model is named {request.service!r}.")
         return _STATUS(status=status)
 
-    @answered_promptly
     def List(
         self, request: health_pb2.HealthListRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthListResponse:
-        response = health_pb2.HealthListResponse()
         with self._lock:
-            for name, status in self._server_status.items():
-                response.statuses[name].status = status
-        return response
+            statuses = {name: _STATUS(status=status) for name, status in self._statuses.items()}
+        return health_pb2.HealthListResponse(statuses=statuses)
+
+    def Watch(
+        self,
+        request: health_pb2.HealthCheckRequest,
+        context: grpc.ServicerContext,
+        send_response_callback: Callable[[Any], object],
+    ) -> None:
+        watch = _Watch(functools.partial(self._status, request.service), send_response_callback)
+        with self._lock:
+            self._watches.add(watch)
+            is_draining = self._is_draining
+        if not context.add_callback(functools.partial(self._forget, watch)):
+            self._forget(watch)  # the call has ended already
+        watch.update()
+        if is_draining:
+            watch.end()
+
+    # As in gRPC's own servicer: an open watch holds no thread of the server's pool.
+    vars(Watch)["experimental_non_blocking"] = True
+
+    def _status(self, service: str) -> int:
+        with self._lock:
+            return self._statuses.get(service, _STATUS.SERVICE_UNKNOWN)
+
+    def _forget(self, watch: _Watch) -> None:
+        with self._lock:
+            self._watches.discard(watch)
+
+
+class _Watch:
+    """One open call of Watch.
+
+    Args:
+        status: Returns the present status.
+        send: Sends a response; None ends the call.
+    """
+
+    def __init__(self, status: Callable[[], int], send: Callable[[Any], object]) -> None:
+        self._status, self._send = status, send
+        self._lock = threading.Lock()  # guards `_sent`; held while sending: one message at a time
+        self._sent: int | None = None
+
+    def update(self) -> None:
+        """Sends the status if it is not the one that was sent last."""
+        with self._lock:
+            status = self._status()
+            if status != self._sent:
+                self._send(_STATUS(status=status))
+                self._sent = status
+
+    def end(self) -> None:
+        """Ends the call."""
+        with self._lock:
+            self._send(None)

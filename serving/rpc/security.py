@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health
 
 from serving.common.errors import InvalidArgument, PermissionDenied, ServingError, Unauthenticated
 from serving.config.files import Certificates
-from serving.rpc.drain import Refuse, refused
+from serving.rpc.drain import Report, rejection
+from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 
 _SCHEME = "bearer "
 _RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
-_OPEN = (f"/{health.SERVICE_NAME}/",)  # probes have no token, and learn nothing worth one
+_OPEN = (f"/{HEALTH_SERVICE}/",)  # probes have no token, and learn nothing worth one
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ def _is_one_of(tokens: Collection[bytes], received: bytes) -> bool:
 
 
 class Authentication(grpc.ServerInterceptor):
-    """Refuses calls of those who may not make them; health may be asked by all.
+    """Rejects calls without a valid token. Health checks need none.
 
     Args:
-        access: Who may do what.
-        refuse: Told of each call that is refused.
+        access: The tokens and their rights.
+        report: Called for each rejected call.
     """
 
-    def __init__(self, access: Access, refuse: Refuse) -> None:
+    def __init__(self, access: Access, report: Report) -> None:
         self._access = access
-        self._refuse = refuse
+        self._report = report
 
     def intercept_service(
         self,
@@ -104,7 +104,7 @@ class Authentication(grpc.ServerInterceptor):
         try:
             require(header)
         except ServingError as error:
-            return refused(error, handler_call_details, self._refuse)
+            return rejection(error, handler_call_details, self._report)
         return continuation(handler_call_details)
 
 

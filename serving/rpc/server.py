@@ -1,7 +1,7 @@
-"""The gRPC server: its services, its limits, and who may reach it.
+"""The gRPC server: its services, its limits and its addresses.
 
-It has threads. `grpc.aio` costs a batched request less, but in grpcio 1.85.1 one call whose path is
-not UTF-8 ends that whole server, whoever sends it (`tests/serving/fuzz/test_headers.py`).
+It has threads. `grpc.aio` costs a batched request less, but in grpcio 1.85.1 a single call whose
+path is not UTF-8 ends that whole server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from concurrent import futures
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 from tensorflow_serving.apis import (
     model_service_pb2,
     model_service_pb2_grpc,
@@ -21,24 +22,21 @@ from tensorflow_serving.apis import (
 from serving.common.errors import InvalidArgument, Unavailable
 from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
-from serving.inference.concurrency import THREADS
 from serving.inference.service import InferenceService
 from serving.observability.metrics import Metrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
-from serving.rpc.drain import Refusal
+from serving.rpc.drain import DrainInterceptor
+from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 from serving.rpc.health import Health
-from serving.rpc.message_reader import Readable
-from serving.rpc.reflection import add_reflection
 from serving.rpc.scoring_service import ScoringService
 from serving.rpc.security import Access, Authentication, credentials
 from serving.rpc.servicers import ModelService, PredictionService
 
-_HANDSHAKE_MS = 10_000  # connections that say nothing do not stay
-_PING_MS = 5_000  # how often a client may ask whether the connection still lives
-_KEEPALIVE_MS = 60_000  # how often a client is asked: one that vanished holds no thread for ever
-# Calls that have come and that Python has not seen: beyond the first number some are refused by
-# gRPC itself, with a bare CANCELLED, and beyond the second all. Its own are 1,000 and 3,000.
-_PENDING, _MOST_PENDING = 10_000, 20_000
+# Threads beside those of the requests that the concurrency limit lets in: they reject the others,
+# and answer health checks and calls about models. gRPC starts threads as they are needed.
+_SPARE_THREADS = 64
+_KEEPALIVE_MS = 60_000  # time between two pings of a client, which find dead connections
+_PING_MS = 5_000  # shortest time between two pings of a client's own
 _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
@@ -49,45 +47,44 @@ _SERVICES = (
 def make_grpc_server(
     config: ServerConfig,
     service: InferenceService,
-    health_service: Health,
-    refusal: Refusal,
+    health: Health,
+    drain: DrainInterceptor,
     access: Access,
     metrics: Metrics | None,
 ) -> grpc.Server:
-    """A server with all services, which listens nowhere yet."""
-    readable = Readable(service.reject)
+    """Returns a server with all services, which does not listen yet."""
+    interceptors = [drain]
+    if not access.is_free:
+        interceptors.append(Authentication(access, service.reject))
+    threads = config.most_requests + _SPARE_THREADS
     server = grpc.server(
-        futures.ThreadPoolExecutor(THREADS, "rpc"),
-        interceptors=[
-            refusal,
-            *([] if access.is_free else [Authentication(access, service.reject)]),
-            readable,
-        ],
+        futures.ThreadPoolExecutor(threads, "rpc"),
+        interceptors=interceptors,
         options=_options(config),
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(service), server
     )
+    counted = None if metrics is None else metrics.counted
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(service, None if metrics is None else metrics.counted),
-        server,
+        ModelService(service, counted), server
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
-    services = list(_SERVICES)
+    services = [*_SERVICES, reflection.SERVICE_NAME]
     if config.enable_grpc_healthcheck_service:
-        health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-        services.append(health.SERVICE_NAME)
-    refusal.ends += [readable.end_silent, add_reflection(server, services)]
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+        services.append(HEALTH_SERVICE)
+    reflection.enable_server_reflection(services, server)
     return server
 
 
 def listen(
     server: grpc.Server, config: ServerConfig, port: int, certificates: Certificates | None
 ) -> int:
-    """Listens on a port, and on the Unix socket where one is named; returns the port.
+    """Binds the port, and the Unix socket if the config names one. Returns the port.
 
     Raises:
-        Unavailable: One of them cannot be listened on.
+        Unavailable: One of them cannot be bound.
     """
     address = config.address_of(port)
     try:
@@ -116,12 +113,9 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
         "grpc.max_receive_message_length": config.max_message_bytes,
         "grpc.max_send_message_length": config.max_message_bytes,
         "grpc.so_reuseport": 0,  # a port that is in use is an error
-        "grpc.server_handshake_timeout_ms": _HANDSHAKE_MS,
         "grpc.keepalive_time_ms": _KEEPALIVE_MS,
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _PING_MS,
-        "grpc.server.max_pending_requests": _PENDING,
-        "grpc.server.max_pending_requests_hard_limit": _MOST_PENDING,
     }
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         key, equals, value = argument.partition("=")
@@ -130,6 +124,6 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
                 "`grpc_channel_arguments` must be KEY=VALUE,... Received: "
                 f"{config.grpc_channel_arguments!r}"
             )
-        # In place of ours: of two values gRPC takes the first.
+        # Replaces the value above: of two values gRPC takes the first.
         options[key] = int(value) if value.lstrip("-").isdecimal() else value
     return list(options.items())

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LAST_SECONDS = 1.0  # after the grace period, to write the logs
 
 
 def loaded(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Server, int]:
@@ -64,7 +62,6 @@ def serve(server: Server, started: Callable[[], object], signals: Signals) -> No
     signals.on_ctrl_c(lambda: os._exit(128 + signal.SIGINT))
     grace = server.config.grace_seconds
     _LOGGER.info("%s: draining for at most %g s", signal.Signals(first).name, grace)
-    threading.Timer(grace + LAST_SECONDS, _end).start()
     server.drain()
     _end()
 

@@ -1,4 +1,4 @@
-"""Puts the parts together: one server, its start, and its end without a lost request."""
+"""Assembles a server from its parts, starts it, and drains it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving.config.files import (
 )
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
-from serving.inference.concurrency import THREADS, Turns
+from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
@@ -31,7 +31,7 @@ from serving.observability.metrics import Metrics
 from serving.proxy.source import BackendSource
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
-from serving.rpc.drain import Refusal
+from serving.rpc.drain import DrainInterceptor
 from serving.rpc.health import Health
 from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
@@ -42,14 +42,11 @@ from serving.server.observers import Observers
 from serving.server.ports import bound
 
 _LOGGER = logging.getLogger(__name__)
-_REFUSAL_SECONDS = 0.2  # long enough for those who keep calling to hear of it
-_HELD_SECONDS = 0.1  # and for all of them to call again
-_MESSAGE_SECONDS = 5.0  # for a message that is on its way
-_LAST_SECONDS = 5.0  # for gRPC to end what it cancelled: a call that it forgot holds up no end
+_NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to go elsewhere
 
 
 class Server:
-    """Models, and what listens for requests; `create_server` makes it."""
+    """The models and the ports of a server; use `create_server` to make one."""
 
     def __init__(
         self,
@@ -63,16 +60,16 @@ class Server:
         self.config = config
         self.manager = manager
         self.health = health
-        turns = Turns(config.requests_at_once, config.max_concurrent_requests)
-        self.service = InferenceService(manager, observers.all, turns, roots.require)
-        self.refusal = Refusal(self.service.reject)
+        limit = ConcurrencyLimit(config.requests_at_once, config.most_requests)
+        self.service = InferenceService(manager, observers.all, limit, roots.require)
+        self.interceptor = DrainInterceptor(self.service.reject)
         self.grpc: grpc.Server | None = None
         self.rest: RestServer | None = None
         self._observers = observers
         self._config_file = config_file
 
     def start(self) -> None:
-        """Answers requests and looks for new versions from now on."""
+        """Accepts requests and looks for new versions from now on."""
         self.manager.start(self.config.file_system_poll_wait_seconds)
         if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
             self._config_file.start(self.config.model_config_file_poll_wait_seconds)
@@ -81,25 +78,19 @@ class Server:
                 listener.start()
 
     def drain(self) -> None:
-        """Health turns NOT_SERVING, new requests are refused, running ones get the grace."""
+        """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
         self.health.drain()
-        self.refusal.is_on = True
-        time.sleep(_REFUSAL_SECONDS)
-        with self.refusal.held():
-            time.sleep(_HELD_SECONDS)
-            ended = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
-            if self.rest is not None:
-                self.rest.close()
+        self.interceptor.is_draining = True
+        time.sleep(_NOTICE_SECONDS)
+        stopped = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
         if self.rest is not None:
             self.rest.stop()
-        if ended is not None and not ended.wait(_MESSAGE_SECONDS):
-            for end in self.refusal.ends:
-                end()
-            ended.wait(self.config.grace_seconds + _LAST_SECONDS)
+        if stopped is not None:
+            stopped.wait()
         self._observers.close()
 
     def stop(self) -> None:
-        """Drains, and waits for what is being loaded."""
+        """Drains, and waits for versions that are being loaded."""
         self.drain()
         if self._config_file is not None:
             self._config_file.stop()
@@ -107,14 +98,13 @@ class Server:
 
 
 def create_server(config: ServerConfig) -> tuple[Server, int]:
-    """A server that is bound and has loaded what there is to load, and its port for gRPC.
+    """Creates a server, binds its ports, loads its models, and returns it with its gRPC port.
 
-    It does not answer yet (`Server.start`), and it need not have found a version: it serves
-    one that comes later, and is NOT_SERVING until then.
+    `Server.start` lets it accept requests. A model without a version is NOT_SERVING until a
+    version comes.
 
     Raises:
-        ServingError: A file of the configuration is not valid, or an address cannot be listened
-            on.
+        ServingError: A file of the configuration is not valid, or a port cannot be used.
     """
     certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
     access = _access(config)
@@ -122,7 +112,7 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     metrics = Metrics(config.runtime_name) if path else None
     server = _make_server(config, metrics)
     server.grpc = make_grpc_server(
-        config, server.service, server.health, server.refusal, access, metrics
+        config, server.service, server.health, server.interceptor, access, metrics
     )
     port = listen(server.grpc, config, config.port, certificates)
     if config.rest_api_port:
@@ -179,7 +169,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         )
         models = config_file.read()
         if config.model_base_path:
-            _LOGGER.warning("`model_config_file` names the models: `model_base_path` is not read.")
+            _LOGGER.warning("`model_base_path` is ignored: `model_config_file` names the models.")
     else:
         models = (ModelConfig(config.model_name, config.base_path),)
     roots.follow(models)
@@ -229,11 +219,11 @@ def _make_rest(
 ) -> RestServer:
     rest = Rest(
         server.service,
-        futures.ThreadPoolExecutor(THREADS, "rest"),
+        futures.ThreadPoolExecutor(config.most_requests, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,
         lambda: server.health.is_serving,
-        server.refusal,
+        lambda: server.interceptor.is_draining,
         access.require,
         None if metrics is None else metrics.page,
         metrics_path,

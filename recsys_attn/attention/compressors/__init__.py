@@ -1,4 +1,4 @@
-"""Few summaries for many keys? Layers whose `compress` turns S events into C summaries."""
+"""Compressors: from S keys and values to C summaries."""
 
 from recsys_attn.attention.compressors.base import COMPRESSORS as _COMPRESSORS
 from recsys_attn.attention.compressors.base import CompressedKeys, Compressor

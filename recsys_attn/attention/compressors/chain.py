@@ -1,4 +1,4 @@
-"""Compressors that follow each other."""
+"""A chain of compressors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @COMPRESSORS.register("chain")
 class Chain(Compressor):
-    """Each compressor summarises the summaries of the one before: `compress_2(compress_1(K, V))`.
+    """Applies compressors one after the other: `compress_2(compress_1(K, V))`.
 
-    A convolution, and then a fixed number of segments, is memory-compressed attention whose cost
-    grows with the length and not with its square.
+    A convolution followed by a fixed number of segments is memory-compressed attention with a cost
+    linear in the length.
 
     Args:
         compressors: The compressors in their order: instances, names or configs.

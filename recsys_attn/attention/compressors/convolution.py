@@ -1,4 +1,4 @@
-"""Strided convolutions."""
+"""Compression by a strided convolution."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @COMPRESSORS.register("convolution")
 class Convolution(Compressor):
-    """Each summary is a learned mix of `width` events that follow each other.
+    """Each summary is a learned mix of `width` consecutive events.
 
     `key'[c] = sum_w W_w key[c * stride + w]`, the values likewise, each head with its own W.
 
-    Padding is taken out of keys and values before the convolution, and a summary is masked where
-    all of its events are padding, but for those that the summary before has too. So nothing
-    depends on how far a sequence is padded. The last block is filled up with zeros, so that the
-    newest events count too; Tensor2Tensor, the authors' code, drops them.
+    Padded keys and values are set to zero before the convolution. A summary is masked if all its
+    events are padding, apart from those that the previous summary has too. So the amount of padding
+    changes nothing. The last block is padded with zeros, so that the newest events count;
+    Tensor2Tensor, the authors' code, drops them.
 
     Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
     arXiv 1801.10198.
 
     Args:
         width: Number of events in a summary.
-        stride: Steps from one summary to the next, at most `width`, so that no event is left out.
+        stride: Distance between summaries, at most `width`, so that every event is in one.
 
     Example:
 
@@ -72,7 +72,7 @@ class Convolution(Compressor):
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
             blocks = overlapping_blocks(key_mask, self.width, self.stride)
-            # A block that adds only padding would not be there for a sequence padded less.
+            # A block that adds only padding would not exist with less padding.
             own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
             key_mask = ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
         return CompressedKeys(

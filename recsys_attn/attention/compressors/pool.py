@@ -1,4 +1,4 @@
-"""Means and maxima of neighbours."""
+"""Compression by means or maxima of consecutive events."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
 
 @COMPRESSORS.register("pool")
 class Pool(Compressor):
-    """Each summary is the mean or the maximum of `size` events that follow each other.
+    """Each summary is the mean or the maximum of `size` consecutive events.
 
-    Without weights, and over real events only: a summary is masked where all of its events are
-    padding, and the last one may have fewer of them.
+    It has no weights and leaves padding out: a summary of padding only is masked, and the last one
+        may have fewer events.
 
     Args:
         size: Number of events in a summary.
@@ -49,7 +49,7 @@ class Pool(Compressor):
         self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
     ) -> CompressedKeys:
         length = ops.shape(key)[1]
-        # Without a mask too the last block may be filled up.
+        # Even without a mask the last block may have padding.
         given = ops.ones((1, length), "bool") if key_mask is None else key_mask
         present = overlapping_blocks(given, self.size, self.size)  # (B, C, size)
         pool = _KINDS[self.kind]
@@ -76,7 +76,7 @@ def _mean(blocks: Tensor, present: Tensor) -> Tensor:
 
 
 def _max(blocks: Tensor, present: Tensor) -> Tensor:
-    # With a value to start from, no blocks at all are no error.
+    # `initial`, so that zero blocks are no error.
     real = ops.where(present[..., None, None], blocks, _LOWEST)
     highest = ops.max(real, axis=2, initial=_LOWEST)
     return ops.where(ops.any(present, axis=2)[..., None, None], highest, 0)

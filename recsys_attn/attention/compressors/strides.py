@@ -1,4 +1,4 @@
-"""A sequence cut into blocks of the same width, the last of them padded with zeros."""
+"""Blocks of equal width at a stride, the last of them padded with zeros."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from recsys_attn.tensors import Tensor
 
 
 def count_blocks(length: Any, width: int, stride: int) -> Any:
-    """The fewest blocks that cover `length` positions, an integer or a scalar tensor."""
-    # Python's own for integers: a traced number would be no shape under JAX.
+    """Returns the number of blocks that cover `length`, an integer or a scalar tensor."""
+    # Python's functions for integers: a traced number is no shape in JAX.
     least, most = (min, max) if isinstance(length, int) else (ops.minimum, ops.maximum)
     return least(length, most(-((width - length) // stride), 0) + 1)
 
 
 def overlapping_blocks(x: Tensor, width: int, stride: int) -> Tensor:
-    """(B, S, ...) -> (B, C, width, ...): block c has the positions from `c * stride` on."""
+    """(B, S, ...) -> (B, C, width, ...): block c starts at position `c * stride`."""
     shape = ops.shape(x)
     count = count_blocks(shape[1], width, stride)
     missing = (count - 1) * stride + width - shape[1]

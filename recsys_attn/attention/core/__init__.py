@@ -1,1 +1,1 @@
-"""What all attention shares: layouts of heads, positions, pairs, and the call of a mechanism."""
+"""Shared by all attention: layouts of heads, masks, positions and running sums."""

@@ -1,4 +1,4 @@
-"""Running sums of linear attention, without one state for each position."""
+"""Causal linear attention, in chunks of positions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ def prefix_attention(
 ) -> Tensor:
     """`output[t] = sum_{s <= t} (query[t] . key[s]) value[s]`, normalised.
 
-    Inside a chunk of positions all pairs meet; what was before the chunk is one sum. Nothing of
-    a later position enters, not even by a rounding error.
+    Pairs inside a chunk are computed directly, and earlier chunks enter as one sum. A later
+    position has no influence, not even by a rounding error.
 
     Args:
         query: Features of the queries, (B, N, S, M).
         key: Features of the keys, (B, N, S, M).
         value: (B, N, S, V).
-        chunk: Number of positions in a chunk.
-        per_channel: Whether features are divided by their running sum over the keys, instead of
+        chunk: Number of positions in a chunk; memory grows with it.
+        per_channel: Whether to divide the features by their running sum over the keys, instead of
             the output by the running sum of similarities.
-        floor: The least divisor.
+        floor: The smallest divisor.
 
     Returns:
         (B, N, S, V).
     """
     heads, length = key.shape[1], ops.shape(key)[2]
-    # Not longer than the sequence, and not 0 where every history of the batch is empty.
+    # At most the length of the sequence, and at least 1 even if every history is empty.
     known = isinstance(length, int)
     chunk = max(1, min(chunk, length)) if known else ops.clip(length, 1, chunk)
     query, key, value = (_chunks(x, chunk) for x in (query, key, value))
@@ -47,7 +47,7 @@ def prefix_attention(
         query = query / ops.maximum(running, floor)
     steps = ops.arange(chunk)
     similarity = batched_matmul(query, transposed)
-    # By `where` and not by a product, which would make nan of an infinite similarity.
+    # `where` and not a product: infinity times zero is NaN.
     similarity = ops.where(steps[:, None] >= steps, similarity, 0.0)
     output = batched_matmul(similarity, value) + batched_matmul(query, sums)
     if not per_channel:
@@ -60,7 +60,7 @@ def prefix_attention(
 
 
 def _chunks(x: Tensor, chunk: Tensor) -> Tensor:
-    """(B, N, S, M) -> (B, N * C, chunk, M), with zeros at the end of the last chunk."""
+    """(B, N, S, M) -> (B, N * C, chunk, M); the last chunk is padded with zeros."""
     batch, heads, length, size = ops.shape(x)
     padded = ops.pad(x, ((0, 0), (0, 0), (0, -length % chunk), (0, 0)))
     return ops.reshape(padded, (batch, heads * (ops.shape(padded)[2] // chunk), chunk, size))

@@ -1,4 +1,4 @@
-"""The two layouts of per-head tensors, and what follows from their shapes."""
+"""Layouts of per-head tensors: products, broadcasting and checks of shapes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from recsys_attn.tensors import Shape, Tensor
 
 def swap_heads(x: Tensor) -> Tensor:
     """(B, T, N, H) -> (B, N, T, H), and back."""
-    if 1 in x.shape[1:3]:  # the numbers lie in the right order already
+    if 1 in x.shape[1:3]:  # the memory layout is the same
         batch, first, second, size = ops.shape(x)
         return ops.reshape(x, (batch, second, first, size))
     return ops.transpose(x, (0, 2, 1, 3))
 
 
 def per_head(x: Tensor, kernel: Tensor) -> Tensor:
-    """Each head times its own matrix: (B, T, N, H), (N, H, U) -> (B, N, T, U)."""
+    """Multiplies each head by its own matrix: (B, T, N, H), (N, H, U) -> (B, N, T, U)."""
     return ops.einsum("btnh,nhu->bntu", x, kernel)
 
 
 def batched_matmul(first: Tensor, second: Tensor) -> Tensor:
-    """(B, N, X, Y), (B, N, Y, Z) -> (B, N, X, Z), where one of the two batches may be 1.
+    """(B, N, X, Y), (B, N, Y, Z) -> (B, N, X, Z); one of the two batches may be 1.
 
-    A shared second tensor is not repeated: the rows of the whole batch meet it in one product.
-    A shared first one is, and not by `matmul`: TensorFlow 2.21 on a CPU corrupts its memory when
+    A second tensor of batch 1 is not repeated: all rows of the batch enter one product with it.
+    A first one is repeated, and not by `matmul`: TensorFlow 2.21 on a CPU corrupts its memory when
     it broadcasts tensors of rank 4 (tensorflow/tensorflow#123109).
     """
     if second.shape[0] == 1 != first.shape[0]:
@@ -38,9 +38,9 @@ def batched_matmul(first: Tensor, second: Tensor) -> Tensor:
 
 
 def dot_products(query: Tensor, key: Tensor) -> Tensor:
-    """Every query times every key: (B, T, N, H), (B, S, N, H) -> (B, N, T, S); a batch may be 1."""
+    """Dot products: (B, T, N, H), (B, S, N, H) -> (B, N, T, S); one of the batches may be 1."""
     if query.shape[0] == 1 != key.shape[0]:
-        # The keys of the whole batch meet the shared queries in one product.
+        # All keys of the batch enter one product with the shared queries.
         batch, keys, heads, size = ops.shape(key)
         key = ops.reshape(key, (batch * keys, heads, size))
         flat = key[:, 0][None] if heads == 1 else ops.transpose(key, (1, 0, 2))
@@ -51,7 +51,7 @@ def dot_products(query: Tensor, key: Tensor) -> Tensor:
 
 
 def broadcast_batch(first: int | None, second: int | None) -> int | None:
-    """Static batch size of the product of two tensors, one of which may have a batch of 1."""
+    """Returns the static batch of the product of two tensors; one batch may be 1."""
     if first == 1 or second == 1:
         return second if first == 1 else first
     if first is not None and second is not None and first != second:
@@ -59,11 +59,11 @@ def broadcast_batch(first: int | None, second: int | None) -> int | None:
             "`query`, `key` and `value` must have the same batch, or a batch of 1. "
             f"Received: batches of {first} and {second}"
         )
-    return second if first is None else first  # what is not known must be the same, or 1
+    return second if first is None else first  # an unknown batch must be the same, or 1
 
 
 def broadcast_size(first: Tensor, second: Tensor) -> Tensor:
-    """Size that two sizes broadcast to, each an integer or a scalar tensor."""
+    """Returns the size that two sizes broadcast to; each is an integer or a scalar tensor."""
     for one, other in ((first, second), (second, first)):
         if isinstance(one, int):
             return other if one == 1 else one
@@ -77,7 +77,7 @@ def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:
 
 
 def require_a_value_a_key(key_shape: Shape, value_shape: Shape) -> None:
-    """Raises unless there are as many values as keys, in as many heads, as far as is known."""
+    """Raises unless the known numbers of keys and values, and of their heads, are equal."""
     broadcast_batch(key_shape[0], value_shape[0])
     sizes = zip(key_shape[1:3], value_shape[1:3], strict=True)
     if any(None not in pair and pair[0] != pair[1] for pair in sizes):
@@ -88,7 +88,7 @@ def require_a_value_a_key(key_shape: Shape, value_shape: Shape) -> None:
 
 
 def head_sizes(query_shape: Shape, key_shape: Shape) -> tuple[int, int, int]:
-    """N, H of the query and H of the key."""
+    """Returns N, H of the query and H of the key."""
     if len(query_shape) != 4 or len(key_shape) != 4 or query_shape[2] != key_shape[2]:
         raise ValueError(
             "`query` and `key` must have shapes (B, T, N, H) and (B, S, N, H) with the same N. "
@@ -104,7 +104,7 @@ def head_sizes(query_shape: Shape, key_shape: Shape) -> tuple[int, int, int]:
 
 
 def require_equal_sizes(query_size: int, key_size: int, score: str) -> int:
-    """H, for a score that compares queries and keys channel by channel."""
+    """Returns H, for a score that compares queries and keys channel by channel."""
     if query_size != key_size:
         raise ValueError(
             f"{score} compares vectors of one size; use the score 'general' or 'additive' for "

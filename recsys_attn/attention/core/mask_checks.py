@@ -1,4 +1,4 @@
-"""What a mask, and what it is made of, must look like."""
+"""Checks of masks, biases and positions: types and shapes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from recsys_attn.tensors import Shape, Tensor
 
 
 def mask_of(name: str, value: Any, letters: str) -> Tensor:
-    """A boolean tensor of the rank of `letters`, such as "BS"."""
+    """Returns a mask as booleans; its rank must be that of `letters`, such as "BS"."""
     value = tensor_of(name, value, letters)
     require_mask(name, value)
     return ops.cast(value, "bool")
 
 
 def integers_of(name: str, value: Any, letters: str) -> Tensor:
-    """An int32 tensor of the rank of `letters`."""
+    """Returns integers as int32; their rank must be that of `letters`."""
     value = tensor_of(name, value, letters)
     if not is_whole(value):
         raise TypeError(
@@ -31,7 +31,7 @@ def integers_of(name: str, value: Any, letters: str) -> Tensor:
 
 
 def tensor_of(name: str, value: Any, letters: str) -> Tensor:
-    """A tensor of the rank of `letters`."""
+    """Returns a tensor; its rank must be that of `letters`."""
     value = ops.convert_to_tensor(value)
     if len(value.shape) != len(letters):
         raise ValueError(
@@ -42,10 +42,10 @@ def tensor_of(name: str, value: Any, letters: str) -> Tensor:
 
 
 def sizes_of(query_shape: Shape, key_shape: Shape) -> dict[str, int | None]:
-    """What is known of the sizes of (B, N, T, S)."""
+    """Returns the sizes of (B, N, T, S) by letter; None for an unknown one."""
     batch = broadcast_batch(query_shape[0], key_shape[0])
     return {
-        "B": None if batch == 1 else batch,  # what is checked may be what makes it a batch
+        "B": None if batch == 1 else batch,  # a mask may have the larger batch
         "N": query_shape[2] if len(query_shape) == 4 else None,
         "T": query_shape[1],
         "S": key_shape[1],
@@ -55,12 +55,12 @@ def sizes_of(query_shape: Shape, key_shape: Shape) -> dict[str, int | None]:
 def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
     """Raises unless masks, a bias and positions fit queries (B, T, ...) and keys (B, S, ...).
 
-    It looks at shapes and dtypes alone, so that a symbolic call is told at once too.
+    Only shapes and dtypes are checked, so that a symbolic call fails at once too.
 
     Args:
-        query_shape: Shape of the queries, with N where it is known.
+        query_shape: Shape of the queries, with N if it is known.
         key_shape: Shape of the keys.
-        given: By the name of the argument; None for what is not given.
+        given: Arguments by name; None for those not given.
     """
     sizes = sizes_of(query_shape, key_shape)
     for name, value in given.items():
@@ -78,7 +78,7 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
 
 
 def require_tensor(name: str, value: Any) -> None:
-    """Raises for what is made for building a layer and not for calling it, such as a pattern."""
+    """Raises for an argument of the constructor, such as a pattern."""
     if hasattr(value, "shape") or isinstance(value, list | tuple | int | float):
         return
     hint = "Give a pattern to the mechanism: Dense(pattern=...). " if callable(value) else ""
@@ -88,13 +88,13 @@ def require_tensor(name: str, value: Any) -> None:
 
 
 def require_side(name: str, mask: Tensor, sizes: dict[str, int | None], letter: str) -> None:
-    """Raises unless it is a mask of the queries, (B, T), or of the keys, (B, S)."""
+    """Raises unless `mask` is a mask of the queries, (B, T), or of the keys, (B, S)."""
     require_mask(name, mask)
     require_shape(name, mask, sizes, f"B{letter}")
 
 
 def require_pairs(name: str, given: Tensor, sizes: dict[str, int | None], is_mask: bool) -> None:
-    """Raises unless it is a mask or a bias of pairs, (B, T, S) or (B, N, T, S)."""
+    """Raises unless `given` is a mask or a bias of pairs, (B, T, S) or (B, N, T, S)."""
     if is_mask:
         require_mask(name, given)
     elif keras.backend.standardize_dtype(given.dtype) == "bool":
@@ -108,7 +108,7 @@ def require_pairs(name: str, given: Tensor, sizes: dict[str, int | None], is_mas
 def require_positions(
     name: str, positions: Tensor, sizes: dict[str, int | None], letter: str
 ) -> None:
-    """Raises unless they are integers (T,), (B, T) or (B, N, T), or with S in the place of T."""
+    """Raises unless positions are integers (T,), (B, T) or (B, N, T), or with S instead of T."""
     if not keras.backend.is_int_dtype(positions.dtype):
         raise TypeError(
             f"`{name}` must be integers. "
@@ -118,7 +118,7 @@ def require_positions(
 
 
 def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms: str) -> None:
-    """Raises unless a form in letters fits, so far as sizes are known; a size of 1 broadcasts."""
+    """Raises unless one of the forms fits the known sizes; a size of 1 broadcasts."""
     shape = tuple(given.shape)
     for form in forms:
         if len(form) == len(shape):

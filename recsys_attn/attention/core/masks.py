@@ -41,7 +41,7 @@ class Masks(NamedTuple):
 
     @classmethod
     def of(cls, query_shape: Shape, key_shape: Shape, **given: Any) -> Masks:
-        """Checks the arguments of a public layer and makes the record of them.
+        """Checks the arguments of a public layer, and returns the record.
 
         Args:
             query_shape: Shape of the queries, (B, T, N, ...).

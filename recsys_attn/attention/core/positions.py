@@ -1,4 +1,4 @@
-"""Where queries and keys stand: integers that scores and patterns look at."""
+"""Positions of queries and keys, for scores and patterns that depend on them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recsys_attn.tensors import Config, Tensor
 
 
 def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys stand at 0 ... S-1, and the queries are the last T of those positions.
+    """Returns the default positions: keys at 0 ... S-1, queries at the last T of them.
 
-    So a sequence that attends to itself has the same positions on both sides, queries over a
-    longer memory continue it, and a single query is the latest event.
+    So in self-attention both sides have the same positions, queries over a longer memory continue
+    it, and a single query is the latest event.
 
     Args:
         query: (B, T, ...).
@@ -32,15 +32,15 @@ def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
 def recency(key_mask: Any) -> Tensor:
     """Positions that count back from the candidate: -1 is the last event that is present.
 
-    Given as `key_positions`, with zeros as `query_positions`, they make a score that looks at
-    positions see how many events ago each one was, wherever the padding stands and however many
-    candidates there are. A pattern that uses the length needs positions from 0.
+    As `key_positions`, with zeros as `query_positions`, they give a positional score the number of
+    events since each event, independent of padding and of the number of candidates. A pattern that
+    uses the length needs positions that start at 0.
 
     Args:
         key_mask: (B, S), False for padded events.
 
     Returns:
-        (B, S) int32: minus the number of events present from there to the end.
+        (B, S) int32: minus the number of events present from this one to the end.
 
     Example:
 
@@ -54,21 +54,21 @@ def recency(key_mask: Any) -> Tensor:
 
 
 def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Config:
-    """Positions for queries that are no part of the sequence: candidates, learned queries.
+    """Returns positions for queries outside of the sequence, such as candidates.
 
-    Keys that are present stand at 0, 1, ... and every query right after the last of them. So the
-    queries are not told from each other by their order, they see every key of a causal
-    mechanism, and padding changes nothing wherever it stands.
+    Keys that are present get 0, 1, ..., and every query the position after the last of them. So
+    the order of the queries does not matter, they see every key of a causal mechanism, and padding
+    changes nothing.
 
     Args:
-        mechanism: Takes the positions if it is `positional`.
+        mechanism: The mechanism that gets the positions.
         query: (B, T, ...).
         key: (B, S, ...).
         key_mask: (B, S), False for padded keys.
 
     Returns:
-        `query_positions` (B, T) and `key_positions` (B, S) by name; nothing for a mechanism that
-        does not look at positions.
+        `query_positions` (B, T) and `key_positions` (B, S) by name; an empty dict for a mechanism
+        that is not positional.
     """
     if not mechanism.positional:
         return {}
@@ -84,7 +84,7 @@ def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor 
 def resolve(
     query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The positions given, and the natural ones in the place of None."""
+    """Replaces positions that are None by the default ones."""
     rows, columns = natural_positions(query, key)
     return (
         rows if query_positions is None else query_positions,
@@ -93,15 +93,15 @@ def resolve(
 
 
 def length_of(key: Tensor, key_positions: Tensor | None, key_mask: Tensor | None) -> Any:
-    """Number of positions up to the last key that is there, for patterns.
+    """Returns the number of positions up to the last key that is present, for patterns.
 
     Args:
         key: (B, S, ...).
-        key_positions: (B or 1, N or 1, S); None for the natural ones.
+        key_positions: (B or 1, N or 1, S); None for the default ones.
         key_mask: (B, S), False for padded keys.
 
     Returns:
-        S where neither is given, else (B or 1, N or 1, 1, 1) int32.
+        S if neither is given, else (B or 1, N or 1, 1, 1) int32.
     """
     if key_positions is None and key_mask is None:
         return ops.shape(key)[1]
@@ -112,5 +112,5 @@ def length_of(key: Tensor, key_positions: Tensor | None, key_mask: Tensor | None
 
 
 def pairs(query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (B or 1, N or 1, T, 1) and columns (B or 1, N or 1, 1, S), which broadcast."""
+    """Returns rows (B or 1, N or 1, T, 1) and columns (B or 1, N or 1, 1, S)."""
     return query_positions[..., :, None], key_positions[..., None, :]

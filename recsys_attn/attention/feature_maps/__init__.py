@@ -1,4 +1,4 @@
-"""Which similarity factorises? Layers from queries and keys to features (B, N, T or S, M)."""
+"""Feature maps: from queries and keys to features (B, N, T or S, M)."""
 
 from recsys_attn.attention.feature_maps.base import FEATURE_MAPS as _FEATURE_MAPS
 from recsys_attn.attention.feature_maps.base import FeatureMap

@@ -14,11 +14,11 @@ _LARGEST = 40.0  # exp(2 * 40) times the number of channels is far from overflow
 class Softmax(FeatureMap):
     """`phi_q(q) = softmax(q)` over channels, `phi_k(k) = softmax(k)` over positions.
 
-    So a channel is a map of the keys that sums to one, a query is a mixture of such maps, and
-    the weights of a query over the keys sum to one. There is no scale of 1 / sqrt(H).
+    So each channel is a distribution over the keys, and the weights of a query are a mixture of
+    these distributions. There is no scale of 1 / sqrt(H).
 
-    With `streaming` the softmax over positions is `exp(k)` and its running sum, with k cut off
-    at -40 and 40.
+    With `streaming` the softmax over positions is `exp(k)` and its running sum, with k clipped to
+    [-40, 40].
 
     Source: Shen et al., "Efficient Attention: Attention with Linear Complexities", WACV 2021,
     arXiv 1812.01243; the form of running sums is not in the paper.

@@ -1,4 +1,4 @@
-"""Which heads? Layers from the output of each head (B, T, N, V) to the same, gated."""
+"""Gates: weights for heads, (B, T, N, V) -> (B, T, N, V)."""
 
 from recsys_attn.attention.gates.base import GATES as _GATES
 from recsys_attn.attention.gates.hard_concrete import HardConcrete

@@ -1,4 +1,4 @@
-"""The registry of gates, and what all gates check."""
+"""The registry of gates, and their common check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GATES = Registry(
 
 
 def require_known_heads(heads_shape: Shape) -> None:
-    """Raises unless there are heads, and their number is known."""
+    """Raises unless the shape has a known number of heads."""
     if len(heads_shape) != 4 or heads_shape[2] is None:
         raise ValueError(
             "`heads` must have shape (B, T, N, V) with N known when the gate is built. "

@@ -17,38 +17,38 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Attention(Layer):
-    """Each query takes the sum of the values, weighted by how similar it is to their keys.
+    """Returns for each query the sum of the values, weighted by the similarity to their keys.
 
     `output[t] = sum_s weight(score(query[t], key[s])) * value[s]`
 
-    A query that may attend nothing gets zeros.
+    The output of a query that may attend no key is zero.
 
     Args:
-        mechanism: How it is computed, which holds the score and the weighting: an instance, a
-            name or a config of `recsys_attn.attention.mechanisms` or
-            `recsys_attn.attention.presets`.
+        mechanism: The computation, with its score and weighting: an instance, a name or a config
+            of `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`. Defaults to
+            `"transformer"`, scaled dot products and a softmax.
 
     Call arguments:
         query: (B, T, E).
         value: (B, S, V).
-        key: (B, S, E); the values where None.
-        query_mask: (B, T), False for padded queries, which get zeros.
-        value_mask, key_mask: (B, S), False for padded keys, which nothing attends.
-        attention_mask: (B, T, S), False for pairs that must not meet.
+        key: (B, S, E). Defaults to `value`.
+        query_mask: (B, T), False for padded queries, whose output is zero.
+        value_mask, key_mask: (B, S), False for padded keys, which no query attends.
+        attention_mask: (B, T, S), False for pairs that are not allowed.
         attention_bias: (B, T, S), added to the scores.
-        query_positions, key_positions: (B, T) and (B, S), integers; by default the keys stand at
-            0 ... S-1 and the queries are the last T of them.
+        query_positions, key_positions: (B, T) and (B, S), integers. Default to 0 ... S-1 for the
+            keys and the last T of them for the queries.
         return_weights: Whether to return the weights too.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round.
+    One of the two batches, of queries or of keys, may be 1.
 
     Returns:
         (B, T, V), and with `return_weights` also (B, T, S).
 
     Raises:
-        TypeError: The mechanism cannot honour a mask, a bias or positions that are given.
-        ValueError: A tensor has a wrong number of axes, or weights are wanted of a mechanism that
-            makes none.
+        TypeError: The mechanism does not support one of the masks, the bias or the positions.
+        ValueError: A tensor has a wrong number of axes, or `return_weights` is True and the
+            mechanism makes no weights.
 
     Example:
 
@@ -67,7 +67,7 @@ class Attention(Layer):
 
     def __init__(self, mechanism: Any = "transformer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True  # masks that Keras finds on the inputs become arguments
+        self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
 
     def __call__(self, query: Any, value: Any, key: Any = None, *args: Any, **kwargs: Any) -> Any:

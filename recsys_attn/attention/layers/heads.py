@@ -1,4 +1,4 @@
-"""What happens between the projections of a multi-head layer."""
+"""Attention between the projections of a multi-head layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Heads(Layer):
-    """Attention of every head, its gate, and the penalty on heads that are alike.
+    """Attention of every head, its gate, and the penalty on similar heads.
 
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
@@ -30,11 +30,11 @@ class Heads(Layer):
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        inputs: (B, T, E), what the queries were made of, for a gate that looks at it.
-        masks: A `Masks` of the mechanism.
+        inputs: (B, T, E), the inputs of the query projection, for the gate.
+        masks: A `Masks` for the mechanism.
 
     Returns:
-        Output (B, T, N, V) and weights (B, N, T, S), or None where the mechanism makes none.
+        Output (B, T, N, V) and weights (B, N, T, S), or None if the mechanism makes none.
 
     Example:
 
@@ -80,11 +80,11 @@ class Heads(Layer):
         output, weights = self.mechanism(query, key, value, masks=masks)
         if self.disagreement is not None:
             self.disagreement(value, weights, output, query_mask=masks.query, key_mask=masks.key)
-        # A mechanism or a gate that was given as an instance has a dtype policy of its own.
+        # A mechanism or a gate given as an instance keeps its own dtype policy.
         return ops.cast(self.gated(output, inputs), self.compute_dtype), weights
 
     def gated(self, output: Tensor, inputs: Tensor) -> Tensor:
-        """The output of each head through its gate."""
+        """Applies the gate to the output of each head."""
         return output if self.gate is None else self.gate(output, inputs)
 
     def get_config(self) -> Config:

@@ -1,4 +1,4 @@
-"""A mechanism for queries from elsewhere, with or without projections around it."""
+"""Makes the layer around a mechanism, with or without projections."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 def attention_layer(
     mechanism: Any, num_heads: int | None, head_dim: int | None, dtype: Any
 ) -> keras.layers.Layer:
-    """`Attention` where no heads are asked for, else `MultiHeadAttention`.
+    """Returns `Attention` without `num_heads`, else `MultiHeadAttention`.
 
-    Its queries come from elsewhere: a mechanism that routes a sequence to itself is taken in the
-    form that looks up.
+    It is cross-attention: `Routed` is replaced by `Lookup`.
     """
     if (num_heads is None) != (head_dim is None):
         raise ValueError(

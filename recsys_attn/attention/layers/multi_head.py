@@ -22,55 +22,55 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class MultiHeadAttention(Layer):
-    """Several heads that each look at their own projection of the inputs.
+    """Multi-head attention: each head attends its own projection of the inputs.
 
     `output = concat_n(attention_n(Q W_Q^n, K W_K^n, V W_V^n)) W_O + b_O`
 
-    Everything that tells one kind of attention from another is in its parts: the mechanism (with
-    score, pattern and weighting), the gate and the disagreement.
+    The parts decide which kind of attention it is: the mechanism (with score, pattern and
+    weighting), the gate and the disagreement.
 
     Source: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762.
 
     Args:
         num_heads: Number of heads N.
-        head_dim: Size of a head H, free of the model's width: with `head_dim` below the number of
-            keys, some patterns of weights are out of reach (Bhojanapalli et al., ICML 2020,
-            arXiv 2002.07028).
+        head_dim: Size of a head H, independent of the model's width. Raise it for short sequences:
+            below the number of keys, some patterns of weights are impossible (Bhojanapalli et al.,
+            ICML 2020, arXiv 2002.07028).
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
-            `recsys_attn.attention.presets`.
-        value: What becomes of the values before the heads: `"linear"`, `"identity"` (every head
-            sees them as they are), or an activation of Keras after the projection.
-        activation: Activation of the projected queries and keys.
-        gate: Which heads count: of `recsys_attn.attention.gates`.
-        disagreement: A `Disagreement`, which keeps heads from being alike, or its weights, such as
-            `{"outputs": 0.1}`.
-        use_bias: Whether projections have biases.
+            `recsys_attn.attention.presets`. Defaults to `"transformer"`.
+        value: Projection of the values: `"linear"` (the default), `"identity"` (none), or a Keras
+            activation after the projection.
+        activation: Activation of the projected queries and keys. Defaults to none.
+        gate: Weights or switches off heads: of `recsys_attn.attention.gates`. Defaults to none;
+            use `"hard_concrete"` to prune heads.
+        disagreement: A `Disagreement`, a penalty on similar heads, or its weights, such as
+            `{"outputs": 0.1}`. Defaults to none.
+        use_bias: Whether projections have biases. Defaults to True.
 
     Call arguments:
         query: (B, T, E).
-        value: (B, S, D). None for attention of the query to itself, where `key_mask` and
-            `key_positions` are those of the queries unless given.
-        key: (B, S, D); the values where None.
-        query_mask: (B, T), False for padded queries, which get zeros before the output projection.
-        value_mask, key_mask: (B, S), False for padded keys, which nothing attends.
-        attention_mask: (B, T, S) or (B, N, T, S), False for pairs that must not meet.
+        value: (B, S, D). None for self-attention, in which `key_mask` and `key_positions` default
+            to those of the queries.
+        key: (B, S, D). Defaults to `value`.
+        query_mask: (B, T), False for padded queries, whose heads are zero.
+        value_mask, key_mask: (B, S), False for padded keys, which no query attends.
+        attention_mask: (B, T, S) or (B, N, T, S), False for pairs that are not allowed.
         attention_bias: (B, T, S) or (B, N, T, S), added to the scores.
-        query_positions, key_positions: (B, T) and (B, S), integers; by default the keys stand at
-            0 ... S-1 and the queries are the last T of them.
+        query_positions, key_positions: (B, T) and (B, S), integers. Default to 0 ... S-1 for the
+            keys and the last T of them for the queries.
         return_weights: Whether to return the weights too.
-        mask: (B, T), the mask that Keras finds on a query that attends to itself; used where
-            `query_mask` is None.
+        mask: (B, T), Keras' own mask of the query in self-attention; replaced by `query_mask`.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round: many
-    candidates share one history without a copy of it.
+    One of the two batches, of queries or of keys, may be 1: many candidates share one history
+    without a copy of it.
 
     Returns:
         (B, T, E), and with `return_weights` also (B, N, T, S).
 
     Raises:
-        TypeError: The mechanism cannot honour a mask, a bias or positions that are given.
-        ValueError: A size is not positive, a name is not known, or weights are wanted of a
-            mechanism that makes none.
+        TypeError: The mechanism does not support one of the masks, the bias or the positions.
+        ValueError: A size is not positive, a name is unknown, or `return_weights` is True and the
+            mechanism makes no weights.
 
     Example:
 
@@ -102,7 +102,7 @@ class MultiHeadAttention(Layer):
         require_positive("num_heads", num_heads)
         require_positive("head_dim", head_dim)
         require_bool("use_bias", use_bias)
-        self.supports_masking = True  # masks that Keras finds on the inputs become arguments
+        self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
@@ -165,7 +165,7 @@ class MultiHeadAttention(Layer):
 
     @property
     def _projected(self) -> list[str]:
-        """The inputs that have a projection of their own."""
+        """Names of the inputs that have a projection."""
         shared = self.mechanism.shares_query_and_key
         uses = {"query": self.mechanism.uses_query, "key": self.mechanism.uses_key}
         names = ["query"] if shared else [name for name, used in uses.items() if used]
@@ -213,7 +213,7 @@ class MultiHeadAttention(Layer):
     def project(
         self, query: Tensor, value: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of each head, as one product where their input is one."""
+        """Projects queries, keys and values; one product if they are one tensor."""
         key = value if key is None else key
         inputs = {"query": query, "key": key, "value": value}
         projected = dict(zip(self._projected, self._products(inputs), strict=True))
@@ -223,7 +223,7 @@ class MultiHeadAttention(Layer):
         heads = [
             self.activation(self._per_head(projected[name]))
             if name in projected
-            # What nobody looks at still tells how many there are.
+            # Their content is not used, but their number is.
             else ops.zeros((*ops.shape(inputs[name])[:2], self.num_heads, self.head_dim))
             for name in ("query", "key")
         ]
@@ -232,7 +232,7 @@ class MultiHeadAttention(Layer):
         return (*heads, self.value_activation(self._per_head(projected["value"])))
 
     def _products(self, inputs: dict[str, Tensor]) -> list[Tensor]:
-        """Each input times its kernel, or one input times all kernels side by side."""
+        """Multiplies each input by its kernel, or one common input by all kernels at once."""
         names = self._projected
         if not names or any(inputs[name] is not inputs[names[0]] for name in names):
             return [self._product(inputs[name], name) for name in names]
@@ -251,17 +251,17 @@ class MultiHeadAttention(Layer):
         return ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_dim))
 
     def join(self, output: Tensor) -> Tensor:
-        """The heads' outputs (B, T, N, V) -> (B, T, E)."""
+        """Projects the outputs of the heads: (B, T, N, V) -> (B, T, E)."""
         size = self.num_heads * self._value_size
         return self._product(ops.reshape(output, (*ops.shape(output)[:2], size)), "output")
 
     @property
     def computed_heads(self) -> int:
-        """Number of heads that are computed, for `prune_heads`."""
+        """Number of computed heads, for `prune_heads`."""
         return self.num_heads
 
     def without_heads(self, kept: Sequence[int]) -> MultiHeadAttention:
-        """One like it with some of the heads, not built yet; `prune_heads` fills it."""
+        """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
         smaller = type(self).from_config({**self.get_config(), "num_heads": len(kept)})
         take_heads(smaller.mechanism, kept)
         return smaller
@@ -269,7 +269,7 @@ class MultiHeadAttention(Layer):
     def slice_heads(
         self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
     ) -> np.ndarray:
-        """The shares of some of the heads in the value of a weight."""
+        """Returns the part of a weight that belongs to some of the heads."""
         return slice_heads(value, shape, self.num_heads, kept)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:

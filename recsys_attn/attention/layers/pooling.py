@@ -1,4 +1,4 @@
-"""Attention that turns many vectors into one, or into a few."""
+"""Attention pooling: many vectors to one, or to a few."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AttentionPooling(Layer):
-    """What learned queries take from a set of vectors.
+    """Attention of learned queries to a set of vectors.
 
     `output[q] = attention(query_q, inputs, inputs)`
 
-    With the defaults it is the attention of HAN, words to a sentence or sentences to a document
-    (items to a session, sessions to a user): `softmax_s(query . tanh(W x_s + b))` weighs the
-    inputs as they are. With `num_queries` and heads it is pooling by latent queries, as in the Set
-    Transformer: several interests of one user.
+    With the defaults it is the attention of HAN, from words to a sentence or from sentences to a
+    document (items to a session, sessions to a user): `softmax_s(query . tanh(W x_s + b))` weights
+    the inputs. With `num_queries` and heads it pools by latent queries, as in the Set Transformer:
+    several interests of one user.
 
     Sources: Yang et al., "Hierarchical Attention Networks for Document Classification", NAACL-HLT
     2016; Lee et al., "Set Transformer", ICML 2019, arXiv 1810.00825.
 
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
-            `recsys_attn.attention.presets`.
-        num_queries: Number of learned queries Q; None for one, whose axis is left out. Where the
-            mechanism looks at positions, all of them stand right after the last vector present.
-        num_heads, head_dim: For projections into heads; None for attention without.
+            `recsys_attn.attention.presets`. Defaults to `"han"`.
+        num_queries: Number of learned queries Q. Defaults to None: one query without an axis.
+            Raise it for several summaries. For a positional mechanism, all queries stand right
+            after the last vector that is present.
+        num_heads, head_dim: Number and size of heads. Default to None: no projections.
 
     Call arguments:
         inputs: (..., S, E).
-        present: (..., S), False for padding. A set with nothing present gives zeros (without
-            projections), and counts as absent at the next level.
+        present: (..., S), False for padding. An empty set gives zeros (without projections), and
+            counts as absent at the next level.
         return_weights: Whether to return the weights too.
-        mask: The mask that Keras finds on the inputs, used where `present` is None.
+        mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
         (..., E), or (..., Q, E) with `num_queries`; and with `return_weights` also (..., S) or
         (..., Q, S), without heads, or (..., N, Q, S) with heads.
 
     Raises:
-        ValueError: `inputs` has no set axis, or weights are wanted of a mechanism without.
+        ValueError: `inputs` has no set axis, or `return_weights` is True and the mechanism makes no
+            weights.
 
     Example:
 
@@ -96,11 +98,11 @@ class AttentionPooling(Layer):
             self.num_queries or 1, inputs_shape[-2], "num_queries"
         )
         self.query = None
-        # A score of the key alone has no use for a query.
+        # A score of the key alone uses no query.
         if self.attention.mechanism.uses_query:
             self.query = self.add_weight(
                 shape=(self.num_queries or 1, width),
-                # Not zeros, with which all queries would pool alike.
+                # Not zeros, with which all queries would be equal.
                 initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
                 name="query",
             )
@@ -139,7 +141,7 @@ class AttentionPooling(Layer):
         return tuple(restored) if return_weights else restored[0]
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
-        """A set with nothing present is absent at the next level; there is none above (B, S)."""
+        """Marks an empty set as absent at the next level; there is none above (B, S)."""
         if previous_mask is None or len(previous_mask.shape) < 3 or self.num_queries is not None:
             return None
         return ops.any(previous_mask, axis=-1)

@@ -15,24 +15,24 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class PrependTokens(Layer):
-    """Attention over `[tokens; inputs]`, with tokens that are learned.
+    """Attention over `[tokens; inputs]`, with learned tokens.
 
-    With the pattern `Prepended(count, Local(w))` around a local window the tokens are global:
-    they see all events and all events see them, so that news travels any distance in two layers.
-    They are taken off again, or returned as a summary of the sequence.
+    With the pattern `Prepended(count, Local(w))` the tokens are global: they attend all events and
+    all events attend them, so that information reaches any distance in two layers. They are
+    removed from the output, or returned as a summary of the sequence.
 
     Source: Ainslie et al., "ETC: Encoding Long and Structured Inputs in Transformers", EMNLP
     2020, arXiv 2004.08483.
 
     Args:
-        count: Number of tokens.
-        attention: A `MultiHeadAttention` or an `Attention`, which attends to itself.
+        count: Number of tokens; a few are usual.
+        attention: The self-attention, a `MultiHeadAttention` or an `Attention`.
 
     Call arguments:
         inputs: (B, S, E).
         present: (B, S), False for padding.
         return_tokens: Whether to return the tokens too.
-        mask: The mask that Keras finds on the inputs, used where `present` is None.
+        mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
         (B, S, E), and with `return_tokens` also (B, count, E).
@@ -95,7 +95,7 @@ class PrependTokens(Layer):
             always = ops.ones((batch, self.count), dtype="bool")
             present = ops.concatenate([always, ops.cast(present, "bool")], axis=1)
         output = self.attention(x, x, query_mask=present, key_mask=present)
-        output = ops.cast(output, self.compute_dtype)  # the attention has a policy of its own
+        output = ops.cast(output, self.compute_dtype)  # the attention has its own dtype policy
         rest = output[:, self.count :]
         return (rest, output[:, : self.count]) if return_tokens else rest
 

@@ -1,4 +1,4 @@
-"""Heads that a trained layer or model can do without, cut out of it."""
+"""Pruning of attention heads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ L = TypeVar("L", bound=keras.layers.Layer)
 
 
 def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
-    """A smaller copy of a trained layer or model with some of its heads, and the same output.
+    """Returns a smaller copy of a trained layer or model with some of its heads.
 
-    Every weight that has a share for each head is sliced, whatever the mechanism. Where the heads
-    left out were closed by their gates, the output is the same; the open gates stay. Of a layer
-    whose gates are all closed one head stays, with its gate closed.
+    Every weight with a part per head is sliced, for any mechanism. If the gates of the removed
+    heads were closed, the output stays the same; the other gates are kept. If all gates of a layer
+    are closed, one head stays, with its gate closed.
 
     Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
     Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418.
@@ -29,17 +29,17 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
     Args:
         layer: A built `MultiHeadAttention` or `InteractingLayer`, or a layer or model that holds
             some, such as a `TransformerBlock`, an `AutoInt` or a `RankingModel`.
-        keep: The heads to keep of a single layer of attention. Where None, those whose gates are
-            open, in every layer that has the gate `HardConcrete`.
+        keep: The heads to keep of a single layer of attention. Defaults to the heads with an open
+            gate, in every layer with the gate `HardConcrete`.
 
     Returns:
         A new layer or model, built for the same inputs; it is saved and exported like any other.
 
     Raises:
         TypeError: There is no layer of attention with heads in it.
-        ValueError: The layer is not built, no layer in it has gates, `keep` names heads that it
-            has not or is given for several layers, a layer stands in several places, or the heads
-            that stay mix in what those that go have computed (`TalkingHeads`).
+        ValueError: The layer is not built, no layer has gates, `keep` names unknown heads or is
+            given for several layers, a layer occurs several times, or the kept heads depend on the
+            removed ones (`TalkingHeads`).
 
     Example:
 
@@ -73,14 +73,14 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
 
 
 def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
-    """Leaves a mechanism's pattern, which may have one for each head, with some of them."""
+    """Keeps some of the heads in the pattern of a mechanism."""
     pattern = getattr(mechanism, "pattern", None)
     if pattern is not None:
         mechanism.pattern = pattern.take_heads(kept)
 
 
 def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
-    """Takes the heads along every axis whose size follows from their number."""
+    """Slices every axis with a size that depends on the number of heads."""
     for axis, size in enumerate(shape):
         if value.shape[axis] == size:
             continue
@@ -93,7 +93,7 @@ def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[
 def _kept(
     layer: keras.layers.Layer, keep: Sequence[int] | None
 ) -> dict[str, tuple[Any, list[int]]]:
-    """By name, the layers of attention that get smaller, and their heads that stay."""
+    """Returns the layers of attention to prune, and their kept heads, by name."""
     found = {id(each): each for each in _layers(layer) if hasattr(each, "without_heads")}
     if not found:
         raise TypeError(
@@ -150,17 +150,17 @@ def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
 def _smaller_parts(
     layer: keras.layers.Layer, kept: Mapping[str, tuple[Any, list[int]]]
 ) -> dict[str, Any]:
-    """Configs by the names of the layers whose places they take."""
+    """Returns the configs of the smaller layers, by the names of the layers they replace."""
     heads = {name: heads for name, (_, heads) in kept.items()}
     parts = {name: serialize(each.without_heads(heads[name])) for name, (each, _) in kept.items()}
     for each in _layers(layer):
-        if hasattr(each, "with_layers_without_heads"):  # its config does not name its layers
+        if hasattr(each, "with_layers_without_heads"):  # its config has no names of layers
             parts[each.name] = serialize(each.with_layers_without_heads(heads))
     return parts
 
 
 def _replaced(config: Any, parts: Mapping[str, Any]) -> Any:
-    """A config with those of some of its parts exchanged."""
+    """Replaces the configs of some parts in a config."""
     if isinstance(config, Mapping):
         own = config.get("config")
         name = str(own.get("name")) if isinstance(own, Mapping) else ""
@@ -173,7 +173,7 @@ def _replaced(config: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def _layers(value: Any) -> Iterator[Any]:
-    """A layer and all that it holds in public attributes, depth first, in their order."""
+    """Yields a layer and the layers in its public attributes, depth first."""
     if isinstance(value, keras.layers.Layer):
         yield value
         public = [part for name, part in vars(value).items() if not name.startswith("_")]

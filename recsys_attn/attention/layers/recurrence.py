@@ -1,4 +1,4 @@
-"""A sequence absorbed one event at a time."""
+"""Linear attention as a recurrent network, one event at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from recsys_attn.tensors import Tensor
 class Recurrence:
     """A trained layer of linear attention as a recurrent network.
 
-    Its state has a fixed size however long the history is, so a user's state can be stored,
-    brought up to date with each event, and read by any number of candidates.
+    The size of its state does not depend on the history, so a user's state can be stored, updated
+    with each event, and read by any number of candidates.
 
     Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
     Linear Attention", ICML 2020, arXiv 2006.16236.
@@ -23,7 +23,7 @@ class Recurrence:
         attention: A built `MultiHeadAttention` whose mechanism is `Linear`.
 
     Raises:
-        TypeError: Its mechanism has no state of a fixed size.
+        TypeError: The mechanism has no state of a fixed size.
 
     Example:
 
@@ -57,21 +57,21 @@ class Recurrence:
         self.mechanism: Any = attention.mechanism
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state before any event."""
+        """Returns the state before the first event."""
         return self.mechanism.initial_state(batch_size)
 
     def update(self, state: Any, events: Tensor, event_mask: Tensor | None = None) -> Any:
-        """The state after more events (B, S, E), of which `event_mask` (B, S) may hide some."""
+        """Returns the state after events (B, S, E); `event_mask` (B, S) is False for padding."""
         _, key, value = self.attention.project(events, events, None)
         return self.mechanism.update(state, key, value, key_mask=event_mask)
 
     def read(self, state: Any, query: Tensor) -> Tensor:
-        """What queries (B, T, E) take from the events so far: (B, T, E)."""
+        """Returns the attention (B, T, E) of queries (B, T, E) over the events so far."""
         heads, _, _ = self.attention.project(query, query, None)
         output = self.mechanism.read(state, heads)
         return self.attention.join(self.attention.heads.gated(output, query))
 
     def step(self, state: Any, event: Tensor) -> tuple[Tensor, Any]:
-        """One event (B, 1, E), and what it takes from the past and itself: (B, 1, E)."""
+        """Adds one event (B, 1, E); returns its output (B, 1, E) and the new state."""
         state = self.update(state, ops.convert_to_tensor(event))
         return self.read(state, event), state

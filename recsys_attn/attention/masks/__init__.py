@@ -1,4 +1,4 @@
-"""Masks known only with the batch: True always means "may be attended", and masks meet by AND."""
+"""Masks of a batch, as tensors. True means "may be attended"; masks combine by AND."""
 
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import recency

@@ -1,4 +1,4 @@
-"""Masks of a request: candidates over a history, and how long ago its events were."""
+"""Masks of a request: candidates over a history, and windows of time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from recsys_attn.tensors import Tensor
 
 
 def candidates(history_mask: Any, count: Any, causal: bool = False) -> Tensor:
-    """The mask of a history with candidates after it, which are scored without one another.
+    """Returns the mask of a history followed by independent candidates.
 
-    A candidate sees the history and itself; the history sees itself. So the score of a candidate
-    does not depend on which others are asked for, and the history is computed once for all.
+    A candidate attends the history and itself; events attend the history. So the score of a
+    candidate does not depend on the other candidates, and the history is computed once for all.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
 
     Args:
-        history_mask: (B, S), False for padded events, which nothing attends.
+        history_mask: (B, S), False for padded events.
         count: T, the number of candidates, an integer or a scalar tensor.
-        causal: Whether events see only themselves and events before them.
+        causal: Whether events attend only themselves and earlier events.
 
     Returns:
         (B, S + T, S + T) booleans, for `attention_mask`.
@@ -51,16 +51,16 @@ def candidates(history_mask: Any, count: Any, causal: bool = False) -> Tensor:
 
 
 def time_gaps(query_times: Any, key_times: Any, maximum: float, minimum: float = 0) -> Tensor:
-    """Events of a window of time: `minimum <= query_time - key_time <= maximum`.
+    """Returns the mask of a time window: `minimum <= query_time - key_time <= maximum`.
 
-    A minimum of 0 keeps events of the future out, and a larger one those that the model would
-    not have known yet when it was asked.
+    A minimum of 0 hides future events, and a larger one also recent events that would not be
+    available yet in serving.
 
     Args:
         query_times: (B, T).
         key_times: (B, S), in the same unit; integers stay exact.
         maximum: The largest gap allowed.
-        minimum: The smallest.
+        minimum: The smallest gap allowed.
 
     Returns:
         (B, T, S) booleans, for `attention_mask`.

@@ -1,4 +1,4 @@
-"""Masks of one sequence that attends to itself: padding, a prefix, segments, an order."""
+"""Masks of self-attention: padding, a prefix, segments, a permutation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recsys_attn.tensors import Tensor
 
 
 def padding(lengths: Any, size: Any) -> Tensor:
-    """Which positions are real, where padding stands at the end: `s < length`.
+    """Returns the mask of padding at the end: `s < length`.
 
     Args:
-        lengths: (B,) integers, how many positions of each example are real.
+        lengths: (B,) integers, the number of real positions of each example.
         size: S, an integer or a scalar tensor.
 
     Returns:
@@ -32,9 +32,10 @@ def padding(lengths: Any, size: Any) -> Tensor:
 
 
 def prefix(lengths: Any, size: Any) -> Tensor:
-    """A prefix that all attend in both directions, causal after it: `s < length or s <= t`.
+    """Returns the mask of a prefix LM: `s < length or s <= t`.
 
-    Where it has the same length for all examples, take the pattern `Prefix`.
+    All positions attend the prefix; after it attention is causal. If all examples have one prefix
+    length, use the pattern `Prefix`.
 
     Source: Raffel et al., "Exploring the Limits of Transfer Learning with a Unified
     Text-to-Text Transformer", JMLR 2020, arXiv 1910.10683.
@@ -60,7 +61,7 @@ def prefix(lengths: Any, size: Any) -> Tensor:
 
 
 def sequence_to_sequence(segments: Any) -> Tensor:
-    """UniLM's mask: the source in both directions, each target what came before it and itself.
+    """Returns UniLM's mask: bidirectional in the source, causal in the target.
 
     `c_s <= c_t`, where `c` is the cumulative sum of the segments.
 
@@ -88,19 +89,19 @@ def sequence_to_sequence(segments: Any) -> Tensor:
 
 
 def permutation(ranks: Any) -> tuple[Tensor, Tensor]:
-    """XLNet's masks: each position sees those that come before it in an order of its own.
+    """Returns XLNet's masks: each position attends those before it in a random order.
 
     content: `rank_s <= rank_t`; query: `rank_s < rank_t`
 
-    The stream of queries predicts a position and must not see it; the stream of contents may.
-    Positions of one rank see each other's content, and those of the lowest rank are context
-    that nobody predicts. Distances stay those of the sequence: only the masks are permuted.
+    The query stream predicts a position and must not attend it; the content stream may. Positions
+    of equal rank attend each other's content, and those of the lowest rank are context without a
+    prediction. Positions stay those of the sequence: only the masks are permuted.
 
     Source: Yang et al., "XLNet: Generalized Autoregressive Pretraining for Language
     Understanding", NeurIPS 2019, arXiv 1906.08237; there 1 means "must not attend".
 
     Args:
-        ranks: (B, S) integers, the place of each position in the order; `argsort` of the order.
+        ranks: (B, S) integers, the rank of each position in the order: `argsort` of the order.
 
     Returns:
         (B, S, S) booleans of the content stream and of the query stream, for `attention_mask`.

@@ -1,4 +1,4 @@
-"""At what cost? Layers from per-head query, key, value and masks to per-head output and weights."""
+"""Mechanisms: from query, key, value and masks of each head to its output and weights."""
 
 from recsys_attn.attention.mechanisms.base import MECHANISMS as _MECHANISMS
 from recsys_attn.attention.mechanisms.base import Mechanism

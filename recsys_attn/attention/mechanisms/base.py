@@ -28,21 +28,20 @@ class Mechanism(Layer):
 
     Attributes:
         honours: The arguments that the mechanism looks at, by name. A call with another is an
-            error, since a mask that is ignored leaks what it hides.
+            error, because an ignored mask would leak the future or padding.
         returns_weights: Whether it returns the weight of each pair.
-        positional: Whether it looks at positions.
-        is_causal: Whether no query attends a key after it.
-        own_sequence: Whether a sequence attends to itself, so that key and query are one tensor.
-        uses_query, uses_key: Whether it looks at what a query or a key holds; if not, the layer
-            around it makes no projection for it.
-        shares_query_and_key: Whether the layer around it makes the keys with the projection of
-            the queries.
+        positional: Whether it uses positions.
+        is_causal: Whether no query attends a later key.
+        own_sequence: Whether it is self-attention only: key and query are one tensor.
+        uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
+            around it makes no projection of them.
+        shares_query_and_key: Whether queries and keys have one projection.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        masks: A `Masks`; its fields are None where nothing was given.
+        masks: A `Masks`; a field that was not given is None.
 
     Returns:
         The output of each head (B, T, N, V), and the weights (B, N, T, S) or None.
@@ -106,7 +105,7 @@ class Mechanism(Layer):
         return super().__call__(query, key, value, masks=Masks(*masks), **others)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        """Makes the weights, which a mechanism need not have."""
+        """Creates the weights; the default has none."""
 
     def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")

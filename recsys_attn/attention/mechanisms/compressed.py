@@ -1,4 +1,4 @@
-"""Every query against summaries of the keys."""
+"""Compressed attention: every query with summaries of the keys."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class Compressed(Mechanism):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 
-    C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
-    with T times C. C is fixed for `LowRank` and `Segments`, and S by the stride for the others,
-    which are that much cheaper than `Dense` at any length. Keys are summarised and queries are
-    not, since each query has an output.
+    C summaries `key'`, `value'` replace S keys and values; time and memory grow with T times C. C
+    is fixed for `LowRank` and `Segments`, and S divided by the stride for the others.
 
-    With `causal`, query t may attend a summary whose last event is at t or before it, so the first
-    queries, which no summary precedes, get zeros, and a last summary that is not full yet is seen
-    by none: join it with a local attention or a residual. (Tensor2Tensor has the last event
-    strictly before t.) Of `LowRank` and `Segments` there is no causal form.
+    With `causal`, query t may attend a summary whose last event is at t or earlier. So the output
+    of the first queries is zero, and a last summary that is not full is attended by no query:
+    combine it with local attention or a residual. (In Tensor2Tensor the last event is strictly
+    before t.) `LowRank` and `Segments` have no causal form.
 
-    A positional score sees each summary at its last event, where that of a full one would be. So
-    padding behind the events changes nothing.
+    The position of a summary, for a positional score, is that of its last event, even if it is not
+    full. So padding after the events changes nothing.
 
     Sources: Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020,
     arXiv 2006.04768; Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
     arXiv 1801.10198.
 
     Args:
-        compressor: How keys and values are summarised: an instance, a name or a config of
+        compressor: Summarises keys and values: an instance, a name or a config of
             `recsys_attn.attention.compressors`.
-        score: How similar a query is to a summary; of `recsys_attn.attention.scores`.
-        weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
-        causal: Whether a query sees no event after it.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a summary; of `recsys_attn.attention.scores`. Defaults
+            to `"scaled_dot"`.
+        weighting: From scores to weights; of `recsys_attn.attention.weightings`. Defaults to
+            `"softmax"`.
+        causal: Whether to hide later events from a query. Defaults to False.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Call arguments:
         query: (B, T, N, H).
@@ -57,11 +57,10 @@ class Compressed(Mechanism):
         value: (B, S, N, V).
         masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+        The output of each head (B, T, N, V), and None for the weights.
 
     Raises:
         ValueError: The compressor has no order of events for `causal` or for a positional score,
@@ -133,7 +132,7 @@ class Compressed(Mechanism):
             )
         build_part(self, "compressor", self.compressor, key_shape, value_shape)
         summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
-        # It sees summaries at positions of keys.
+        # The positions of summaries are positions of keys.
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
@@ -184,17 +183,17 @@ class Compressed(Mechanism):
 
     @property
     def positional(self) -> bool:
-        """Whether it looks at where queries and summaries stand."""
+        """Whether it uses positions."""
         return self.score.positional
 
     @property
     def uses_query(self) -> bool:
-        """Whether it looks at what a query holds."""
+        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether the layer around it makes the keys with the projection of the queries."""
+        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
 
     def get_config(self) -> Config:
@@ -209,6 +208,6 @@ class Compressed(Mechanism):
 
 
 def _seen(rows: Tensor, ends: Tensor) -> Tensor:
-    """Which queries (1, 1, T) come at or after which ends (1, 1, C)."""
+    """Compares queries at rows (1, 1, T) with ends (1, 1, C): True at the end or after it."""
     query_positions, key_positions = pairs(rows, ends)
     return key_positions <= query_positions

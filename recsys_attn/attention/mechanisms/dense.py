@@ -1,4 +1,4 @@
-"""Every query against every key."""
+"""Dense attention: every query with every key."""
 
 from __future__ import annotations
 
@@ -66,29 +66,30 @@ def attention(
 class Dense(Mechanism):
     """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
 
-    Time and memory grow with T times S. A query that may attend nothing gets zeros.
+    Time and memory grow with T times S. The output of a query that may attend no key is zero.
 
     Args:
-        score: How similar a query is to a key: an instance, a name or a config of
-            `recsys_attn.attention.scores`.
-        pattern: Which keys a query may attend; of `recsys_attn.attention.patterns`. All where
-            None.
-        weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a key: an instance, a name or a config of
+            `recsys_attn.attention.scores`. Defaults to `"scaled_dot"`.
+        pattern: The keys that a query may attend; of `recsys_attn.attention.patterns`. Defaults to
+            all keys; use `"causal"` for sequence models.
+        weighting: From scores to weights; of `recsys_attn.attention.weightings`. Defaults to
+            `"softmax"`.
+        dropout: Share of the weights dropped in training. Defaults to 0; raise it against
+            overfitting.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
         masks: A `Masks`, or the same by name: `query_mask` (B, T) and `key_mask` (B, S), False for
-            padding; `attention_mask` (B, T, S) or (B, N, T, S), False for pairs that must not
-            meet; `attention_bias` of the same shape, added to the scores; `query_positions` (B, T)
-            and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the last T
-            of them for the queries. A mask belongs in `attention_mask`: of a row of -inf alone
-            the softmax is even, not zeros.
+            padding; `attention_mask` (B, T, S) or (B, N, T, S), False for pairs that are not
+            allowed; `attention_bias` of the same shape, added to the scores; `query_positions`
+            (B, T) and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the
+            last T of them for the queries. Do not use a bias of -inf as a mask: the softmax of a
+            row of -inf alone is uniform, and not zero.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
         The output of each head (B, T, N, V) and the weights before dropout (B, N, T, S).
@@ -162,18 +163,18 @@ class Dense(Mechanism):
     @property
     def _lowest_logit(self) -> float:
         """The least logit that a bias leaves: -inf in a whole row would be NaN in its softmax."""
-        # float16 ends at -65504. Half of `NEVER` is more than what a mask bans, and the sum of
-        # both is finite in bfloat16 too.
+        # float16 ends at -65504. Half of `NEVER` is above the logit of a masked pair, and the sum
+        # of both is finite in bfloat16 too.
         return -6e4 if self.weighting.compute_dtype == "float16" else NEVER / 2
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether the layer around it makes the keys with the projection of the queries."""
+        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
 
     @property
     def positional(self) -> bool:
-        """Whether it looks at where queries and keys stand."""
+        """Whether it uses positions."""
         return self.score.positional or self.pattern is not None
 
     @property
@@ -183,12 +184,12 @@ class Dense(Mechanism):
 
     @property
     def uses_query(self) -> bool:
-        """Whether it looks at what a query holds."""
+        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def uses_key(self) -> bool:
-        """Whether it looks at what a key holds."""
+        """Whether it uses the content of the keys."""
         return self.score.uses_key
 
     def get_config(self) -> Config:

@@ -1,4 +1,4 @@
-"""Sums over the keys first, queries afterwards."""
+"""Linear attention: sums over the keys first, queries afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class LinearState(NamedTuple):
-    """All that linear attention keeps of the events so far, in float32.
+    """The state of linear attention after some events, in float32.
 
     Args:
         sums: The features of the keys times the values, summed over events: (B, N, M, V).
@@ -35,26 +35,27 @@ class LinearState(NamedTuple):
 
 @MECHANISMS.register("linear")
 class Linear(Mechanism):
-    """Attention whose similarity is a product of features, so that the keys are summed up once.
+    """Attention with a similarity that is a product of features, so that keys are summed once.
 
     `output[t] = phi(q[t]) . sum_s phi(k[s]) v[s]^T / (phi(q[t]) . sum_s phi(k[s]))`, for each head
 
-    Time and memory grow with T plus S, and the sums over the events so far are a state of a
-    fixed size: `update` brings a user's state up to date with new events, and `read` is what
-    any number of candidates take from it, both without the history. All of it is computed in
-    float32. A query that may attend nothing gets zeros.
+    Time and memory grow with T plus S. The sums over the events so far are a state of a fixed
+    size: `update` adds new events to it, and `read` returns the output of any number of
+    candidates, both without the history. Everything is computed in float32. The output of a query
+    that may attend no key is zero.
 
-    With `causal` the sums run: chunk by chunk, with all pairs inside a chunk, so that memory
-    grows with S * (chunk + M * V / chunk) and not S * M * V.
+    With `causal` the sums are running sums, computed in chunks with all pairs inside a chunk:
+    memory grows with S * (chunk + M * V / chunk) and not with S * M * V.
 
     Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
     Linear Attention", ICML 2020, arXiv 2006.16236.
 
     Args:
         feature_map: phi: an instance, a name or a config of
-            `recsys_attn.attention.feature_maps`.
-        causal: Whether a query sees no event after it; T must then be S.
-        chunk: Number of events that are computed together where `causal`.
+            `recsys_attn.attention.feature_maps`. Defaults to `"elu"`.
+        causal: Whether to hide later events from a query; T must then be S. Defaults to False.
+        chunk: Number of events in a chunk with `causal`. Defaults to 128; it changes the speed and
+            the memory only.
 
     Call arguments:
         query: (B, T, N, H).
@@ -62,11 +63,10 @@ class Linear(Mechanism):
         value: (B, S, N, V).
         masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+        The output of each head (B, T, N, V), and None for the weights.
 
     Raises:
         ValueError: `chunk` is not positive, or T is not S with `causal`.
@@ -121,7 +121,7 @@ class Linear(Mechanism):
         if self.causal:
             _require_one_length(query.shape[1], key.shape[1])
             batch, heads, _, size = ops.shape(query_features)
-            # So that a graph fails too where T is not S.
+            # So that a graph of unknown sizes fails too if T is not S.
             query_features = ops.reshape(query_features, (batch, heads, ops.shape(key)[1], size))
             output = prefix_attention(
                 query_features,
@@ -138,7 +138,7 @@ class Linear(Mechanism):
         return ops.cast(swap_heads(output), self.compute_dtype), None
 
     def initial_state(self, batch_size: Any) -> LinearState:
-        """The state before any event."""
+        """Returns the state before the first event."""
         if self._state_size is None:
             raise ValueError(
                 "The size of the state is not known before the layer is built. Call the layer, "
@@ -163,13 +163,13 @@ class Linear(Mechanism):
         """
         features = self.feature_map.map_key(key, key_mask, streaming=True)
         more = _summed(features, ops.cast(swap_heads(value), "float32"))
-        # What was stored is perhaps no tensor yet, so not by `+`.
+        # Not `+`: a stored state may be a NumPy array.
         return LinearState(ops.add(state.sums, more.sums), ops.add(state.totals, more.totals))
 
     def read(self, state: LinearState, query: Tensor) -> Tensor:
-        """What queries (B, T, N, H) take from the events so far: (B, T, N, V).
+        """Returns the output (B, T, N, V) of queries (B, T, N, H) over the events so far.
 
-        B of the queries may be 1 where that of the state is not, and the other way round.
+        One of the two batches, of queries or of the state, may be 1.
         """
         output = self._read(state, self.feature_map.map_query(query))
         return ops.cast(swap_heads(output), self.compute_dtype)
@@ -177,9 +177,9 @@ class Linear(Mechanism):
     def step(
         self, query: Tensor, key: Tensor, value: Tensor, state: LinearState
     ) -> tuple[Tensor, LinearState]:
-        """One event (B, 1, N, ...): what it takes from the past and itself, and the new state.
+        """Adds one event (B, 1, N, ...); returns its output and the new state.
 
-        Event after event this is what the layer computes of them all at once with `causal`.
+        Event by event this equals one call of the layer with `causal`.
         """
         state = self.update(state, key, value)
         return self.read(state, query), state

@@ -1,4 +1,4 @@
-"""Every query against the few keys that it looks up."""
+"""Lookup attention: every query with the few keys that a router finds for it."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from recsys_attn.tensors import Shape, Tensor
 
 @MECHANISMS.register("lookup", saved_as="Retrieved", retrieved={})
 class Lookup(Grouped):
-    """Queries that come from elsewhere, each attending the few keys that a router brings it.
+    """Cross-attention of each query to the few keys that a router finds for it.
 
     `output[t] = sum_{s in found(t)} softmax_{s in found(t)}(score(query[t], key[s])) * value[s]`
 
-    Candidates over a long history, tasks over experts: each query looks up its keys on its own,
-    whatever the other queries are and however many. Time and memory grow with T times the number
-    of keys found, and with S only to prepare the look-up: to hash the keys, or to compare them
-    with centroids. A query that finds nothing gets zeros. Each router says what it finds for a
-    query from elsewhere.
+    For candidates over a long history, or tasks over experts: the keys of a query do not depend on
+    the other queries. Time and memory grow with T times the number of keys found, and with S only
+    for the preparation: hashing the keys, or comparing them with centroids. The output of a query
+    without keys is zero. The docstring of each router says which keys it finds.
 
-    With `Lsh` the idea is that of ETA and SDIM: hashes, not scores, find the events that a
-    candidate attends. ETA takes those whose hashes differ in the fewest bits, and SDIM attends
-    the whole bucket without a softmax, as the mean over rounds of its normalised sum.
+    With `Lsh` it follows ETA and SDIM: hashes, not scores, find the events for a candidate. ETA
+    takes the events whose hashes differ in the fewest bits, and SDIM attends the whole bucket
+    without a softmax, as the mean over rounds of its normalised sum.
 
     Sources: Chen et al., "Efficient Long Sequential User Data Modeling for Click-Through Rate
     Prediction", 2022, arXiv 2209.12212; Cao et al., "Sampling Is All You Need on Modeling
     Long-Term User Behaviors for CTR Prediction", CIKM 2022, arXiv 2205.10249.
 
     Args:
-        router: Which keys a query finds: an instance, a name or a config of
+        router: Finds the keys of a query: an instance, a name or a config of
             `recsys_attn.attention.routers`.
-        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
-            router where None.
-        pattern: Which keys a query may attend of those that it finds; of
-            `recsys_attn.attention.patterns`. All of them where None.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a key; of `recsys_attn.attention.scores`. Defaults to
+            the router's score.
+        pattern: The keys that a query may attend, among those found; of
+            `recsys_attn.attention.patterns`. Defaults to all of them.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Call arguments:
         query: (B, T, N, H).
@@ -58,11 +57,10 @@ class Lookup(Grouped):
             stand at 0 ... S-1 and every query right after the last key that is present, so that
             queries do not differ by their place.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None in the place of the weights.
+        The output of each head (B, T, N, V), and None for the weights.
 
     Raises:
         ValueError: Keys and values are not as many; a causal pattern meets a router that looks at
@@ -115,12 +113,12 @@ class Lookup(Grouped):
 
     @property
     def positional(self) -> bool:
-        """Whether it may look at where queries and keys stand."""
+        """Whether it may use positions."""
         return self.router.has_positions
 
 
 def _positions(query: Tensor, key: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
-    """Of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S)."""
+    """Returns positions of queries (B or 1, N or 1, T) and of keys (B or 1, N or 1, S)."""
     queries, keys = ops.shape(query)[1], ops.shape(key)[1]
     rows, columns = masks.query_positions, masks.key_positions
     if columns is None:

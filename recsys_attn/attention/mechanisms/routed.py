@@ -1,4 +1,4 @@
-"""Every query against the keys of its group."""
+"""Routed attention: every query with the keys of its group."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from recsys_attn.tensors import Shape, Tensor
 
 @MECHANISMS.register("routed")
 class Routed(Grouped):
-    """A sequence attends to itself, each query to those keys only that a router brings it.
+    """Self-attention of each query to the keys that a router puts in its group.
 
     `output[t] = sum_{s in route(t)} softmax_{s in route(t)}(score(query[t], key[s])) * value[s]`
 
-    Time and memory grow with S times the size of a group, not with S squared. A query that may
-    attend nothing gets zeros. Routers whose groups depend on the tokens look at the future too,
-    so they refuse a pattern that is causal, even in part.
+    Time and memory grow with S times the size of a group, not with S squared. The output of a
+    query that may attend no key is zero. A router whose groups depend on the tokens uses the
+    future too, so it cannot be combined with a causal pattern.
 
     Args:
-        router: Which tokens meet: an instance, a name or a config of
+        router: Makes the groups: an instance, a name or a config of
             `recsys_attn.attention.routers`.
-        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
-            router where None.
-        pattern: Which keys a query may attend of those that it meets; of
-            `recsys_attn.attention.patterns`. All of them where None.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a key; of `recsys_attn.attention.scores`. Defaults to
+            the router's score.
+        pattern: The keys that a query may attend, among those of its group; of
+            `recsys_attn.attention.patterns`. Defaults to all of them.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Call arguments:
         query: (B, S, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. The
-            routing takes the key mask for both where only that is given.
+        masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
+            only a key mask, the router uses it for the queries too.
 
     Returns:
-        The output of each head (B, S, N, V), and None in the place of the weights.
+        The output of each head (B, S, N, V), and None for the weights.
 
     Raises:
         ValueError: Queries and keys are not as many; a causal pattern meets a router that looks
@@ -80,7 +80,9 @@ class Routed(Grouped):
         training: bool | None = None,
     ) -> tuple[Tensor, None]:
         _require_one_sequence(query.shape, key.shape, value.shape)
-        query = ops.reshape(query, ops.shape(key))  # so that a graph fails too where T is not S
+        query = ops.reshape(
+            query, ops.shape(key)
+        )  # so that a graph of unknown sizes fails too if T is not S
         query, key, value = of_one_batch((query, key, value), (masks.query, masks.key))
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         key = fitting(key, self.score.most_keys)

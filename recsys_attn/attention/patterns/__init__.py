@@ -1,4 +1,4 @@
-"""Which pairs? Functions of positions, which combine by `&`, `|` and `~`."""
+"""Patterns: allowed pairs as functions of positions; combined by `&`, `|` and `~`."""
 
 from recsys_attn.attention.patterns.base import PATTERNS as _PATTERNS
 from recsys_attn.attention.patterns.base import And, Not, Or, Pattern

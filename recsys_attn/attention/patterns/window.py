@@ -1,4 +1,4 @@
-"""Patterns of distance: everything, the past, a window, a window with gaps."""
+"""Patterns of distance: all keys, the past, a window, a window with gaps."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Local(Pattern):
     arXiv 2004.05150; its window of 512 is `Local(256)`.
 
     Args:
-        before: How many keys before the query it attends.
-        after: How many after it; as many as before where None, and the window is causal where 0.
+        before: Number of keys before the query.
+        after: Number of keys after the query. Defaults to `before`; 0 makes the window causal.
 
     Example:
 
@@ -109,15 +109,15 @@ class Local(Pattern):
 class Dilated(Pattern):
     """A window that skips keys: `s = t + dilation * k` for `|k| <= window`.
 
-    It reaches `dilation` times as far as `Local(window)` at the same cost; give some heads a
-    larger dilation by `PerHead`.
+    It reaches `dilation` times as far as `Local(window)` at the same cost. With `PerHead` some
+    heads can have a larger dilation.
 
     Source: Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer", 2020,
     arXiv 2004.05150.
 
     Args:
-        window: How many keys to each side of the query it attends.
-        dilation: How many positions one key lies from the next.
+        window: Number of keys on each side of the query.
+        dilation: Distance between keys.
 
     Example:
 

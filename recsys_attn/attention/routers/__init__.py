@@ -1,4 +1,4 @@
-"""Who meets whom? Layers that take a sequence apart into groups and put outputs together."""
+"""Routers: group queries with the few keys that they attend."""
 
 from recsys_attn.attention.routers.base import ROUTERS as _ROUTERS
 from recsys_attn.attention.routers.base import Groups, Router

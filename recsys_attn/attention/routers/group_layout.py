@@ -1,4 +1,4 @@
-"""Blocks of a sequence, and tokens taken from it one by one, each head its own."""
+"""Blocks of a sequence, and gathers of single tokens for each head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recsys_attn.tensors import Shape, Tensor
 
 
 def one_size(query_shape: Shape, key_shape: Shape, router: str) -> tuple[int, int]:
-    """N and H, for a router that compares queries and keys with the same vectors."""
+    """Returns N and H, for a router that needs queries and keys of one size."""
     heads, query_size, key_size = head_sizes(query_shape, key_shape)
     if query_size != key_size:
         raise ValueError(
@@ -43,7 +43,7 @@ def joined(blocks: Tensor) -> Tensor:
 
 
 def taken(blocks: Tensor, index: Tensor) -> Tensor:
-    """(B or 1, blocks, ...), (B or 1, ...K) -> (B or 1, ...K, ...); the nearest for the missing."""
+    """(B or 1, blocks, ...), (B or 1, ...K) -> (B or 1, ...K, ...); clips missing indices."""
     batch, count, *rest = ops.shape(blocks)
     index = ops.clip(index, 0, count - 1)
     if isinstance(batch, int) and batch == 1:
@@ -56,7 +56,7 @@ def taken(blocks: Tensor, index: Tensor) -> Tensor:
 def with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
     """Each block between those around it: (B, blocks, (before + 1 + after) * size, ...).
 
-    Beyond the ends stand zeros. Shifted copies, since gathering blocks one by one is slower.
+    Blocks beyond the ends are zeros. Made of shifted copies: a gather of blocks is slower.
     """
     if not before and not after:
         return blocks
@@ -67,7 +67,7 @@ def with_neighbours(blocks: Tensor, before: int, after: int) -> Tensor:
 
 
 def between(x: Tensor, start: Tensor, stop: Tensor) -> Tensor:
-    """`x[:, start:stop]`, whose gradient TensorFlow computes ten times slower than this one."""
+    """Returns `x[:, start:stop]`, with a gradient ten times faster on TensorFlow."""
     batch, _, *rest = ops.shape(x)
     return ops.slice(x, [0, start, *[0] * len(rest)], [batch, stop - start, *rest])
 
@@ -79,14 +79,14 @@ def as_groups(x: Tensor) -> Tensor:
 
 
 def take_tokens(x: Tensor, positions: Tensor) -> Tensor:
-    """(B, S, N, ...), (B, K, N) -> (B, K, N, ...): each head takes tokens of its own."""
+    """(B, S, N, ...), (B, K, N) -> (B, K, N, ...): different tokens for each head."""
     batch, length, heads, *rest = ops.shape(x)
     rows = ops.reshape(x, (batch * length * heads, *rest))
     return _at(rows, _rows(positions, batch, length, heads))
 
 
 def sum_tokens(x: Tensor, positions: Tensor, length: Tensor) -> Tensor:
-    """(B, K, N, V), (B, K, N) -> (B, S, N, V): what each position was given, added up."""
+    """(B, K, N, V), (B, K, N) -> (B, S, N, V): the sum over the tokens of each position."""
     batch, count, heads, size = ops.shape(x)
     total = reduced(
         ops.segment_sum,
@@ -98,21 +98,21 @@ def sum_tokens(x: Tensor, positions: Tensor, length: Tensor) -> Tensor:
 
 
 def reduced(reduce: Callable[..., Tensor], x: Tensor, segments: Tensor, count: Tensor) -> Tensor:
-    """A sum or a maximum of each segment; an empty batch, with no segment, as it is."""
-    # To Keras on PyTorch a count of 0 is one that is not told.
+    """Returns the sum or the maximum of each segment; an empty batch is returned unchanged."""
+    # Keras on PyTorch takes a count of 0 for an unknown one.
     return x if isinstance(count, int) and not count else reduce(x, segments, count)
 
 
 def looked_up(
     query: Tensor, key: Tensor, value: Tensor, index: Tensor, rows: Tensor, columns: Tensor
 ) -> Groups:
-    """Each query alone with the keys that it found: G = B * T groups.
+    """Returns groups of one query each with the keys found for it: G = B * T.
 
     Args:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        index: (B, N or 1, T, W) int32, which keys; negative in the place of one not found.
+        index: (B, N or 1, T, W) int32, indices of keys; negative for none.
         rows, columns: Positions of the queries (B or 1, N or 1, T) and of the keys
             (B or 1, N or 1, S).
     """
@@ -123,7 +123,7 @@ def looked_up(
 
     def found(x: Tensor) -> Tensor:
         """(B, S, N or 1, ...) -> (B * T, W, N or 1, ...)."""
-        shared = heads == 1  # then a token is taken with all its heads at once
+        shared = heads == 1  # one gather for all heads
         if shared:
             x = x[:, :, None]
         else:
@@ -148,19 +148,19 @@ def looked_up(
 
 
 def exists(place: Tensor, count: Tensor) -> Tensor:
-    """Whether it is one of 0 ... count-1."""
+    """Returns whether a place is in 0 ... count-1."""
     return ops.logical_and(place >= 0, place < count)
 
 
 def keys_at(places: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-    """Which key stands at each place: -1 where none does, or a padded one.
+    """Returns the index of the key at each place; -1 for no key or a padded one.
 
     (B or 1, N or 1, T, W), (B or 1, N or 1, S), (B, S) -> (B, N or 1, T, W).
     """
     batch, length = ops.shape(mask)
     heads = max(places.shape[1], positions.shape[1])
     taken = ops.logical_and(mask[:, None], exists(positions, length))
-    # A row of the table for each head, with a place more for the keys that stand nowhere.
+    # One row of the table per head, with one more place for keys outside of the sequence.
     rows = ops.reshape(ops.arange(batch * heads, dtype="int32"), (batch, heads, 1))
     cells = rows * (length + 1) + ops.where(taken, positions, length)
     number = batch * heads * length
@@ -176,14 +176,14 @@ def keys_at(places: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
 
 
 def each_once(index: Tensor) -> Tensor:
-    """Indices along the last axis in order, and -1 in the place of repetitions."""
+    """Sorts indices along the last axis, and replaces repetitions by -1."""
     index = ops.sort(index, axis=-1)
     again = ops.equal(index[..., 1:], index[..., :-1])
     return ops.where(ops.pad(again, [(0, 0)] * (len(index.shape) - 1) + [(1, 0)]), -1, index)
 
 
 def _at(rows: Tensor, index: Tensor) -> Tensor:
-    """Some rows; of none too, of which JAX forgets the axes."""
+    """Gathers rows; also zero rows, whose axes JAX drops."""
     return ops.reshape(ops.take(rows, index, axis=0), (*ops.shape(index), *ops.shape(rows)[1:]))
 
 
@@ -193,7 +193,7 @@ def _rows(positions: Tensor, batch: Tensor, length: Tensor, heads: int) -> Tenso
 
 
 def padded(x: Tensor, before: Tensor, after: Tensor, axis: int = 1) -> Tensor:
-    """Zeros before and after along one axis."""
+    """Pads with zeros before and after along one axis."""
     if isinstance(before, int) and isinstance(after, int) and not before and not after:
         return x
     widths = [(0, 0)] * len(x.shape)

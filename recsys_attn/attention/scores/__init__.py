@@ -1,4 +1,4 @@
-"""How similar is a query to a key? Layers (B, T, N, H), (B, S, N, H) -> logits (B, N, T, S)."""
+"""Scores: similarities of queries and keys, (B, T, N, H), (B, S, N, H) -> (B, N, T, S)."""
 
 from recsys_attn.attention.scores.additive import Additive
 from recsys_attn.attention.scores.alibi import Alibi

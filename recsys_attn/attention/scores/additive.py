@@ -15,16 +15,16 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @SCORES.register("additive")
 class Additive(Score):
-    """`score = v^T tanh(W_q q + W_k k)`, with v, W_q and W_k of each head's own.
+    """`score = v^T tanh(W_q q + W_k k)`, with v, W_q and W_k for each head.
 
-    This is `v^T tanh(W [q; k])` ("concat"), with each half of W applied once a query and once a
-    key. Queries and keys may differ in size.
+    This is `v^T tanh(W [q; k])` ("concat"), computed with one half of W per query and the other
+    half per key. Queries and keys may have different sizes.
 
     Source: Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and
     Translate", ICLR 2015, arXiv 1409.0473.
 
     Args:
-        units: Size of the hidden layer; the size of the key where None.
+        units: Size of the hidden layer. Defaults to the size of the key.
 
     Example:
 

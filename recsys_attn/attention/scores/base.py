@@ -1,4 +1,4 @@
-"""What every score has in common, and scores made of several scores."""
+"""The base class of scores, and scores made of several scores."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class Score(Layer):
-    """How similar each query is to each key, one number a head.
+    """The similarity of each query and each key, one number per head.
 
     Scores add up: `Dot() + Alibi()`.
 
     Attributes:
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
-            broadcast to (B, N, T) and (B, N, S), and None for the natural ones.
-        shares_query_and_key: Whether the layer around it makes the keys with the projection of
-            the queries.
-        uses_query, uses_key: Whether it looks at what a query or a key holds; if not, the layer
-            around it makes no projection for it.
+            broadcast to (B, N, T) and (B, N, S), and None for the default ones.
+        shares_query_and_key: Whether queries and keys have one projection.
+        uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
+            around it makes no projection of them.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H). One of the two batches may be 1.
-        allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count.
-            Logits of such pairs are returned all the same, and are the weighting's to drop;
-            a score that keeps statistics leaves them out.
+        allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count. The
+            weighting drops the logits of such pairs; a score with statistics of its own must leave
+            them out.
 
     Returns:
         Logits (B, N, T, S).
@@ -59,14 +58,14 @@ class Score(Layer):
     uses_key = True
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Makes the weights; a score without any need not say so."""
+        """Creates the weights; the default has none."""
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
     @property
     def most_keys(self) -> int | None:
-        """The most keys that it can tell apart, known when it is built; None for any number."""
+        """Largest number of keys, known after `build`; None for no limit."""
         return None
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
@@ -87,7 +86,7 @@ def logits_of(
     query_positions: Tensor | None,
     key_positions: Tensor | None,
 ) -> Tensor:
-    """Calls a score, with the positions where it looks at them."""
+    """Calls a score, with positions if it is positional."""
     if not score.positional:
         return score(query, key, allowed=allowed)
     return score(
@@ -100,7 +99,7 @@ def logits_of(
 
 
 class Several(Score):
-    """Holds scores; where one looks at positions or shares the projection, so does the whole.
+    """A score made of scores; positional, or with one projection, if one of them is.
 
     Args:
         scores: The scores: instances, names or configs.
@@ -139,7 +138,7 @@ class Several(Score):
 
     @property
     def most_keys(self) -> int | None:
-        """The least of what its scores can tell apart."""
+        """The smallest limit of its scores."""
         return min((s.most_keys for s in self.scores if s.most_keys is not None), default=None)
 
     def each(
@@ -150,7 +149,7 @@ class Several(Score):
         query_positions: Tensor | None,
         key_positions: Tensor | None,
     ) -> list[Tensor]:
-        """The logits of every score."""
+        """Returns the logits of every score."""
         return [
             logits_of(score, query, key, allowed, query_positions, key_positions)
             for score in self.scores
@@ -170,7 +169,7 @@ class Sum(Several):
     Call arguments:
         query, key, allowed: See `Score`.
         query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
-            the scores that look at positions.
+            positional scores.
 
     Returns:
         Logits (B, N, T, S).

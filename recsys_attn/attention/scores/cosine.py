@@ -1,4 +1,4 @@
-"""The cosine."""
+"""The cosine score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @SCORES.register("cosine")
 class Cosine(Score):
-    """`score = q . k / (|q| |k| temperature)`; 0, and without gradient, where q or k is zero.
+    """`score = q . k / (|q| |k| temperature)`; 0, without gradient, if q or k is zero.
 
     Cosines lie in [-1, 1], so that a softmax over many of them is nearly flat: a temperature
     below 1 sharpens it.
@@ -24,7 +24,7 @@ class Cosine(Score):
     is `beta = 1 / temperature`.
 
     Args:
-        temperature: What the cosine is divided by.
+        temperature: Divisor of the cosine. Defaults to 1; lower it for sharper weights.
 
     Example:
 

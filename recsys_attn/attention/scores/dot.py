@@ -1,4 +1,4 @@
-"""The dot product."""
+"""The dot product score."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class Dot(Score):
     """`score = q . k`, and `q . k / sqrt(H)` with `scale`; `q + u` for q with `query_bias`.
 
-    Named `"dot"` without and `"scaled_dot"` with `scale`. The bias u of each head is a question
-    that every query asks of what a key holds: Transformer-XL's content bias.
+    Its name is `"dot"` without and `"scaled_dot"` with `scale`. The bias u of each head is
+    Transformer-XL's content bias, the same for every query.
 
     Sources: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025; scaled: Vaswani et al., "Attention Is All You Need", NIPS 2017,
@@ -24,8 +24,8 @@ class Dot(Score):
 
     Args:
         scale: Whether to divide by the square root of the head size, so that the variance of the
-            logits does not grow with it.
-        query_bias: Whether to add a learned vector, zero at first, to the queries of a head.
+            logits does not grow with it. Defaults to False, as in AutoInt.
+        query_bias: Whether to add a learned vector, initially zero, to the queries of a head.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The score of a place alone."""
+"""A score of the position of the key."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @SCORES.register("location")
 class Location(Score):
-    """`score = (W q)[j]` for a key at j; what the key holds is not looked at.
+    """`score = (W q)[j]` for a key at j; independent of the content of the key.
 
-    W of each head has one row for each of `length` positions.
+    The W of a head has one row for each of `length` positions.
 
     Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025.
 
     Args:
-        length: Number of positions, the most keys there can be; where None, the number of keys
-            that the score is built for.
+        length: Largest number of keys. Defaults to the number of keys in `build`.
 
     Call arguments:
         query, key, allowed: See `Score`.
-        query_positions: Not looked at.
+        query_positions: Not used.
         key_positions: Integers that broadcast to (B, N, S). A position outside of
             0 ... length - 1 reads the nearest end.
 
@@ -71,7 +70,7 @@ class Location(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.kernel.shape[-1]
 
     def call(

@@ -29,15 +29,14 @@ class Mlp(Score):
 
     `q (W_q + W_d) + k (W_k - W_d) + (q * k) W_p = q (W_q + W_d) + k (W_k - W_d + q * W_p)`
 
-    where the last factor is one matrix a query, and the whole one batched product with the keys.
+    The last factor is one matrix per query, and the whole is one batched product with the keys.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978; the four blocks are those of the authors' code.
 
     Args:
-        units: Sizes of the hidden layers.
-        activation: `"dice"`, whose statistics leave out pairs that are not allowed, or any
-            Keras activation.
+        units: Sizes of the hidden layers. Defaults to (80, 40), as in the paper.
+        activation: `"dice"`, with statistics of the allowed pairs only, or any Keras activation.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Reading the tables of the heads at positions, for scores that look at these."""
+"""Look-ups in per-head tables by position, for positional scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recsys_attn.tensors import Shape, Tensor
 def places(
     query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Positions of the queries (B or 1, N or 1, T) and of the keys (B or 1, N or 1, S), int32."""
+    """Returns positions of queries (B or 1, N or 1, T) and of keys (B or 1, N or 1, S), int32."""
     rows, columns = resolve(query, key, query_positions, key_positions)
     return ops.cast(rows, "int32"), ops.cast(columns, "int32")
 
@@ -23,7 +23,7 @@ def places(
 def distances(
     query: Tensor, key: Tensor, query_positions: Tensor | None, key_positions: Tensor | None
 ) -> Tensor:
-    """`i - j` of each query at i and key at j: int32 (B or 1, N or 1, T, S)."""
+    """Returns `i - j` for each query at i and key at j: int32 (B or 1, N or 1, T, S)."""
     rows, columns = pairs(*places(query, key, query_positions, key_positions))
     return rows - columns
 
@@ -35,11 +35,11 @@ def places_within(
     query_positions: Tensor | None,
     key_positions: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The places, with those outside of 0 ... length - 1 moved to the nearest end.
+    """Returns positions, with those outside of 0 ... length - 1 moved to the nearest end.
 
     Raises:
-        ValueError: There are more keys than places, and no positions given: who gives them, says
-            for which sequence by `fitting`, since the keys here may be some of it or filled up.
+        ValueError: There are more keys than positions, and `key_positions` is None. With positions
+            the caller checks the length by `fitting`, since the keys may be a part of the sequence.
     """
     if key_positions is None:
         key = fitting(key, length)
@@ -48,11 +48,10 @@ def places_within(
 
 
 def fitting(key: Tensor, length: int | None) -> Tensor:
-    """A whole sequence of keys, (B, S, ...), that a score of this length has a place for each of.
+    """Returns the keys of a whole sequence, (B, S, ...), after a check of their number.
 
     Raises:
-        ValueError: There are more keys than places. Where a graph does not know how many keys
-            there are when it is traced, it fails when it runs.
+        ValueError: There are more keys than `length`. A graph of unknown length fails when it runs.
     """
     keys = key.shape[1]
     if length is None or (keys is not None and keys <= length):
@@ -62,13 +61,14 @@ def fitting(key: Tensor, length: int | None) -> Tensor:
             f"`length` is the largest number of keys: build the score with length={keys} or "
             f"more, or cut the keys. Received: length={length}, key.shape={tuple(key.shape)}"
         )
-    # Nothing is added to each key, from as many nothings as there are places: fewer than keys fail.
+    # The slice of `length` zeros fails at run time if there are more keys; adding it changes
+    # nothing.
     nothing = ops.slice(ops.zeros((length,), key.dtype), (0,), ops.shape(key)[1:2])
     return key + ops.reshape(nothing, (1, -1) + (1,) * (len(key.shape) - 2))
 
 
 def known_length(length: int | None, key_shape: Shape) -> int:
-    """The length given, or else the number of keys that the score is built for."""
+    """Returns the given length, or else the number of keys in `build`."""
     if length is not None:
         return length
     if key_shape[1] is None:
@@ -80,7 +80,7 @@ def known_length(length: int | None, key_shape: Shape) -> int:
 
 
 def read(table: Tensor, index: Tensor) -> Tensor:
-    """Entries of each head's own table: (N, R, ...), (B or 1, N or 1, ...) -> (B or 1, N, ...).
+    """Reads each head's table: (N, R, ...), (B or 1, N or 1, ...) -> (B or 1, N, ...).
 
     An entry may be a number or a vector.
     """
@@ -91,26 +91,26 @@ def read(table: Tensor, index: Tensor) -> Tensor:
 
 
 def read_last(x: Tensor, index: Tensor) -> Tensor:
-    """Entries of the last axis: (B or 1, N, T, R), (B or 1, N or 1, T or 1, S) -> (B, N, T, S)."""
+    """Reads the last axis: (B or 1, N, T, R), (B or 1, N or 1, T or 1, S) -> (B, N, T, S)."""
     if tuple(index.shape[:3]) == (1, 1, 1):
         return ops.take(x, index[0, 0, 0], axis=-1)
     return ops.take_along_axis(x, index, axis=-1)
 
 
 def project_at(x: Tensor, kernel: Tensor, bias: Tensor | None, columns: Tensor) -> Tensor:
-    """Some columns of `x W + b`.
+    """Returns some columns of `x W + b`.
 
     Args:
         x: (B, T, N, U).
         kernel: W of each head, (N, U, L).
         bias: b of each head, (N, L), or None.
-        columns: Which to read, (B or 1, N or 1, S).
+        columns: Indices of the columns, (B or 1, N or 1, S).
 
     Returns:
         (B, N, T, S).
     """
     shared = tuple(columns.shape[:2]) == (1, 1)
-    if shared:  # then no other column is computed
+    if shared:  # compute these columns only
         kernel = ops.take(kernel, columns[0, 0], axis=-1)
         bias = None if bias is None else ops.take(bias, columns[0, 0], axis=-1)
     product = per_head(x, kernel)
@@ -120,7 +120,7 @@ def project_at(x: Tensor, kernel: Tensor, bias: Tensor | None, columns: Tensor) 
 
 
 def spread(logits: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """What broadcasts to (B, N, T, S), as (B, N, T, S)."""
+    """Broadcasts logits to (B, N, T, S)."""
     _, queries, heads, _ = ops.shape(query)
     batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in (logits, query, key)))
     return ops.broadcast_to(logits, (batch, heads, queries, ops.shape(key)[1]))

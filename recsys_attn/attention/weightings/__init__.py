@@ -1,4 +1,4 @@
-"""How much does a key count? Layers from logits and `allowed` to weights (B, N, T, S)."""
+"""Weightings: from logits and `allowed` to weights (B, N, T, S)."""
 
 from recsys_attn.attention.weightings.base import WEIGHTINGS as _WEIGHTINGS
 from recsys_attn.attention.weightings.base import Weighting

@@ -86,7 +86,7 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], message: st
     ],
     ids=str,
 )
-def test_what_a_user_can_mend_is_one_sentence(
+def test_user_errors_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -116,7 +116,7 @@ def test_errors_become_exit_codes(
     assert text in output.getvalue()
 
 
-def test_a_request_to_end_is_an_interrupt_and_afterwards_as_before() -> None:
+def test_sigterm_is_an_interrupt() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as caught, commands.reported():
         signal.raise_signal(signal.SIGTERM)
@@ -124,7 +124,7 @@ def test_a_request_to_end_is_an_interrupt_and_afterwards_as_before() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_values_of_overrides_are_toml_and_bare_words_are_strings() -> None:
+def test_override_values_are_toml_or_strings() -> None:
     texts = ["a=3", "a=3.5", "a=true", 'a="x"', "a=x y", "a=[1, 2]", "a.b={c = 1}", "a=b=c", "a="]
     values = [commands._override(text)[1] for text in texts]
     assert values == [3, 3.5, True, "x", "x y", [1, 2], {"c": 1}, "b=c", ""]

@@ -1,4 +1,4 @@
-"""Folders appear whole or not at all, and one process at a time writes a run."""
+"""Atomic folders, damaged files and the lock of a run folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipelines.common.errors import PipelineError
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_the_folder_appears_when_the_block_ends_and_takes_the_old_ones_place(
+def test_folder_replaces_the_old_one_at_the_end(
     tmp_path: Path,
 ) -> None:
     target = tmp_path / "runs" / "data"
@@ -38,7 +38,7 @@ def test_the_folder_appears_when_the_block_ends_and_takes_the_old_ones_place(
     "error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3), PipelineError("bad")]
 )
 @pytest.mark.parametrize("before", [{}, {"data/a": "old"}], ids=["new", "old"])
-def test_nothing_stays_of_a_block_that_fails(
+def test_failed_block_leaves_nothing(
     tmp_path: Path, error: BaseException, before: dict[str, str]
 ) -> None:
     for name, content in before.items():
@@ -59,7 +59,7 @@ def test_nothing_stays_of_a_block_that_fails(
     ],
     ids=["system", "arrow", "tensorflow", "quota"],
 )
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, error: Exception) -> None:
+def test_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, error: Exception) -> None:
     message = f"No space left on the disk while writing {tmp_path / 'data'}. Earlier results are"
     with pytest.raises(PipelineError, match=message):
         _write_half(tmp_path / "data", error)
@@ -67,7 +67,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, error: E
 
 
 @pytest.mark.parametrize("stop_at", range(4))
-def test_a_process_killed_while_replacing_leaves_the_old_or_the_new_folder(
+def test_kill_while_replacing_leaves_old_or_new_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
 ) -> None:
     """A kill before the first, second, ... change of the file system, then the next start."""
@@ -101,7 +101,7 @@ def test_a_process_killed_while_replacing_leaves_the_old_or_the_new_folder(
     assert _files(tmp_path) == {"data/a": "new" if stop_at == 3 else "old"}
 
 
-def test_the_lock_is_for_one_at_a_time_and_free_afterwards(tmp_path: Path) -> None:
+def test_lock_is_exclusive(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a"
     with locked(folder):
         message = f"Another recsys-attn is working in {folder}"
@@ -158,7 +158,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes | None, message:
         read_json(path)
 
 
-def test_fingerprints_tell_values_apart_and_not_the_order_of_keys() -> None:
+def test_fingerprint_ignores_key_order() -> None:
     first = artifacts.fingerprint({"a": 1, "b": [2, 3]})
     assert first == artifacts.fingerprint({"b": [2, 3], "a": 1})
     assert first != artifacts.fingerprint({"a": 1, "b": [3, 2]})

@@ -11,7 +11,7 @@ from pipelines.common.progress import Progress
 
 
 @pytest.mark.parametrize("total", [17, None], ids=["known total", "unknown total"])
-def test_a_terminal_shows_a_bar_with_rows_per_second_that_goes_away(total: int | None) -> None:
+def test_terminal_shows_a_transient_bar(total: int | None) -> None:
     output = io.StringIO()
     progress = Progress(Console(file=output, force_terminal=True, width=80))
     advance = progress.start("reading", total)

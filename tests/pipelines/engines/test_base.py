@@ -9,7 +9,7 @@ from tests.support.engines import joined
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 11, 64, 97])
-def test_every_state_is_merged_once_and_no_deeper_than_a_balanced_tree(count: int) -> None:
+def test_merge_tree_is_balanced(count: int) -> None:
     text = tree(map(str, range(count)), joined)
     assert sorted(text.replace("(", " ").replace(")", " ").split()) == sorted(
         map(str, range(count))

@@ -14,12 +14,12 @@ from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
 
-def test_without_a_name_it_is_this_process() -> None:
+def test_default_engine_is_local() -> None:
     assert isinstance(choose_engine("local", "auto"), LocalEngine)
 
 
 @pytest.mark.parametrize("command", ["fit", "train", "score"])
-def test_a_missing_ray_is_one_sentence(
+def test_missing_ray_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     for name in ("engine", "training", "cluster"):
@@ -40,13 +40,13 @@ def test_workers_need_ray(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:x", ""])
-def test_an_address_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_invalid_ray_address_is_an_error(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     message = f"--ray-address: expected auto, local or host:port, .* Received: {address}$"
     with pytest.raises(PipelineError, match=message):
         _ask(monkeypatch, address)
 
 
-def test_a_cluster_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_ray_cluster_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

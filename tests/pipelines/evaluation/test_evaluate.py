@@ -158,14 +158,14 @@ def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
         np.testing.assert_allclose(found, scores, rtol=0, atol=2e-6)
 
 
-def test_the_group_is_the_request_where_none_is_named(run, table):
+def test_default_group_is_the_request(run, table):
     predictions, summary = run()
     assert summary["group"] == "request"
     assert predictions["group"].to_pylist() == table["request"].to_pylist()
     assert summary["tasks"]["click"]["baselines"] == {}
 
 
-def test_without_a_request_each_row_is_one_and_there_is_no_group(run, table):
+def test_without_request_column_rows_are_requests(run, table):
     predictions, summary = run(request=None)
     assert summary["requests"] == table.num_rows
     assert summary["group"] is None
@@ -186,14 +186,14 @@ def test_an_undefined_metric_is_null(run, table):
 @pytest.mark.parametrize(
     "options", [{"group": "shop"}, {"ceiling": {"click": "shop"}}, {"baselines": {"b": "shop"}}]
 )
-def test_a_column_that_is_not_there(run, options):
+def test_missing_evaluation_column_is_refused(run, options):
     message = r"`evaluation` names the columns \['shop'\], which the data does not have"
     with pytest.raises(PipelineError, match=message):
         run(**options)
 
 
 @pytest.mark.parametrize("option", ["ceiling", "baselines"])
-def test_a_column_that_is_no_number_everywhere(run, table, option):
+def test_non_numeric_ceiling_or_baseline_is_refused(run, table, option):
     with pytest.raises(PipelineError, match="'segment': expected numbers, received string"):
         run(**{option: {"click": "segment"}})
     position = table.column_names.index("truth")
@@ -202,6 +202,6 @@ def test_a_column_that_is_no_number_everywhere(run, table, option):
         run(table.set_column(position, "truth", holes), **{option: {"click": "truth"}})
 
 
-def test_a_ceiling_that_is_no_probability(run):
+def test_ceiling_must_be_a_probability(run):
     with pytest.raises(PipelineError, match=r"must be probabilities in \[0, 1\].*popularity"):
         run(ceiling={"click": "popularity"})

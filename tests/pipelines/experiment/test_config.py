@@ -1,4 +1,4 @@
-"""An experiment file becomes checked objects, and its shorthands what they stand for."""
+"""Reading experiment files and expanding their shorthands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_transform_may_be_written_short(
     assert (feature.dtype, feature.transform) == (dtype, transform)
 
 
-def test_a_sequence_has_what_the_shared_feature_has(tmp_path: Path) -> None:
+def test_sequence_inherits_options_of_shared_feature(tmp_path: Path) -> None:
     item = 'name = "item_id"\ndtype = "int64"'
     changed = item + '\ntransform = { kind = "hash", buckets = 13 }\nwidth = 3'
     experiment = load(tmp_path, (item, changed))
@@ -69,7 +69,7 @@ def test_a_sequence_has_what_the_shared_feature_has(tmp_path: Path) -> None:
     assert (sequence.dtype, sequence.transform, sequence.width) == ("int64", Hash(13), 3)
 
 
-def test_numbers_without_a_point_are_numbers_and_overrides_reach_new_keys(tmp_path: Path) -> None:
+def test_overrides_reach_new_keys(tmp_path: Path) -> None:
     experiment = load(
         tmp_path, training__learning_rate=1, export__tolerance=1, data__split__valid=0
     )
@@ -103,7 +103,7 @@ def test_the_model_may_leave_features_out(tmp_path: Path) -> None:
         (b"", "experiment.toml: `name` is missing"),
     ],
 )
-def test_a_file_that_is_no_experiment_is_named(
+def test_invalid_experiment_file_is_an_error(
     tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     path = tmp_path / "experiment.toml"
@@ -125,13 +125,13 @@ def test_a_file_that_is_no_experiment_is_named(
         ("Item_ID", "'item_id' and 'Item_ID' differ in the case of their letters only"),
     ],
 )
-def test_names_that_no_signature_takes_are_refused(tmp_path: Path, name: str, message: str) -> None:
+def test_invalid_feature_names_are_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         load(tmp_path, ('name = "price"', f'name = "{name}"'))
 
 
 @pytest.mark.parametrize("name", ["click_with_context", "click.scores", "click.classes"])
-def test_tasks_with_names_that_the_export_makes_are_refused(tmp_path: Path, name: str) -> None:
+def test_task_names_of_the_export_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(PipelineError, match=f"The task name '{name}' must not end in with_context"):
         load(tmp_path, ('name = "conversion"', f'name = "{name}"\nlabel = "conversion"'))
 
@@ -143,7 +143,7 @@ def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_what_a_run_folder_keeps_is_the_same_experiment(path: Path, tmp_path: Path) -> None:
+def test_saved_experiment_is_the_same(path: Path, tmp_path: Path) -> None:
     experiment = load_experiment(path, {"training.epochs": 3, "training.warm_start": "runs/x"})
     write_json(tmp_path / EXPERIMENT, resolved(experiment))
     assert resolved(load_experiment(tmp_path)) == resolved(experiment)

@@ -1,4 +1,4 @@
-"""Every mistake in an experiment file is one sentence that a user can act on."""
+"""Every mistake in an experiment file is one actionable sentence."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ UNKNOWN_KEYS = [
     [case[1:] for case in UNKNOWN_KEYS],
     ids=[case[0] or "top" for case in UNKNOWN_KEYS],
 )
-def test_an_unknown_key_is_named_with_the_nearest_and_all_known_ones(
+def test_unknown_key_error_suggests_known_keys(
     tmp_path: Path, change: tuple[str, str], key: str, near: str | None, known: str
 ) -> None:
     hint = f" Did you mean `{near}`?" if near else ""
@@ -151,9 +151,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("change", "sentence"), MISMATCHES, ids=[s[:60] for _, s in MISMATCHES])
-def test_a_value_that_does_not_fit_is_named(
-    tmp_path: Path, change: tuple[str, str], sentence: str
-) -> None:
+def test_invalid_value_is_an_error(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
     assert sentence in _problems(tmp_path, change)
 
 
@@ -184,7 +182,7 @@ def test_every_problem_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     assert len(problems) == 3
 
 
-def test_a_mistake_is_told_where_it_was_written_and_not_where_it_is_inherited(
+def test_inherited_mistake_is_reported_once(
     tmp_path: Path,
 ) -> None:
     problems = _problems(tmp_path, (ITEM, ITEM + '\ntransform = "hsh"'))

@@ -1,6 +1,9 @@
 """The SavedModel: its signatures, and their scores against the training path's."""
 
 import json
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -202,3 +205,32 @@ def test_several_requests_rank_at_once(exported):
     for index, table in enumerate(tables):
         for task, scores in scorer.score_table(table, fitted, None).items():
             np.testing.assert_allclose(found[task][index], scores, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("exported", ["all"], indirect=True)
+def test_export_scores_with_tensorflow_alone(exported, tmp_path):
+    scorer, fitted, _, _, folder = exported
+    table = shop.table(7, seed=9, unknown=True)
+    raw = raw_rows(fitted.schema, table)
+    texts = {n: np.char.encode(a.astype(str), "utf-8") for n, a in raw.items() if a.dtype == "O"}
+    np.savez(tmp_path / "raw.npz", **{**raw, **texts})
+    script = """
+        import sys
+        import numpy as np
+        import tensorflow as tf
+        raw = np.load(sys.argv[2])
+        model = tf.saved_model.load(sys.argv[1])
+        scores = model.signatures["serving_default"](**{n: tf.constant(raw[n]) for n in raw})
+        assert not {"recsys_attn", "pipelines"} & set(sys.modules)
+        np.savez(sys.argv[3], **{task: score.numpy() for task, score in scores.items()})
+    """
+    arguments = [str(folder), str(tmp_path / "raw.npz"), str(tmp_path / "scores.npz")]
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        check=True,
+        cwd=tmp_path,
+        capture_output=True,
+    )
+    found = np.load(tmp_path / "scores.npz")
+    for task, scores in scorer.score_table(table, fitted, None).items():
+        np.testing.assert_allclose(found[task], scores, rtol=0, atol=1e-5)

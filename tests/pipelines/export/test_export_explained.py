@@ -1,4 +1,4 @@
-"""What an export explains, against the model's own explanation and a walk through raw events."""
+"""Exported explanations, against the model's own and a loop over raw events."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def expected_attention(model, fitted, table, events, name, length):
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_weights_stand_where_their_events_were_sent(model, fitted, module, history):
+def test_weights_are_in_the_order_of_raw_events(model, fitted, module, history):
     table = request(history)
     events, searches = HISTORIES[history]
     raw = raw_request(fitted.schema, table)
@@ -92,7 +92,7 @@ def test_weights_stand_where_their_events_were_sent(model, fitted, module, histo
         assert np.count_nonzero(weights[0, 0]) == min(sum(happened), length)
 
 
-def test_the_rest_is_what_rank_and_the_model_give(model, fitted, module):
+def test_explained_scores_equal_rank(model, fitted, module):
     table = request("over-long")
     raw = raw_request(fitted.schema, table)
     found = call(module, "rank_explained", raw)

@@ -1,4 +1,4 @@
-"""What a manifest says of a folder's files."""
+"""The file list in an export's manifest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_file_but_the_manifest_is_listed(folder: Path) -> None:
     assert read_json(folder / MANIFEST) == {"name": "tiny", "files": expected}
 
 
-def test_a_file_that_was_replaced_is_listed_again(folder: Path) -> None:
+def test_replaced_file_is_updated_in_the_list(folder: Path) -> None:
     (folder / "empty").write_bytes(b"no more")
     assert read_json(folder / MANIFEST)["files"] != list_files(folder)
     update_file_list(folder, folder / "empty")

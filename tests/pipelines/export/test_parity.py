@@ -1,4 +1,4 @@
-"""An export that scores unlike the training path is refused, whatever the reason."""
+"""The parity check refuses exports that score unlike the trained model."""
 
 import dataclasses
 
@@ -40,14 +40,14 @@ def requests(tmp_path_factory):
     return sample_requests(SMALL, DataSplit(path), "request", 17)
 
 
-def test_an_equal_model_passes(fitted, exported, requests):
+def test_equal_model_passes_parity(fitted, exported, requests):
     parity = check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
     assert parity["rows"] == sum(table.num_rows for table in requests) >= 17 + 4
     assert 0 <= parity["max_abs_difference"] <= 1e-6
 
 
 @pytest.mark.parametrize("value", [0.01, np.nan])
-def test_another_weight_is_found(fitted, exported, requests, value):
+def test_changed_weight_fails_parity(fitted, exported, requests, value):
     model = shop.linear_model(fitted)
     bias = next(w for w in model.trainable_variables if w.path.endswith("bias"))
     bias.assign(bias + value)
@@ -74,9 +74,7 @@ def test_an_export_with_a_skewed_graph_is_refused(fitted, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["example_rows", "example_request"])
-def test_a_signature_of_examples_with_other_scores_is_found(
-    fitted, exported, requests, monkeypatch, name
-):
+def test_wrong_examples_scores_fail_parity(fitted, exported, requests, monkeypatch, name):
     def without_an_age(schema, table):
         kept = Schema(tuple(f for f in schema.features if f.name != "age"), schema.tasks)
         return getattr(examples_module, name)(kept, table)
@@ -86,7 +84,7 @@ def test_a_signature_of_examples_with_other_scores_is_found(
         check_parity(shop.linear_model(fitted), fitted, exported, requests, 1e-5)
 
 
-def test_the_transform_of_training_is_compared(fitted, exported, requests, monkeypatch):
+def test_changed_training_transform_fails_parity(fitted, exported, requests, monkeypatch):
     """With a request's context transformed once, not only row by row."""
     transform = scoring_module.transform
 
@@ -154,7 +152,7 @@ def test_awkward_rows():
             assert not set(unknown[feature.name]) & known[feature.name]
 
 
-def test_a_rank_signature_with_other_scores_is_found(fitted, exported, requests, monkeypatch):
+def test_wrong_rank_scores_fail_parity(fitted, exported, requests, monkeypatch):
     def reversed_candidates(schema, table):
         raw = raw_request(schema, table)
         return {n: a[:, ::-1] if schema[n].side == "candidate" else a for n, a in raw.items()}
@@ -165,7 +163,7 @@ def test_a_rank_signature_with_other_scores_is_found(fitted, exported, requests,
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_a_class_with_another_score_is_found(fitted, exported, requests, monkeypatch, label):
+def test_wrong_classify_score_fails_parity(fitted, exported, requests, monkeypatch, label):
     call = parity_module._call
 
     def changed(loaded, signature, raw):

@@ -1,4 +1,4 @@
-"""Raw columns as the tensors that a client would send."""
+"""Raw input arrays, as a client sends them."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tests.support import shop
 MISSING = {"string": "", "int64": MISSING_INT, "float32": np.nan}
 
 
-def test_null_becomes_the_missing_value_and_lists_are_padded():
+def test_nulls_become_missing_and_lists_are_padded():
     table = shop.table(29, seed=4)
     raw = raw_rows(shop.SCHEMA, table)
     assert list(raw) == [feature.name for feature in shop.SCHEMA.features]

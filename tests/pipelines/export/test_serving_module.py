@@ -1,4 +1,4 @@
-"""What takes serialized Examples: one trace of the model, one context for all candidates."""
+"""Signatures of serialized Examples: one trace of the model, one context."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def same(found, expected):
         np.testing.assert_allclose(found[task], expected[task], rtol=0, atol=1e-6)
 
 
-def test_the_model_is_traced_for_rows_and_for_requests_alone(traced):
+def test_model_is_traced_twice(traced):
     _, signatures, calls = traced
     assert calls == 2
     for name, of in (("examples", "serving_default"), ("examples_with_context", "rank")):
@@ -82,7 +82,7 @@ def test_examples_score_as_the_training_path(traced, answer):
     same(answer("examples_with_context", **example_request(SCHEMA, TABLE)), traced[0])
 
 
-def test_a_candidates_feature_in_the_context_is_that_of_all_without_their_own(answer):
+def test_candidate_feature_in_context_is_the_default(answer):
     context, candidates = request()
     expected = [tf.train.Example.FromString(c.SerializeToString()) for c in candidates]
     values = {

@@ -1,4 +1,4 @@
-"""Signatures for Classify, Regress and MultiInference: names, methods, and one computation."""
+"""Views for Classify, Regress and MultiInference: names, methods, tensors."""
 
 import pytest
 import tensorflow as tf
@@ -11,7 +11,7 @@ ITEM, AGE = Numeric("price"), Numeric("age", "context")
 METHOD = "tensorflow/serving/"
 
 
-def test_every_task_has_its_own_and_the_first_one_the_plain_names():
+def test_every_task_has_views_and_the_first_plain_names():
     found = views(Schema((ITEM, AGE), (Task("click"), Task("buy"))))
     for task in ("click", "buy"):
         regress = {"outputs": task}
@@ -78,7 +78,7 @@ def test_views_share_the_tensors_and_add_no_graph(saved):
     assert after.signature_def == before.signature_def
 
 
-def test_a_mark_that_tensorflow_ignores_says_that_a_manifest_belongs_to_it(saved):
+def test_mark_announces_a_manifest(saved):
     before = read(saved).collection_def
     add_views(saved, {})
     add_views(saved, {})
@@ -89,7 +89,7 @@ def test_a_mark_that_tensorflow_ignores_says_that_a_manifest_belongs_to_it(saved
     assert found["t"].numpy().tolist() == [2]
 
 
-def test_no_fingerprint_of_the_file_before_stays(saved):
+def test_stale_fingerprint_is_removed(saved):
     assert (saved / "fingerprint.pb").exists()
     add_views(saved, {})
     assert not (saved / "fingerprint.pb").exists()

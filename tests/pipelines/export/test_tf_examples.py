@@ -1,4 +1,4 @@
-"""Serialized Examples are parsed to the raw tensors that a client would send."""
+"""Serialized Examples are parsed to raw tensors."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The warm-up file is a TFRecord of PredictionLog that the export itself can replay."""
+"""The warm-up file holds requests that the export can replay."""
 
 import pytest
 import tensorflow as tf
@@ -46,7 +46,7 @@ def test_both_signatures_are_replayed(written):
         }
 
 
-def test_what_takes_examples_is_replayed_with_and_without_a_context(written):
+def test_warm_up_covers_examples_with_and_without_context(written):
     _, logs = written
     multi = requests(logs, "multi_inference_log")
     methods = {

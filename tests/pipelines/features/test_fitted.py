@@ -136,6 +136,6 @@ def test_a_column_has_its_features_type():
     ("values", "dtype", "listed"),
     [([0.5], "int64", False), (["a"], "int64", False), (["a"], "string", True)],
 )
-def test_a_column_of_another_type_is_an_error(values, dtype, listed):
+def test_column_of_wrong_type_is_an_error(values, dtype, listed):
     with pytest.raises(PipelineError, match=r"Column 'x': expected values of type .* Received"):
         raw_column(pa.table({"x": values}), "x", dtype, listed)

@@ -1,4 +1,4 @@
-"""The graph that is exported equals the training path on every kind of raw value."""
+"""The exported graph equals the training path on all kinds of raw values."""
 
 import numpy as np
 import pyarrow as pa
@@ -122,7 +122,7 @@ def test_events_are_dropped_only_where_all_are_missing(length):
             np.testing.assert_array_equal(part[row], expected)
 
 
-def test_a_left_out_owner_of_a_table_is_not_needed(fitted):
+def test_excluded_table_owner_is_not_needed(fitted):
     """Only what the schema still has is in the graph."""
     graph = FeatureGraph(fitted.without(("searches", "age")))
     assert "searches" not in graph.functions

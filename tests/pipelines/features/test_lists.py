@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.features.lists import check_aligned, drop_missing, pad_last
+from pipelines.features.lists import check_aligned, pad_last
 
 LISTS = [[1, 2, 3], None, [], [4, None], [5, 6, 7, 8, 9, 10, 11]]
-
-
-def test_an_event_is_dropped_where_all_of_its_sequences_are_missing():
-    first, second = np.array([2, 0, 0, 3, 0]), np.array([0, 0, 4, 5, 0])
-    (kept_first, kept_second), offsets = drop_missing([first, second], np.array([0, 2, 2, 5]))
-    np.testing.assert_array_equal(kept_first, [2, 0, 3])
-    np.testing.assert_array_equal(kept_second, [0, 4, 5])
-    np.testing.assert_array_equal(offsets, [0, 1, 1, 3])
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 11])

@@ -1,4 +1,4 @@
-"""What each transform makes of known, unknown and missing values, outside and inside the graph."""
+"""Each transform on known, unknown and missing values, outside and inside the graph."""
 
 import bisect
 
@@ -127,7 +127,7 @@ def test_huge_numbers_stay_finite(steps):
 
 @pytest.mark.parametrize("first", [0, 5, -3, -(2**62), MISSING_INT + 1, LARGEST - 13])
 @pytest.mark.parametrize("last", [None, 2**40])
-def test_vocabulary_ids_of_integers_that_lie_close_together(first, last):
+def test_vocabulary_ids_of_dense_integers(first, last):
     """Close together or not (with `last`), what is not known is unknown at any distance."""
     known = [first + step for step in (7, 2, 0, 13, 5)] + ([last] if last else [])
     ids = {number: place + 2 for place, number in enumerate(known)} | {None: 0, MISSING_INT: 0}

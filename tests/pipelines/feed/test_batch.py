@@ -1,4 +1,4 @@
-"""Batches: as many requests as fit, each with its own candidates, whatever they are padded to."""
+"""Batches: size limits, padding, and the values of their requests."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_no_request_goes_on_in_the_next_row_group():
     np.testing.assert_array_equal(group_starts(table, None, groups), np.arange(8))
 
 
-def test_rows_that_nothing_tells_apart_are_requests_of_their_own(fitted, table):
+def test_rows_without_candidate_features_are_requests(fitted, table):
     context = tuple(f for f in fitted.schema.features if f.name in ("user", "age"))
     fitted = fitted.__class__(Schema(context, fitted.schema.tasks), fitted.transforms)
     chunk = transform(table, fitted, "request")

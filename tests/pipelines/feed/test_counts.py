@@ -16,7 +16,7 @@ from tests.support import feeds
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("candidates", [1, 4, 13, 29, 34, 35, 56, 999])
 @pytest.mark.parametrize("request_column", ["request", None])
-def test_steps_are_the_batches_of_the_longest_lane(
+def test_steps_are_the_batches_of_the_longest_shard(
     fitted, table, tmp_path, candidates, lengths, request_column
 ):
     split = feeds.write_split(tmp_path, table, [3, 17, 5, 11])
@@ -33,7 +33,7 @@ def vars_of(feed):
     return {name: getattr(feed, name) for name in feed.__dataclass_fields__}
 
 
-def test_only_what_cuts_a_batch_short_is_read_again(split, monkeypatch):
+def test_only_long_requests_are_read_again(split, monkeypatch):
     counts = RequestCounts.read(split, "request")
     read = []
     original = Reader.row_groups

@@ -1,4 +1,4 @@
-"""The feed: every row once, the same order for the same seed, on from any position."""
+"""The feed: every row once, a reproducible order, resuming from any position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUESTS = pytest.mark.parametrize("request_column", ["request", None])
 
 @REQUESTS
 @pytest.mark.parametrize("rows", [1, 40, 70, 9999])
-def test_every_row_comes_once_and_no_request_is_torn(fitted, split, table, rows, request_column):
+def test_every_row_once_and_requests_whole(fitted, split, table, rows, request_column):
     feed = Feed(split, fitted, request_column, BATCH, seed=5, shuffle_rows=rows)
     batches = list(feed)
     found = feeds.order_of(batches)
@@ -64,7 +64,7 @@ def test_the_order_follows_from_seed_and_epoch(fitted, split, table):
         (None, 9999, None),
     ],
 )
-def test_it_goes_on_from_any_position(fitted, split, request_column, candidates, lengths):
+def test_feed_resumes_from_any_position(fitted, split, request_column, candidates, lengths):
     """From every kind: first and last inside a row group, at its edge, across files, the end."""
     feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates=candidates, lengths=lengths)
     every = [batch for epoch in (0, 1) for batch in feed.batches(Position(epoch))]
@@ -88,9 +88,7 @@ def test_it_goes_on_from_any_position(fitted, split, request_column, candidates,
 
 @pytest.mark.parametrize("candidates", [1, 5, 13, 29, 10_000])
 @pytest.mark.parametrize("seed", [None, 3])
-def test_batches_hold_no_more_padded_candidates_than_they_may(
-    fitted, split, table, candidates, seed
-):
+def test_padded_candidates_of_a_batch_are_limited(fitted, split, table, candidates, seed):
     feed = Feed(split, fitted, "request", BATCH, seed, 40, candidates, LENGTHS)
     batches = list(feed)
     assert sorted(feeds.order_of(batches)) == feeds.requests_of(table)
@@ -108,7 +106,7 @@ def lanes_of(feed, indices, epoch=0):
 @REQUESTS
 @pytest.mark.parametrize("candidates", [13, 9999])
 @pytest.mark.parametrize("shards", [2, 3, 7])
-def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
+def test_shards_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
     """Over several row-group layouts, with more shards than row groups too."""
     for number, sizes in enumerate(([11] * 9, [1, 29, 2, 1, 3], [5] * 3)):
         split = feeds.write_split(tmp_path / str(number), table, sizes)
@@ -129,7 +127,7 @@ def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, reque
                 assert feeds.rows_of(batch) == expected
 
 
-def test_lanes_without_a_row_group_take_no_thread(fitted, table, split, monkeypatch):
+def test_empty_shards_start_no_thread(fitted, table, split, monkeypatch):
     """So that what a thousand shards cost is what the data cost."""
     started = []
 
@@ -144,7 +142,7 @@ def test_lanes_without_a_row_group_take_no_thread(fitted, table, split, monkeypa
     assert started.count("chunks") == len(split.footers)
 
 
-def test_several_lanes_go_on_from_any_position(fitted, split):
+def test_several_shards_resume_from_any_position(fitted, split):
     feed = Feed(split, fitted, "request", BATCH, 5, 40, 13, LENGTHS, 4, (1, 3))
     every = list(feed)
     assert not every[-1].rows or not every[-2].rows or len(every) == feed.steps(0)
@@ -155,7 +153,7 @@ def test_several_lanes_go_on_from_any_position(fitted, split):
 
 
 @pytest.mark.parametrize("indices", [(), (2,), (0, 0), (-1,)])
-def test_shard_indices_are_lanes(fitted, split, indices):
+def test_invalid_shard_indices_are_refused(fitted, split, indices):
     with pytest.raises(ValueError, match=r"`shard_indices` must be .* Received: shard_indices="):
         Feed(split, fitted, "request", BATCH, shards=2, shard_indices=indices)
 
@@ -193,18 +191,6 @@ def test_threads_end_with_the_stream(fitted, split):
     assert threads() == set()
     next(iter(feed))
     assert threads() == set()
-
-
-@pytest.mark.parametrize("how", ["cut", "empty", "text", "overwritten"])
-def test_a_file_that_is_damaged_while_training_is_named(fitted, table, tmp_path, how):
-    """All that is read after the damage is refused; what was read before was right."""
-    split = feeds.write_split(tmp_path, table, [5] * 12, files=3)
-    feed = Feed(split, fitted, "request", 2, shuffle_rows=1)
-    stream = feed.batches()
-    next(stream)
-    shop.damage(tmp_path / "part-00001.parquet", how)
-    with pytest.raises(PipelineError, match=r"part-00001\.parquet"):
-        list(stream)
 
 
 def test_no_rows_is_an_error(fitted, table, tmp_path):

@@ -15,7 +15,7 @@ ROWS = np.random.default_rng(5).integers(1, 23, 61)
 
 @pytest.mark.parametrize("seed", [None, 0, 7])
 @pytest.mark.parametrize("shards", [1, 2, 5, 61, 67])
-def test_every_row_group_is_in_one_chunk_of_one_lane(seed, shards):
+def test_every_row_group_is_in_one_chunk_of_one_shard(seed, shards):
     order = Order(ROWS, seed, shuffle_rows=40, shards=shards)
     dealt = order.chunks(3)
     assert len(dealt) == shards
@@ -29,7 +29,7 @@ def test_every_row_group_is_in_one_chunk_of_one_lane(seed, shards):
             np.testing.assert_array_equal(chunk, np.sort(chunk))
 
 
-def test_a_row_group_larger_than_a_chunk_is_one_of_its_own():
+def test_large_row_group_is_its_own_chunk():
     order = Order(np.array([3, 101, 2, 2, 97]), None, shuffle_rows=5)
     assert [chunk.tolist() for chunk in order.chunks(0)[0]] == [[0], [1], [2, 3], [4]]
 

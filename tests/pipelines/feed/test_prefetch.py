@@ -1,4 +1,4 @@
-"""A thread ahead of its consumer: bounded, ended by everything that should end it."""
+"""The prefetcher: bounded, and stopped in every case."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_items_come_in_order_and_the_thread_ends():
     assert list(items) == []
 
 
-def test_it_is_so_many_items_ahead():
+def test_prefetch_is_bounded():
     made = []
 
     def numbers():
@@ -52,7 +52,7 @@ def test_it_is_so_many_items_ahead():
 
 
 @pytest.mark.parametrize("how", ["close", "with", "forget"])
-def test_it_can_be_ended_early(how):
+def test_prefetcher_can_be_closed_early(how):
     closed = threading.Event()
 
     def numbers():
@@ -77,7 +77,7 @@ def test_it_can_be_ended_early(how):
     assert closed.is_set()
 
 
-def test_an_error_comes_as_it_is_after_the_items_before_it():
+def test_error_is_raised_after_earlier_items():
     def numbers():
         yield 1
         raise PipelineError("part-00003.parquet is damaged.")
@@ -130,7 +130,7 @@ if sys.argv[1] == "interrupt":
 
 
 @pytest.mark.parametrize("ending", ["interrupt", "nothing left to do"])
-def test_a_program_ends_while_the_thread_is_at_work(ending):
+def test_program_can_end_while_thread_works(ending):
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, ending],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Blocks as tensors become the same inputs and labels as a batch's arrays."""
+"""Blocks as tensors give the same inputs and labels as a batch's arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipelines.feed import Feed
 from pipelines.feed.tensors import block_specs, block_tensors
 
 
-def test_inputs_and_labels_in_the_graph_are_the_batchs_arrays(fitted, split):
+def test_tensors_equal_the_batch_arrays(fitted, split):
     feed = Feed(split, fitted, "request", 7, seed=3)
     batches = list(feed)
     layout = batches[0].layout

@@ -1,4 +1,4 @@
-"""Small files in the providers' layouts, and what ingest made of them."""
+"""Small files in the providers' layouts, and helpers to read the result of ingest."""
 
 import gzip
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables against the schema: what is cast, and what is one clear error."""
+"""Tables against the schema: casts and errors."""
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ def _without(name):
     return _columns().drop_columns([name])
 
 
-def test_a_table_as_it_should_be_stays_as_it_is():
+def test_valid_table_is_unchanged():
     checked = check_table(_columns(), SCHEMA, "here")
     for name in ("city", "item", "tags", "price", "clicked", "click", "asked", "extra"):
         assert checked[name].equals(_columns()[name])

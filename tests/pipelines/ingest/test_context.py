@@ -1,4 +1,4 @@
-"""A context that changes inside a request is one clear error; one that does not is found equal."""
+"""A context that changes within a request is found, as by a loop."""
 
 import itertools
 
@@ -75,7 +75,7 @@ def error(table):
     return None
 
 
-def test_requests_may_differ_from_one_another_and_candidates_within_one(table):
+def test_contexts_may_differ_between_requests(table):
     request = pa.array(np.arange(table.num_rows))
     rows = table.set_column(0, "request", request)
     for first, second in itertools.pairwise(inner_rows(table)[:4]):

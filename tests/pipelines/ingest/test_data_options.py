@@ -1,4 +1,4 @@
-"""The `[data]` table: unknown keys, combinations that cannot be, and paths that are not there."""
+"""The `[data]` table: invalid combinations and missing paths."""
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from pipelines.ingest.data_options import DataOptions, SimulateOptions
         ),
     ],
 )
-def test_combinations_that_cannot_be(options, message):
+def test_invalid_option_combinations_are_refused(options, message):
     with pytest.raises(ValidationError, match=message):
         DataOptions(**options)
 

@@ -1,4 +1,4 @@
-"""Histories: equal to a slow loop, and blind to the present and the future."""
+"""Histories equal a slow loop and hold only earlier events."""
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +61,7 @@ def test_equal_to_the_definition(seed):
     assert made.select(table.column_names).equals(table)
 
 
-def test_nothing_from_the_present_or_the_future():
+def test_history_has_no_present_or_future_events():
     """Whatever happens at a moment or after it changes no history up to that moment."""
     table = _table(seed=11)
     moment = 11
@@ -80,7 +80,7 @@ def test_nothing_from_the_present_or_the_future():
         assert one.equals(other)
 
 
-def test_the_rows_of_a_request_see_what_was_there_at_its_earliest_time():
+def test_request_sees_events_before_its_earliest_time():
     table = pa.table(
         {
             "request": ["a", "b", "b", "b", "c"],

@@ -1,4 +1,4 @@
-"""Whole requests, and requests whose rows lie apart."""
+"""Whole requests, and scattered requests."""
 
 import pyarrow as pa
 import pytest
@@ -25,7 +25,7 @@ def test_tables_end_where_requests_end():
     assert whole == [["a", "a"], ["b"] * 4 + ["c"], ["d", "d"], ["e"]]
 
 
-def test_a_request_that_comes_back_is_told_with_its_file():
+def test_scattered_request_is_an_error():
     log = RequestLog("request")
     for file, table in zip(("one", "two"), _tables("aabb", "c"), strict=True):
         log.add(table, file)

@@ -1,4 +1,4 @@
-"""Splits: whole requests, strict order in time, users in one split, always the same."""
+"""Splits: whole requests, strict order in time, users in one split, reproducible."""
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +125,7 @@ def test_times_that_cannot_split(column, values, message):
         _split(table, SplitOptions(by="time", column=column))
 
 
-def test_an_empty_split_says_which_of_how_many_and_what_to_change():
+def test_empty_split_is_an_error():
     with pytest.raises(PipelineError, match=r"'valid' is empty: 8 rows .* raise data.split.valid"):
         check_splits({"train": 7, "valid": 0, "test": 1}, SplitOptions(valid=0.01))
     with pytest.raises(PipelineError, match="too few different values"):

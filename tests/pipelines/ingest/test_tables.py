@@ -1,4 +1,4 @@
-"""Any CSV or Parquet: files, folders and lists of them; what is wrong with them in one error."""
+"""CSV and Parquet files, folders and lists of them, and their errors."""
 
 import pyarrow as pa
 import pytest
@@ -93,7 +93,7 @@ def test_parquet_at_a_uri_gives_what_local_files_give(tmp_path, where):
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1 and no more"], ids=["gone", "damaged"])
-def test_what_is_wrong_at_a_uri_is_named_without_its_secrets(tmp_path, content):
+def test_uri_errors_hide_secrets(tmp_path, content):
     with s3.serving({"bucket/in/a.parquet": content} if content else {}) as options:
         uri = f"s3://key:secret@bucket/in?{options}"
         with pytest.raises(

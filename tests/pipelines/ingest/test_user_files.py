@@ -1,4 +1,4 @@
-"""Files as people have them: coded columns, no rows, doubled names, folders of unlike files."""
+"""Unusual files: dictionary columns, no rows, repeated names, mixed folders."""
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +91,7 @@ def test_the_mask_of_a_csv(asked, tmp_path):
     assert found == [k % 3 == 0 for k in range(ROWS)]
 
 
-def test_a_mask_that_is_false_everywhere_is_said(tmp_path):
+def test_mask_that_is_always_false_is_an_error(tmp_path):
     write_parquet(tmp_path / "in" / "r.parquet", **_columns(asked=[False] * ROWS))
     with pytest.raises(PipelineError, match="the mask 'asked' is false in every row"):
         _ingest(tmp_path)

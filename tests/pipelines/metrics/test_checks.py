@@ -1,4 +1,4 @@
-"""What every metric refuses, and what it says where its data does not define it."""
+"""Invalid input of the metrics, and undefined metrics."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_one_class_or_no_rows_are_undefined(label, rows):
         assert np.isnan(roc_curve(labels, scores).true_positive_rate).all()
 
 
-def test_what_has_nothing_to_divide_by_is_undefined():
+def test_metrics_without_denominator_are_undefined():
     with pytest.warns(UndefinedMetricWarning, match="calibration is not defined: .* no positives"):
         assert np.isnan(calibration([0, 0], [0.2, 0.1]))
     with pytest.warns(UndefinedMetricWarning, match="logloss is not defined: there are no rows"):
@@ -57,7 +57,7 @@ def test_bad_labels_and_scores_are_refused(metric):
 
 @pytest.mark.parametrize("metric", [logloss, calibration, calibration_curve])
 @pytest.mark.parametrize("wrong", [-0.1, 1.5, np.inf])
-def test_scores_that_are_no_probabilities_are_refused(metric, wrong):
+def test_non_probabilities_are_refused(metric, wrong):
     with pytest.raises(ValueError, match=r"`scores` must be probabilities in \[0, 1\]"):
         metric([0, 1], [0.5, wrong])
 

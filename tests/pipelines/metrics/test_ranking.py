@@ -1,4 +1,4 @@
-"""AUC, GAUC and the ROC curve against scikit-learn and slow, obvious loops."""
+"""AUC, GAUC and the ROC curve against scikit-learn and slow loops."""
 
 import doctest
 

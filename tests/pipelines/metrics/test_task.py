@@ -1,4 +1,4 @@
-"""The dictionary of one task: labelled rows only, None for what is not defined."""
+"""All metrics of one task."""
 
 import warnings
 
@@ -36,7 +36,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     assert {type(found[key]) for key in ("rows", "positives", "gauc_groups")} == {int}
 
 
-def test_task_metrics_that_are_undefined_are_none_without_a_warning():
+def test_undefined_task_metrics_are_none():
     nothing = dict.fromkeys(("auc", "gauc", "gauc_groups", "logloss", "calibration", "ceiling"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

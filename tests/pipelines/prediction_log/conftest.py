@@ -1,4 +1,4 @@
-"""A small experiment that has run, and a log of what its export served."""
+"""A small finished run, and a log of its served export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves an export in this process and logs what it answers, as a server does."""
+"""Serves an export in this process and logs its responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample: the same from any order of the stream, and each item as likely as any other."""
+"""The bottom-k sample: independent of order, and uniform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logged calls become the raw columns that they were made of, whatever was sent."""
+"""Logged calls are decoded to the raw columns they were made of."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_serialized_candidates_of_a_context_are_one_request(
         assert found.scores == {}
 
 
-def test_serialized_candidates_have_what_the_context_has_for_them() -> None:
+def test_serialized_candidates_inherit_from_context() -> None:
     def serialized(**values: str) -> bytes:
         example = tf.train.Example()
         for name, value in values.items():
@@ -210,6 +210,6 @@ def changed(**changes: np.ndarray | None) -> bytes:
     ],
     ids=range(13),  # the bytes of a message are others in each process
 )
-def test_what_cannot_be_read_says_why(content: bytes, reason: str) -> None:
+def test_unreadable_calls_have_a_reason(content: bytes, reason: str) -> None:
     with pytest.raises(UnreadableCall, match=reason):
         decode(content, SCHEMA, grouped=True)

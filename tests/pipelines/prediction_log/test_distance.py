@@ -23,7 +23,7 @@ def test_the_divergence_is_scipys_squared(p: np.ndarray, q: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("p", "q"), PAIRS)
-def test_the_index_is_two_divergences_of_kullback_and_leibler(p: np.ndarray, q: np.ndarray) -> None:
+def test_index_is_the_sum_of_two_kl_divergences(p: np.ndarray, q: np.ndarray) -> None:
     shares = [(c + 0.5) / (c + 0.5).sum() for c in (p, q)]
     expected = stats.entropy(*shares) + stats.entropy(*shares[::-1])
     np.testing.assert_allclose(psi(p, q), expected)

@@ -1,4 +1,4 @@
-"""Skew and drift of a real run: nothing is found where nothing changed, and what did is found."""
+"""Skew and drift of a real run: changes are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measure = Callable[..., dict[str, Any]]
 
 
 def altered(table: pa.Table) -> pa.Table:
-    """Prices in another currency, users that nobody knows, histories that are lost."""
+    """Prices in another currency, unknown users, histories that are lost."""
     rows = table.num_rows
     changes = {
         "price": pa.array(np.float32(100) * table["price"].to_numpy()),
@@ -47,7 +47,7 @@ def other_log(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_what_is_served_as_trained_has_neither_skew_nor_drift(
+def test_same_data_has_neither_skew_nor_drift(
     steps: Steps, log: Path, written: Callable[[], str]
 ) -> None:
     found = steps.skew(SkewOptions(log))
@@ -68,7 +68,7 @@ def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     assert "scored again: largest difference" in text
 
 
-def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: Path) -> None:
+def test_only_changed_features_have_shifted(measure: Measure, other_log: Path) -> None:
     found = measure(other_log)
     statuses = {name: part["status"] for name, part in found["features"].items()}
     assert statuses == {
@@ -101,9 +101,7 @@ def rewritten(log: Path, target: Path, change: Callable[[dict[str, Any]], None])
     return target
 
 
-def test_a_server_that_computes_otherwise_is_found(
-    measure: Measure, log: Path, tmp_path: Path
-) -> None:
+def test_wrong_served_scores_are_found(measure: Measure, log: Path, tmp_path: Path) -> None:
     def wrong(row: dict[str, Any]) -> None:
         record = prediction_log_pb2.PredictionLog.FromString(row["log"])
         scores = record.predict_log.response.outputs["click"].float_val
@@ -121,7 +119,7 @@ def test_a_server_that_computes_otherwise_is_found(
     assert has_failed(found)
 
 
-def test_drift_is_told_by_day_and_by_hour(measure: Measure, log: Path, tmp_path: Path) -> None:
+def test_drift_by_day_and_by_hour(measure: Measure, log: Path, tmp_path: Path) -> None:
     begin = datetime(2026, 3, 1, 22)
 
     def spread(row: dict[str, Any]) -> None:
@@ -137,7 +135,9 @@ def test_drift_is_told_by_day_and_by_hour(measure: Measure, log: Path, tmp_path:
     assert sum(part["rows"] for part in found["periods"]) == found["rows"]
     some = measure(moved, since=datetime(2026, 3, 2), until=datetime(2026, 3, 2, 2))
     assert some["rows"] == sum(part["rows"] for part in found["periods"][2:4])
-    with pytest.raises(PipelineError, match="no usable call of 'tiny': there is none in this time"):
+    with pytest.raises(
+        PipelineError, match="no usable call of 'tiny': there are none in this time"
+    ):
         measure(moved, since=datetime(2027, 1, 1))
 
 
@@ -172,7 +172,7 @@ def test_other_rows_and_another_log_may_be_the_reference(
     assert measure(other_log, reference=log, sample=0)["shifted"]
 
 
-def test_without_an_evaluation_scores_have_the_label_rate(
+def test_without_evaluation_only_label_rates_are_compared(
     steps: Steps, log: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))
@@ -186,7 +186,7 @@ def test_without_an_evaluation_scores_have_the_label_rate(
     assert found["score_reference"] == "the label rate of the train split"
 
 
-def test_the_command_writes_json_and_a_page_and_fails_when_asked(
+def test_skew_command_writes_reports_and_exit_status(
     steps: Steps, log: Path, other_log: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))

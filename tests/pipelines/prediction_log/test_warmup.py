@@ -1,4 +1,4 @@
-"""Warm-up files of a log: every batch size, no answers, replayed by the server."""
+"""Warm-up files of a log: every batch size, no responses."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_command_says_what_it_wrote(log: Path, tmp_path: Path) -> None:
     assert len(records(target)) == 1
 
 
-def test_records_are_requests_alone_of_no_version(log: Path, tmp_path: Path) -> None:
+def test_records_hold_no_response_and_no_version(log: Path, tmp_path: Path) -> None:
     warm_up_from_log(log, tmp_path / "file", 10, None, seed=0)
     for record in records(tmp_path / "file"):
         assert not record.HasField("log_metadata")

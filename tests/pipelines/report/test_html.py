@@ -1,4 +1,4 @@
-"""The report shows what metrics.json holds, in one file, whatever the data lacks."""
+"""The report shows the metrics in one self-contained file."""
 
 import re
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_the_summary_shows_the_numbers_of_the_metrics(page):
     assert about == "click 1,009 rows, 251 positive (24.88%); GAUC over 83 groups by user_id"
 
 
-def test_a_task_without_ceiling_and_baselines_shows_the_model_alone(page):
+def test_task_without_ceiling_shows_only_the_model(page):
     task = folders.METRICS["tasks"]["conversion"]
     found = page.summary["conversion"]
     assert list(found) == ["about", "model"]

@@ -1,4 +1,4 @@
-"""Reading an evaluation folder: labelled rows only, and one clear sentence when it is damaged."""
+"""Reading an evaluation folder, and its errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The table on the screen: the numbers of the metrics, below each other."""
+"""The table of metrics on the console."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Batch scoring: the same rows with their scores, or the target as it was."""
+"""Batch scoring: rows with scores, or an unchanged target."""
 
 import io
 import itertools
@@ -167,7 +167,7 @@ def test_nothing_to_read(run, tmp_path):
     assert_untouched(run)
 
 
-def test_a_context_that_changes_inside_a_request_is_named(run, tmp_path):
+def test_changing_context_in_a_request_is_refused(run, tmp_path):
     table = shop.table(11, seed=5)
     ages = pa.array(np.arange(table.num_rows), pa.float32())
     table = table.set_column(table.column_names.index("age"), "age", ages)

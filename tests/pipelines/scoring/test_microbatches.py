@@ -1,4 +1,4 @@
-"""A batch computed in parts gives what the whole gives, and the parts keep processors busy."""
+"""Micro-batches: combined results, sizes and threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def doubled(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 50])
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-def test_sums_are_added_firsts_kept_and_pieces_put_together(size: int, graph: bool) -> None:
+def test_micro_batch_results_are_combined(size: int, graph: bool) -> None:
     x = np.arange(14, dtype="float32").reshape(7, 2) + 1
     zero = MicroBatchResult([tf.zeros(())], [tf.constant(-1.0), tf.zeros(())], SPECS)
 
@@ -100,7 +100,7 @@ for name, gpu, before in [
 """
 
 
-def test_each_operation_gets_one_thread_unless_the_user_says_otherwise() -> None:
+def test_threads_per_operation() -> None:
     """In a process of its own, whose TensorFlow starts with the last of the cases."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120

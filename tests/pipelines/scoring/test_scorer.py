@@ -1,4 +1,4 @@
-"""The training path's scores: one per row, in the order of the rows, however they are batched."""
+"""Scores of the training path do not depend on the batches."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_labelled_scores_come_with_their_labels(fitted, scorer, tmp_path):
     table = shop.table(17, seed=3)
     shop.write(tmp_path / "a.parquet", [table])
     dataset = Feed(DataSplit(tmp_path), fitted, "request", batch_size=5)
-    told = []
-    labels, scores = scorer.score_labelled(dataset, told.append)
+    done = []
+    labels, scores = scorer.score_labelled(dataset, done.append)
     expected = scorer.score_table(table, fitted, "request")
     for task in ("click", "buy"):
         np.testing.assert_allclose(scores[task], expected[task], rtol=0, atol=2e-6)
@@ -60,5 +60,5 @@ def test_labelled_scores_come_with_their_labels(fitted, scorer, tmp_path):
     ]
     np.testing.assert_array_equal(labels["click"], np.array(click, "float32"))
     np.testing.assert_array_equal(labels["buy"], np.array(bought, "float32"))
-    assert sum(told) == table.num_rows
-    assert len(told) == 4
+    assert sum(done) == table.num_rows
+    assert len(done) == 4

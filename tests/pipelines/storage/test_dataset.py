@@ -1,4 +1,4 @@
-"""Reading a split: its row groups in order, the borders of requests, damaged files named."""
+"""Reading a split: row groups in order, requests, damaged files."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_a_missing_column_is_named_with_the_nearest(split):
         list(split.batches(["price", "itme"]))
 
 
-def test_a_reader_gives_row_groups_in_any_order_in_portions(split, monkeypatch):
+def test_reader_returns_row_groups_in_any_order(split, monkeypatch):
     split, table = split
     monkeypatch.setattr(data_module, "READ_ROWS", 22)
     with Reader(split.footers, ["item", "user"], encoded=["user", "interests"]) as reader:

@@ -1,4 +1,4 @@
-"""Where data lies: local paths, URIs and any filesystem, with the same rows and clear names."""
+"""Local paths, URIs and filesystems give the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Footers: read once, the fingerprint of the data, and files that change."""
+"""Footers: fingerprints, and files that change."""
 
 from __future__ import annotations
 

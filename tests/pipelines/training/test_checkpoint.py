@@ -1,4 +1,4 @@
-"""Checkpoints are whole, few, and told when they are damaged."""
+"""Checkpoints: atomic, few, and checked for damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def save(checkpoints: Checkpoints, step: int, best: int | None = None) -> None:
     checkpoints.save(step, ARRAYS.items(), {"step": step}, best)
 
 
-def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
+def test_checkpoint_round_trip(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     assert checkpoints.newest is None
     save(checkpoints, 3)
@@ -43,7 +43,7 @@ def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
     assert [checkpoint.step for checkpoint in checkpoints.all()] == [20, 25]
 
 
-def test_one_that_is_cut_off_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+def test_interrupted_save_keeps_other_checkpoints(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 1)
 
@@ -61,14 +61,14 @@ def test_one_that_is_cut_off_leaves_the_others_as_they_were(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000000001"]
 
 
-def test_a_damaged_one_is_told(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_an_error(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 1)
     path = checkpoints.at(1).folder / "variables.npz"
     content = bytearray(path.read_bytes())
     content[content.index(np.float64(5).tobytes())] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(PipelineError, match=r"npz is damaged: .* Remove .*step-0+1, .* --force\."):
+    with pytest.raises(PipelineError, match=r"npz is damaged: .* Remove .*step-0+1 .* --force\."):
         dict(checkpoints.at(1).arrays())
     os.truncate(path, 100)
     with pytest.raises(PipelineError, match=r"variables\.npz is damaged"):

@@ -1,4 +1,4 @@
-"""A training that is killed and started again ends with the state of one that is not."""
+"""A killed or stopped training resumes to the same final state."""
 
 from __future__ import annotations
 

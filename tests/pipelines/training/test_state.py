@@ -1,4 +1,4 @@
-"""What a training has done so far, as plain data."""
+"""The progress of a training as plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_progress_is_plain_data() -> None:
     assert TrainingProgress.from_dict(json.loads(json.dumps(progress.to_dict()))) == progress
 
 
-def test_packages_that_were_changed_meanwhile_have_all_their_versions() -> None:
+def test_upgraded_packages_list_all_versions() -> None:
     progress = TrainingProgress()
     for keras, numpy in (("3.1", "2.0"), ("3.1", "2.1"), ("3.2", "2.1"), ("3.1", "2.1")):
         progress.go_on_with({"keras": keras, "numpy": numpy})

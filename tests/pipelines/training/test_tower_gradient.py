@@ -1,4 +1,4 @@
-"""The tower computed in parts takes the step of the whole batch."""
+"""The tower in micro-batches takes the step of the whole batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def trained(
 
 @pytest.mark.xdist_group("tower")
 @pytest.mark.parametrize("micro_batch_size", [1, 7, 500], ids=str)
-def test_parts_take_the_step_of_the_whole(micro_batch_size: int) -> None:
+def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None:
     """One request at a time, parts of unequal size, and one part larger than the batch."""
     (losses, weights), (expected, whole) = trained(micro_batch_size), trained(None)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
@@ -83,7 +83,7 @@ class Dropping(keras.layers.Layer):
         return {"click": keras.ops.sum(self.dropout(x, training=training), axis=-1)}
 
 
-def test_parts_drop_other_units_and_the_first_leaves_its_state() -> None:
+def test_micro_batches_drop_other_units() -> None:
     keras.utils.set_random_seed(3)
     layer = Dropping()
     tower = TowerGradient(layer, [Task("click")], lambda loss: loss, rows=2)

@@ -1,11 +1,10 @@
-"""Training: deterministic, on known labels only, and with the weights of the best epoch."""
+"""Training: deterministic, on known labels only, with the best weights."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ def test_the_weights_are_those_of_the_best_epoch(trainer: Trainer, options: dict
         np.testing.assert_allclose(found, history[best][f"val_{task}_auc"], rtol=1e-9)
 
 
-def test_labels_that_are_not_known_change_nothing(trainer: Trainer) -> None:
+def test_unknown_labels_change_nothing(trainer: Trainer) -> None:
     """Whatever stands behind a mask, and whether the label is masked or null."""
     weights = {}
     for variant in ("as it is", "changed", "known"):
@@ -131,7 +130,7 @@ def test_labels_that_are_not_known_change_nothing(trainer: Trainer) -> None:
     assert not np.allclose(weights["as it is"][0], weights["known"][0])
 
 
-def test_the_loss_is_the_weighted_sum_of_the_tasks_losses_and_the_penalty(
+def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
     trainer: Trainer,
 ) -> None:
     """In one batch, with a step too small to change anything."""
@@ -165,7 +164,7 @@ def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
     assert "mixed_bfloat16" in {layer.dtype_policy.name for layer in model._flatten_layers()}
 
 
-def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
+def test_output_of_a_training(
     trainer: Trainer,
 ) -> None:
     logs = trainer.folder / "tensorboard"
@@ -185,22 +184,10 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
     assert max(map(len, lines)) < 80
 
 
-def test_a_training_that_diverges_says_so(trainer: Trainer) -> None:
+def test_divergence_is_an_error(trainer: Trainer) -> None:
     message = r"Training diverged: loss nan in epoch 1. Lower `training.learning_rate`."
     with pytest.raises(PipelineError, match=message):
         trainer.fit(training__learning_rate=1e30)
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str) -> None:
-    trainer.data = trainer.folder / "data"
-    shutil.copytree(trainer.prepared / "data", trainer.data)
-    path = trainer.data / split / "part-00000.parquet"
-    content = bytearray(path.read_bytes())
-    content[40:400] = b"\0" * 360  # inside the first columns; the footer stays whole
-    path.write_bytes(content)
-    with pytest.raises(PipelineError, match=f"{split}/part-00000.parquet cannot be read: "):
-        trainer.fit()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +210,7 @@ def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str)
     ],
     ids=str,
 )
-def test_a_model_that_cannot_be_built_is_told_before_any_work(
+def test_invalid_model_is_refused_before_any_work(
     tmp_path: Path, model: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PipelineError, match=message) as caught:

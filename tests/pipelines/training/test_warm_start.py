@@ -1,4 +1,4 @@
-"""A training that begins from an older run has its rows by value, and its optimizer."""
+"""A warm start matches table rows by value and keeps the optimizer's slots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Steps:
     return run(tmp_path_factory.mktemp("older"), "run")[0]
 
 
-def test_with_the_same_data_it_begins_at_the_older_weights(older: Steps, tmp_path: Path) -> None:
+def test_warm_start_with_same_data_has_the_same_weights(older: Steps, tmp_path: Path) -> None:
     """With steps too small to change anything: also the optimizer's own rate is the new one."""
     options = {"training__warm_start": str(older.run.folder), "training__learning_rate": 1e-30}
     newer, output = run(tmp_path, "run", **options)
@@ -67,9 +67,7 @@ def test_rows_are_found_by_value_in_another_vocabulary(older: Steps, tmp_path: P
     np.testing.assert_allclose(new_table[2 : 2 + len(new_users)], old_table[2 + places])
 
 
-def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
-    older: Steps, tmp_path: Path
-) -> None:
+def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) -> None:
     """Three users are gone and one is new, before the others."""
     before, _ = older.load()
     users = before.transforms["user_id"].values
@@ -128,7 +126,7 @@ def test_tasks_in_another_order_are_refused(older: Steps, tmp_path: Path) -> Non
         run(tmp_path, "run", *changes, training__warm_start=str(older.run.folder))
 
 
-def test_ids_that_are_numbers_now_are_found_by_their_text() -> None:
+def test_ids_are_matched_as_text() -> None:
     before, after = (
         VocabularyTransform(values=pa.array(values)) for values in (["7", "u", "9"], [9, 3, 7])
     )
@@ -136,9 +134,7 @@ def test_ids_that_are_numbers_now_are_found_by_their_text() -> None:
     assert (new.tolist(), old.tolist()) == ([0, 1, 2, 4], [0, 1, 4, 2])
 
 
-def test_an_older_run_that_was_trained_again_is_begun_from_again(
-    older: Steps, tmp_path: Path
-) -> None:
+def test_retrained_older_run_restarts_training(older: Steps, tmp_path: Path) -> None:
     folder = tmp_path / "older"
     shutil.copytree(older.run.folder, folder)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))

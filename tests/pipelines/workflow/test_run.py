@@ -1,4 +1,4 @@
-"""A step runs when what it depends on has changed, and not otherwise."""
+"""A step runs only if its inputs have changed."""
 
 from __future__ import annotations
 
@@ -59,15 +59,6 @@ def recorder(tmp_path: Path) -> Recorder:
     return recorder
 
 
-def test_a_finished_run_is_skipped_and_says_so(recorder: Recorder) -> None:
-    recorder.output.truncate(0)
-    assert recorder.execute() == []
-    lines = recorder.output.getvalue().strip("\0").splitlines()
-    assert lines == [
-        f"{step}: unchanged, skipped  {recorder.folder / STEPS[step].folder}" for step in ORDER
-    ]
-
-
 def test_a_manifest_holds_what_made_the_folder(recorder: Recorder) -> None:
     ingest, train = (
         json.loads((_path(recorder, s) / MANIFEST).read_text()) for s in ORDER[::2][:2]
@@ -92,7 +83,7 @@ def test_a_manifest_holds_what_made_the_folder(recorder: Recorder) -> None:
         ("export", ["export"]),
     ],
 )
-def test_a_change_of_the_configuration_runs_the_steps_that_see_it(
+def test_changed_setting_runs_dependent_steps(
     recorder: Recorder, changed: str, again: list[str]
 ) -> None:
     recorder.settings = {**SETTINGS, changed: {"of": "something else"}}
@@ -105,7 +96,7 @@ def test_a_change_of_the_configuration_runs_the_steps_that_see_it(
     [{"seed": 8}, {"sources": {"/data/a.parquet": "17 2"}}, {"sources": {}}, {"force": True}],
     ids=str,
 )
-def test_a_change_of_seed_or_source_and_force_run_everything(
+def test_changed_seed_or_source_and_force_run_all_steps(
     recorder: Recorder, change: dict[str, Any]
 ) -> None:
     assert dataclasses.replace(recorder, **change).execute() == list(ORDER)
@@ -118,7 +109,7 @@ def test_other_versions_of_the_packages_run_everything(
     assert recorder.execute() == list(ORDER)
 
 
-def test_a_step_alone_needs_those_before_it(tmp_path: Path) -> None:
+def test_step_needs_earlier_steps(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     data = tmp_path / "run" / "data"
     message = f"{data} does not exist yet: run `recsys-attn ingest` first, or `recsys-attn run` for"
@@ -130,7 +121,7 @@ def test_a_step_alone_needs_those_before_it(tmp_path: Path) -> None:
     assert not _path(recorder, "train").exists()
 
 
-def test_a_step_alone_refuses_inputs_of_another_configuration(recorder: Recorder) -> None:
+def test_step_refuses_inputs_of_other_settings(recorder: Recorder) -> None:
     recorder.settings = {**SETTINGS, "fit": {"of": "something else"}}
     message = (
         r"features was made with another configuration: `of` was \"fit\" and is \"something "
@@ -143,7 +134,7 @@ def test_a_step_alone_refuses_inputs_of_another_configuration(recorder: Recorder
         recorder.run.manifest("train")
 
 
-def test_an_error_names_the_changes_of_all_steps_before(recorder: Recorder) -> None:
+def test_error_names_changes_of_all_earlier_steps(recorder: Recorder) -> None:
     recorder.settings = {**SETTINGS, **{step: {"of": step.upper()} for step in ORDER}}
     with pytest.raises(PipelineError) as caught:
         recorder.run.manifest("evaluate")
@@ -151,21 +142,21 @@ def test_an_error_names_the_changes_of_all_steps_before(recorder: Recorder) -> N
         assert str(caught.value).count(f'`of` was "{step}" and is "{step.upper()}" now') == 1
 
 
-def test_a_step_that_runs_again_names_what_has_changed(recorder: Recorder) -> None:
+def test_rerun_step_names_changed_settings(recorder: Recorder) -> None:
     recorder.settings = {**SETTINGS, "train": {"of": "[bold]"}}
     recorder.seed = 8
     recorder.output.truncate(0)
     recorder.execute("ingest", "fit", "train")
     lines = recorder.output.getvalue().strip("\0").splitlines()
-    told = [line.partition(": settings changed: ") for line in lines if "settings" in line]
-    assert [(step, text) for step, _, text in told] == [
+    done = [line.partition(": settings changed: ") for line in lines if "settings" in line]
+    assert [(step, text) for step, _, text in done] == [
         ("ingest", "`seed` was 7 and is 8 now"),
         ("fit", "`seed` was 7 and is 8 now"),
         ("train", '`seed` was 7 and is 8 now; `of` was "train" and is "[bold]" now'),
     ]
 
 
-def test_a_folder_of_an_older_version_is_refused_and_made_again(recorder: Recorder) -> None:
+def test_folder_of_older_version_is_rebuilt(recorder: Recorder) -> None:
     path = _path(recorder, "fit") / MANIFEST
     manifest = json.loads(path.read_text())
     del manifest["settings"]
@@ -175,15 +166,13 @@ def test_a_folder_of_an_older_version_is_refused_and_made_again(recorder: Record
     assert recorder.execute("fit") == ["fit"]
 
 
-def test_force_runs_only_the_step_it_is_given_to(recorder: Recorder) -> None:
+def test_force_runs_only_its_step(recorder: Recorder) -> None:
     assert dataclasses.replace(recorder, force=True).execute("fit") == ["fit"]
     assert recorder.execute() == []  # what was made is the same
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"fingerprint": 3}'])
-def test_a_damaged_manifest_is_named_downstream_and_mended_by_its_step(
-    recorder: Recorder, content: str
-) -> None:
+def test_damaged_manifest_is_rewritten_by_its_step(recorder: Recorder, content: str) -> None:
     (_path(recorder, "fit") / MANIFEST).write_text(content)
     with pytest.raises(PipelineError, match=r"features"):
         recorder.execute("train")
@@ -194,7 +183,7 @@ def _path(recorder: Recorder, step: str) -> Path:
     return recorder.folder / STEPS[step].folder
 
 
-def test_a_step_alone_refuses_inputs_that_are_older_than_theirs(recorder: Recorder) -> None:
+def test_step_refuses_outdated_inputs(recorder: Recorder) -> None:
     recorder.sources = {"/data/a.parquet": "18 1"}
     assert recorder.execute("ingest") == ["ingest"]
     with pytest.raises(
@@ -203,7 +192,7 @@ def test_a_step_alone_refuses_inputs_that_are_older_than_theirs(recorder: Record
         recorder.execute("train")
 
 
-def test_a_folder_with_brackets_in_its_name_is_printed_as_it_is(tmp_path: Path) -> None:
+def test_brackets_in_folder_name_are_not_markup(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "[bold]")
     recorder.execute("ingest")
     assert "[bold]" in recorder.output.getvalue()

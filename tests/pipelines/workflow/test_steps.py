@@ -1,4 +1,4 @@
-"""What the steps write and read, and which of them a change of the experiment reaches."""
+"""The results of the steps, and the settings that each step depends on."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> 
     assert json.loads((run / "export" / "tiny" / "2" / "manifest.json").read_text())["version"] == 2
 
 
-def test_weights_that_are_kept_keep_the_versions_that_trained_them(
+def test_kept_weights_keep_their_versions(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finished training has no step left when it goes on with other packages."""
@@ -152,7 +152,7 @@ def test_each_change_of_a_feature_or_task_reaches_its_steps(
         ("export.tolerance", 1e-4, False),
     ],
 )
-def test_the_hash_of_a_result_is_of_all_that_decided_it(
+def test_configuration_hash_covers_all_settings(
     tmp_path: Path, key: str, value: Any, decides: bool
 ) -> None:
     before = config_hash(load(tmp_path))
@@ -182,6 +182,6 @@ def test_a_changed_source_file_makes_ingest_run_again(tmp_path: Path, run: Path)
     assert _printed(steps).count("unchanged, skipped") == 1
 
 
-def test_metrics_carry_the_hash_of_the_whole_configuration(finished: Path, tmp_path: Path) -> None:
+def test_metrics_hold_the_configuration_hash(finished: Path, tmp_path: Path) -> None:
     metrics = json.loads((finished / "evaluation" / "metrics.json").read_text())
     assert metrics["config_hash"] == config_hash(load(tmp_path))

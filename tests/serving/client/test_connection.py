@@ -1,4 +1,4 @@
-"""What a client advises where gRPC found no server, by gRPC's own words."""
+"""The advice of an error, by the message of gRPC."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _error(words: str) -> grpc.RpcError:
         ("The server is shutting down.", None),
     ],
 )
-def test_what_to_do_where_no_server_answers(words: str, todo: str | None) -> None:
+def test_advice_if_no_server_answers(words: str, todo: str | None) -> None:
     connection = Connection(Addresses(("ctr:8500",)), None, None, ClientOptions())
     raised = connection.failure(CALL, _error(words), is_closed=False)
     end = words if todo is None else f"{words}. {todo}"

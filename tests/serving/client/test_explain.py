@@ -94,25 +94,16 @@ def test_attention_covers_the_longest_list() -> None:
     assert longest_list({}) == 0
 
 
-@pytest.mark.parametrize(
-    ("context", "candidates", "sentence"),
-    [
-        ({"usr": "ann"}, [{}], "Unknown feature 'usr' in the context. Did you mean 'user'?"),
-        ({}, [{"prise": 1}], "Unknown feature 'prise' in candidate 0. Did you mean 'price'?"),
-        ({"price": 1}, [{}], "Feature 'price' belongs to the candidates. Received in the context."),
-        ({}, [{"price": "1"}], "Feature 'price': expected a number. Received: '1' (str)"),
-        ({}, pa.table({"pric": [1.0]}), "Unknown feature 'pric' in the candidates. Did you mean"),
-        ({}, [7], "Expected a dict of features in candidate 0. Received: 7 (int)"),
-        (pa.table({"user": ["ann", "bo"]}), [{}], "The context must be one row. Received: 2"),
-    ],
-)
-def test_invalid_features_are_not_sent(
-    connect: Connect, start_stub: StartStub, context: Any, candidates: Any, sentence: str
-) -> None:
+def test_invalid_features_are_not_sent(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub(answers=answers(1, "price"))
-    with pytest.raises(InvalidFeature) as raised:
-        connect(stub.address).ask("explain", context, candidates)
-    assert str(raised.value).startswith(sentence)
+    handle = connect(stub.address)
+    for context, candidates, message in (
+        ({}, [{"prise": 1}], "Unknown feature 'prise' in candidate 0. Did you mean 'price'?"),
+        (pa.table({"user": ["ann", "bo"]}), [{}], "The context must be one row. Received: 2"),
+    ):
+        with pytest.raises(InvalidFeature) as raised:
+            handle.ask("explain", context, candidates)
+        assert str(raised.value) == message
     assert "Predict" not in [seen.method for seen in stub.seen]
 
 

@@ -1,4 +1,4 @@
-"""What a client may be told, and what it says of the rest."""
+"""Arguments and options of a client, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.serving.client.conftest import Connect, StartStub
         ({"timeout": "5"}, "`timeout` must be a positive number. Received: '5'"),
     ],
 )
-def test_a_client_that_cannot_be(kind: Any, options: dict[str, Any], words: str) -> None:
+def test_invalid_arguments(kind: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         kind(**options)
 
@@ -45,7 +45,7 @@ def test_a_client_that_cannot_be(kind: Any, options: dict[str, Any], words: str)
         ({"metadata": {"authorization": "x"}}, "leave 'authorization' to `token`"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
+def test_invalid_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         ClientOptions(**options)
 
@@ -70,7 +70,7 @@ def test_headers_of_the_client_and_of_the_call(connect: Connect, start_stub: Sta
         handle.predict(timeot=1)
 
 
-def test_idle_connections_are_tested_where_wanted() -> None:
+def test_keep_alive_is_off_by_default() -> None:
     def chosen(options: ClientOptions) -> dict[str, int]:
         return {k: v for k, v in options.channel_options() if k.startswith("grpc.keepalive")}
 
@@ -82,7 +82,7 @@ def test_idle_connections_are_tested_where_wanted() -> None:
     }
 
 
-def test_for_ever_is_a_time() -> None:
+def test_infinite_times() -> None:
     ever = float("inf")
     options = ClientOptions(
         initial_backoff=ever, max_backoff=ever, keep_alive=ever, keep_alive_timeout=ever,

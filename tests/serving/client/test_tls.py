@@ -49,9 +49,7 @@ def start_secure(start_stub: StartStub, authority: Certificate) -> Any:
 
 
 @needs_openssl
-def test_the_authority_that_is_trusted(
-    connect: Connect, start_secure: Any, authority: Certificate
-) -> None:
+def test_trusted_authority(connect: Connect, start_secure: Any, authority: Certificate) -> None:
     stub, ca = start_secure(), authority.certificate
     for tls in (ca, str(ca), ca.read_bytes(), Tls(ca=ca)):
         assert connect(f"localhost:{stub.port}", tls=tls).predict() == SCORES
@@ -61,7 +59,7 @@ def test_the_authority_that_is_trusted(
 
 
 @needs_openssl
-def test_the_name_in_the_certificate(
+def test_name_in_the_certificate(
     connect: Connect, start_secure: Any, authority: Certificate
 ) -> None:
     stubs, ca = [start_secure("ctr.example"), start_secure("ctr.example")], authority.certificate
@@ -77,7 +75,7 @@ def test_the_name_in_the_certificate(
 
 
 @needs_openssl
-def test_several_ports_of_one_host_need_no_name(
+def test_ports_of_one_host_need_no_name(
     connect: Connect, start_secure: Any, authority: Certificate
 ) -> None:
     addresses = [f"localhost:{start_secure().port}" for _ in range(2)]
@@ -85,7 +83,7 @@ def test_several_ports_of_one_host_need_no_name(
 
 
 @needs_openssl
-def test_a_server_that_asks_who_calls(
+def test_client_certificate(
     connect: Connect, start_secure: Any, authority: Certificate, identity: Certificate
 ) -> None:
     stub, ca = start_secure(asks=True), authority.certificate
@@ -100,7 +98,7 @@ def test_a_server_that_asks_who_calls(
 
 
 @needs_openssl
-def test_one_side_without_tls(
+def test_only_one_side_has_tls(
     connect: Connect, start_stub: StartStub, start_secure: Any, authority: Certificate
 ) -> None:
     plain, secure = start_stub(), start_secure()
@@ -111,7 +109,7 @@ def test_one_side_without_tls(
 
 
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=needs_openssl)])
-def test_a_token_travels_with_every_call(
+def test_every_call_carries_the_token(
     connect: Connect, start_stub: StartStub, request: pytest.FixtureRequest, tls: bool
 ) -> None:
     stub = request.getfixturevalue("start_secure")() if tls else start_stub()
@@ -144,7 +142,7 @@ def test_a_token_travels_with_every_call(
         ("xds:///localhost:8500", False),
     ],
 )
-def test_a_token_stays_on_this_machine_or_is_encrypted(addresses: Any, is_local: bool) -> None:
+def test_token_never_travels_in_plaintext(addresses: Any, is_local: bool) -> None:
     if not is_local:
         with pytest.raises(InvalidArgument, match="in plaintext") as raised:
             AsyncClient(addresses, token="s3cret")
@@ -155,12 +153,12 @@ def test_a_token_stays_on_this_machine_or_is_encrypted(addresses: Any, is_local:
 
 
 @pytest.mark.parametrize("token", ["", "two\nlines", "ünsafe", b"bytes", lambda: None])
-def test_a_token_must_be_a_header(connect: Connect, token: Any) -> None:
+def test_invalid_token(connect: Connect, token: Any) -> None:
     with pytest.raises(InvalidArgument, match="`token` must be printable ASCII"):
         connect("localhost:1", token=token).predict()
 
 
-def test_what_is_wrong_with_a_certificate(connect: Connect, tmp_path: Path) -> None:
+def test_invalid_certificate(connect: Connect, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("none", encoding="utf-8")
     for tls, words in (
         (tmp_path / "absent.pem", "Cannot read `tls.ca` .*absent.pem: No such file"),

@@ -1,4 +1,4 @@
-"""The files that set up a server."""
+"""The configuration files of a server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _write(tmp_path: Path, text: str) -> str:
     return str(tmp_path / "config")
 
 
-def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> None:
+def test_batching_parameters_are_tensorflow_servings(tmp_path: Path) -> None:
     text = """
         max_batch_size { value: 128 }
         batch_timeout_micros { value: 0 }
@@ -58,21 +58,18 @@ def test_batching_parameters_are_those_of_tensorflow_serving(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_certificates_are_in_the_file_itself(tmp_path: Path, verify: bool) -> None:
+def test_certificates_are_read(tmp_path: Path, verify: bool) -> None:
     text = f'server_key: "{KEY}" server_cert: "{CERTIFICATE}"'
-    if verify:
-        text += f' custom_ca: "{CERTIFICATE}" client_verify: true'
-    found = read_certificates(_write(tmp_path, text))
-    assert (found.key, found.certificate) == (KEY.encode(), CERTIFICATE.encode())
-    assert (found.client_authority, found.client_verify) == (
-        CERTIFICATE.encode() * verify,
-        verify,
-    )
+    text += f' custom_ca: "{CERTIFICATE}" client_verify: true' * verify
+    key, certificate = KEY.encode(), CERTIFICATE.encode()
+    assert read_certificates(_write(tmp_path, text)) == (
+        key, certificate, certificate * verify, verify,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("quote", ['"', "'"])
-def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> None:
+def test_pem_may_span_several_lines(tmp_path: Path, quote: str, end: str) -> None:
     pem = [f"{KEY}\nMIGH+/==\n", f"{CERTIFICATE}\nMIIB\n"]
     key, certificate = (f"{quote}{text}{quote}" for text in pem)
     text = f"# the server's \"own\nserver_key: {key} # it's secret\nserver_cert: {certificate}\n"
@@ -82,13 +79,13 @@ def test_pem_may_be_pasted_as_it_is(tmp_path: Path, quote: str, end: str) -> Non
     assert [found.key.decode(), found.certificate.decode()] == pem
 
 
-def test_errors_after_strings_of_several_lines_know_their_line(tmp_path: Path) -> None:
+def test_errors_have_the_right_line_after_long_strings(tmp_path: Path) -> None:
     text = 'model_config_list {\n  config { name: "a\nb"\n\n base_pat: "/models" } }'
     with pytest.raises(InvalidArgument, match=r" as text: 5:2 : .*base_pat"):
         parse_text(model_server_config_pb2.ModelServerConfig, text.encode(), "config")
 
 
-def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
+def test_an_error_shows_no_part_of_a_key(tmp_path: Path) -> None:
     path = _write(tmp_path, f'server_key: "{KEY}\\n"\n MIGHAgEAMB\n"-----END PRIVATE KEY-----"')
     with pytest.raises(InvalidArgument, match=r"SSLConfig as text: line 2, column 2 ") as raised:
         read_certificates(path)
@@ -96,20 +93,17 @@ def test_no_part_of_a_key_is_told(tmp_path: Path) -> None:
     assert raised.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
+def test_the_path_of_the_metrics_is_read(tmp_path: Path) -> None:
+    for text, path in (
         ("", None),
         ("prometheus_config { enable: true }", METRICS_PATH),
         ('prometheus_config { enable: true, path: "/metrics" }', "/metrics"),
         ('prometheus_config { path: "/metrics" }', None),
-    ],
-)
-def test_metrics_are_where_the_file_says(tmp_path: Path, text: str, path: str | None) -> None:
-    assert read_metrics_path(_write(tmp_path, text)) == path
+    ):
+        assert read_metrics_path(_write(tmp_path, text)) == path
 
 
-def test_tokens_are_lines(tmp_path: Path) -> None:
+def test_tokens_are_read(tmp_path: Path) -> None:
     assert read_tokens(_write(tmp_path, "one\n\n two \n")) == {b"one", b"two"}
     assert read_token(_write(tmp_path, "one\n")) == "one"
 
@@ -144,6 +138,6 @@ def test_a_wrong_file_is_named(
 @pytest.mark.parametrize(
     "read", [read_batching_parameters, read_certificates, read_metrics_path, read_tokens]
 )
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, read: Callable[[str], Any]) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, read: Callable[[str], Any]) -> None:
     with pytest.raises(NotFound, match=r"Cannot read .*nowhere: No such file"):
         read(str(tmp_path / "nowhere"))

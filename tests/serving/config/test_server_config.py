@@ -1,4 +1,4 @@
-"""The options of a server: their ranges, what does not go together, and their spelling."""
+"""The options of a server: ranges, combinations, spelling and `--help`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from serving.config.server_config import CPUS, ServerConfig
         ({"enable_per_model_batching_parameters": True}, "needs `enable_batching`"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ServerConfig(**{"model_base_path": "models", **options})
 
@@ -48,7 +48,7 @@ def test_defaults_are_those_of_tensorflow_serving() -> None:
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-def test_options_of_a_backends_tls_need_it_and_each_other() -> None:
+def test_tls_options_of_a_backend_need_each_other() -> None:
     with pytest.raises(ValueError, match=r"`backend_tls_ca` needs a `backend` of grpcs://"):
         ServerConfig(backend="grpc://a:1", model_name="ctr", backend_tls_ca="ca.pem")
     with pytest.raises(ValueError, match=r"need each other. Received: .* backend_tls_key=''"):
@@ -59,7 +59,7 @@ def test_options_of_a_backends_tls_need_it_and_each_other() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "ctr.example.com"])
-def test_beyond_loopback_something_must_protect_what_is_sent(host: str) -> None:
+def test_other_hosts_than_loopback_need_encryption(host: str) -> None:
     with pytest.raises(ValueError, match="without encryption"):
         ServerConfig("models", host=host)
     ServerConfig("models", host=host, allow_insecure=True)
@@ -67,11 +67,11 @@ def test_beyond_loopback_something_must_protect_what_is_sent(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.53", "::1", "localhost"])
-def test_on_loopback_nothing_must(host: str) -> None:
+def test_loopback_needs_no_encryption(host: str) -> None:
     ServerConfig("models", host=host)
 
 
-def test_folders_of_a_reload_are_a_list() -> None:
+def test_reload_roots_are_a_list() -> None:
     assert ServerConfig("models").reload_roots == ()
     config = ServerConfig("models", reload_root="/data/a,/data/b/,")
     assert [str(root) for root in config.reload_roots] == ["/data/a", "/data/b"]
@@ -83,7 +83,8 @@ def test_the_model_is_named_after_its_folder() -> None:
     assert ServerConfig("models/ctr", host="::1", port=1).address == "[::1]:1"
 
 
-def test_the_command_line_has_every_option_with_its_default_in_both_spellings() -> None:
+def test_the_command_line_has_every_option() -> None:
+    """With its default, in both spellings."""
     seen: list[dict[str, Any]] = []
 
     @click.command(context_settings={"token_normalize_func": either_spelling})
@@ -99,7 +100,7 @@ def test_the_command_line_has_every_option_with_its_default_in_both_spellings() 
     run("--model_base_path=m", "--enable_batching", "--port", "9", "--enable_model_warmup=false")
     run("--model-base-path", "m", "--enable-batching=true", "--port=9", "--enable-model-warmup=0")
     run("--enable_model_warmup", "--enable_grpc_healthcheck_service")
-    assert seen.pop() == seen[0], "what is on by default stays on where it is asked for"
+    assert seen.pop() == seen[0], "an option without a value is on"
     assert seen[0] == {one.name: one.default for one in fields(ServerConfig)}
     assert seen[1] == seen[2]
     changed = {name: value for name, value in seen[1].items() if value != seen[0][name]}

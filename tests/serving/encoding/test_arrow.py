@@ -1,4 +1,4 @@
-"""An Arrow table becomes the arrays that its rows become as dicts."""
+"""An Arrow table is encoded as its rows in dicts are."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _expect_equal(received: dict[str, np.ndarray], expected: dict[str, np.ndarra
 
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("form", ["table", "batch", "slice", "chunks"])
-def test_a_column_is_what_its_values_are(column: str, form: str) -> None:
+def test_a_column_is_encoded_as_its_values(column: str, form: str) -> None:
     name, values = column.split()[0], COLUMNS[column]
     table: Any = pa.table({name: values})
     if form == "batch":
@@ -109,98 +109,56 @@ def test_numbers_without_nulls_are_not_copied() -> None:
 @pytest.mark.parametrize(
     "context", [{"city": "a", "age": 7}, pa.table({"city": ["a"], "age": [7]})]
 )
-def test_candidates_in_a_table_and_a_context_of_either_kind(context: Any) -> None:
+def test_candidates_in_a_table_are_encoded_as_dicts(context: Any) -> None:
     candidates = pa.table({"price": pa.array(DECIMALS), "words": pa.array(WORDS)})
     expected = encode_candidates({"city": "a", "age": 7}, candidates.to_pylist(), RANK_SPECS, SPECS)
     _expect_equal(encode_candidates(context, candidates, RANK_SPECS, SPECS), expected)
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "sentence"),
+    ("column", "values", "words"),
     [
         ("agee", pa.array([1]), "Unknown feature 'agee' in the rows. Did you mean 'age'?"),
-        (
-            "age", pa.array(["1"]),
-            "Feature 'age': expected an integer. Received: a column of Arrow type string",
-        ),
-        (
-            "age", pa.array([1.0]),
-            "Feature 'age': expected an integer. Received: a column of Arrow type double",
-        ),
-        (
-            "age", pa.array([2**63], pa.uint64()),
-            "Feature 'age': expected an integer from -9223372036854775808 to "
-            "9223372036854775807. Received: 9223372036854775808",
-        ),
-        (
-            "code", pa.array([5, -(2**31) - 1]),
-            "Feature 'code': expected an integer from -2147483648 to 2147483647. "
-            "Received: -2147483649",
-        ),
-        (
-            "city", pa.array([7]),
-            "Feature 'city': expected a string. Received: a column of Arrow type int64",
-        ),
-        (
-            "city", pa.array([["a"]]),
-            "Feature 'city': expected a string. Received: a column of Arrow type "
-            "list<item: string>",
-        ),
-        (
-            "price", pa.array([True]),
-            "Feature 'price': expected a number. Received: a column of Arrow type bool",
-        ),
-        (
-            "price", pa.array([0.5, 1e39]),
-            "Feature 'price': expected a finite float32 number, or null where it is missing. "
-            "Received: 1e+39",
-        ),
-        (
-            "price", pa.array([-np.inf], pa.float32()),
-            "Feature 'price': expected a finite float32 number, or null where it is missing. "
-            "Received: -inf",
-        ),
-        (
-            "items", pa.array([1]),
-            "Feature 'items': expected a list of int64 values. Received: a column of Arrow type "
-            "int64",
-        ),
-        (
-            "words", pa.array([[1]]),
-            "Feature 'words': expected a string. Received: a column of Arrow type int64",
-        ),
-        ("times", pa.array([[0.5] * 5]), "Feature 'times' takes at most 3 values. Received: 5"),
+        ("age", pa.array(["1"]), "expected an integer. Received: a column of Arrow type string"),
+        ("age", pa.array([1.0]), "expected an integer. Received: a column of Arrow type double"),
+        ("age", pa.array([2**63], pa.uint64()), f"to {2**63 - 1}. Received: {2**63}"),
+        ("code", pa.array([5, -(2**31) - 1]), f"from {-(2**31)} to {2**31 - 1}. Received: "),
+        ("city", pa.array([7]), "expected a string. Received: a column of Arrow type int64"),
+        ("city", pa.array([["a"]]), "expected a string. Received: a column of Arrow type list"),
+        ("price", pa.array([True]), "expected a number. Received: a column of Arrow type bool"),
+        ("price", pa.array([0.5, 1e39]), "expected a finite float32 number, or null where it is "
+         "missing. Received: 1e+39"),
+        ("price", pa.array([-np.inf], pa.float32()), "Received: -inf"),
+        ("items", pa.array([1]), "expected a list of int64 values. Received: a column of Arrow"),
+        ("words", pa.array([[1]]), "expected a string. Received: a column of Arrow type int64"),
+        ("times", pa.array([[0.5] * 5]), "takes at most 3 values. Received: 5"),
     ],
 )  # fmt: skip
-def test_a_column_that_does_not_fit(column: str, values: pa.Array, sentence: str) -> None:
+def test_a_wrong_column_is_named(column: str, values: pa.Array, words: str) -> None:
     with pytest.raises(InvalidFeature) as raised:
         encode_rows(pa.table({column: values}), SPECS)
-    assert str(raised.value) == sentence
+    assert words in str(raised.value)
+    assert repr(column) in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("context", "candidates", "sentence"),
+    ("context", "candidates", "words"),
     [
         (pa.table({"age": [1, 2]}), {"price": [1]}, "The context must be one row. Received: 2"),
-        (
-            pa.table({"price": [1]}), {"price": [1]},
-            "Feature 'price' belongs to the candidates. Received in the context.",
-        ),
-        (
-            {}, {"age": [1]},
-            "Feature 'age' belongs to the context. Received in the candidates.",
-        ),
+        (pa.table({"price": [1]}), {"price": [1]}, "'price' belongs to the candidates. Received "
+         "in the context."),
+        ({}, {"age": [1]}, "'age' belongs to the context. Received in the candidates."),
         ({}, {"prise": [1]}, "Unknown feature 'prise' in the candidates. Did you mean 'price'?"),
         (7, {"price": [1]}, "Expected a dict of features in the context. Received: 7 (int)"),
     ],
 )  # fmt: skip
-def test_each_side_has_its_columns(context: Any, candidates: Any, sentence: str) -> None:
+def test_each_side_has_its_own_columns(context: Any, candidates: Any, words: str) -> None:
     with pytest.raises(InvalidFeature) as raised:
         encode_candidates(context, pa.table(candidates), RANK_SPECS, SPECS)
-    assert str(raised.value) == sentence
+    assert words in str(raised.value)
 
 
-def test_a_column_comes_once() -> None:
+def test_a_column_must_be_unique() -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["age", "age"])
     with pytest.raises(InvalidFeature, match=r"'age' must be one column\. Received: 2"):
         encode_rows(twice, SPECS)

@@ -1,4 +1,4 @@
-"""Columns of raw values as arrays, beside what the same values become one by one."""
+"""Columns of raw values are encoded as the same values in dicts are."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def array(kind: str, column: Column, one_row: bool = False) -> np.ndarray:
         ("of three", [[1], [2, None, 3], []]),
     ],
 )
-def test_a_column_becomes_what_its_values_become(kind: str, rows: list[Any]) -> None:
-    """The same array as `encode_rows` makes, dtype and padding included."""
+def test_a_column_is_encoded_as_its_values(kind: str, rows: list[Any]) -> None:
+    """With the same dtype and padding as `encode_rows`."""
     expected = encode_rows([{"x": value} for value in rows], {"x": SPECS[kind]})["x"]
     found = array(kind, make_rank_request("ctr", {}, {"x": rows}).candidates["x"])
     np.testing.assert_array_equal(found, expected)
@@ -61,8 +61,8 @@ def test_a_column_becomes_what_its_values_become(kind: str, rows: list[Any]) -> 
     assert absent.dtype == missing.dtype
 
 
-def test_what_a_column_may_leave_out() -> None:
-    """A context's one list needs no length, nor do lists of a known one; nothing is nothing."""
+def test_lengths_may_be_omitted() -> None:
+    """For the one list of a context, and for lists of a fixed length."""
     ints = Column(ints=Ints(values=[2, 3, 5, 7, 11, 13]))
     np.testing.assert_array_equal(array("int64s", ints, True), [[2, 3, 5, 7, 11, 13]])
     np.testing.assert_array_equal(array("of three", ints), [[2, 3, 5], [7, 11, 13]])
@@ -95,13 +95,13 @@ def test_what_a_column_may_leave_out() -> None:
          rf"3001 lists of up to 3000 values are too many .*\({MAX_PADDED_ELEMENTS} in all"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_by_name(kind: str, column: Column, message: str) -> None:
+def test_a_wrong_column_is_named(kind: str, column: Column, message: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^Feature 'x' of the candidates: .*{message}"):
         array(kind, column)
 
 
-def test_a_double_and_a_half() -> None:
-    """Numbers travel as float32; what the input cannot hold is no infinity."""
+def test_floats_outside_a_dtype_are_rejected() -> None:
+    """Numbers are sent as float32; too large ones do not become infinite."""
     half = TensorSpec("float16", (None,), np.dtype("float16"))
     double = TensorSpec("float64", (None,), np.dtype("float64"))
     column = Column(floats=Floats(values=[0.5, 1e5, float("inf")]))
@@ -121,6 +121,6 @@ def test_a_double_and_a_half() -> None:
         TensorSpec("DataType 99", (None,), None),
     ],
 )
-def test_an_input_that_is_no_feature(spec: TensorSpec) -> None:
+def test_inputs_without_raw_values_are_rejected(spec: TensorSpec) -> None:
     with pytest.raises(InvalidArgument, match=r"'x' of type .* neither values nor lists .*Predict"):
         InputSpec.of("x", spec, 1)

@@ -1,4 +1,4 @@
-"""The arrays that raw values become, missing values and padding included."""
+"""Raw values are encoded with missing values and padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INT_MIN = np.iinfo(np.int64).min
 STRING, INT, FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
 
 
-def test_what_is_missing_and_what_is_padded() -> None:
+def test_missing_values_and_lists_are_padded() -> None:
     specs = {
         "city": TensorSpec("string", (None,), STRING),
         "age": TensorSpec("int64", (None,), INT),
@@ -40,7 +40,7 @@ def test_what_is_missing_and_what_is_padded() -> None:
         encode_rows([{"times": [0.5] * 5}], specs)
 
 
-def test_a_candidate_feature_has_an_axis_more_when_ranked() -> None:
+def test_features_of_candidates_have_an_axis_more() -> None:
     row = {
         "seen": TensorSpec("int64", (None, None), INT),
         "price": TensorSpec("float32", (None,), FLOAT),
@@ -68,6 +68,6 @@ def test_a_candidate_feature_has_an_axis_more_when_ranked() -> None:
     ],
     ids=str,
 )
-def test_what_takes_no_raw_values_says_how_to_send_it(spec: TensorSpec) -> None:
+def test_an_error_says_how_to_send_arrays(spec: TensorSpec) -> None:
     with pytest.raises(InvalidFeature, match=r"Feature 'x' .* `Client\.predict`"):
         encode_rows([{"x": 1.0}], {"x": spec})

@@ -1,4 +1,4 @@
-"""No step of a copy but the last is taken for a whole version, whatever the order of its files."""
+"""No step of a copy but the last counts as complete, whatever the order of the files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _orders(names: list[str]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("copy", [_growing, _sized_first])
-def test_every_step_but_the_last_of_a_copy_of_an_export_is_incomplete(
+def test_copy_of_an_export_is_incomplete_until_its_end(
     ours: Path, tmp_path: Path, copy: Copy
 ) -> None:
     for number, names in enumerate(_orders(_files(ours))):
@@ -91,7 +91,7 @@ def test_every_step_but_the_last_of_a_copy_of_an_export_is_incomplete(
         assert look(target, seen).gap is None, "one look after the last change at the latest"
 
 
-def test_every_step_but_the_last_of_a_copy_of_another_savedmodel_is_incomplete(
+def test_copy_of_another_savedmodel_is_incomplete_until_its_end(
     twofold: Path, tmp_path: Path
 ) -> None:
     for number, names in enumerate(itertools.permutations([PB, INDEX, SHARD])):
@@ -102,40 +102,31 @@ def test_every_step_but_the_last_of_a_copy_of_another_savedmodel_is_incomplete(
         assert gaps[-1] is None
 
 
-@pytest.mark.parametrize("name", [PB, INDEX])
-def test_a_graph_or_an_index_of_zeros_is_incomplete(
-    twofold: Path, tmp_path: Path, name: str
-) -> None:
-    folder = Path(shutil.copytree(twofold, tmp_path / "2"))
-    (folder / name).write_bytes(bytes((folder / name).stat().st_size))
-    assert str(look(folder).gap) == f"{name} is cut off or damaged"
-
-
-def test_each_of_several_shards_is_needed(twofold: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(twofold, tmp_path / "2"))
-    (folder / SHARD).rename(folder / "variables/variables.data-00000-of-00002")
-    gap = look(folder).gap
-    assert str(gap) == "variables/variables.data-00001-of-00002 is missing"
-
-
-def test_the_assets_of_a_graph_are_needed(tmp_path: Path) -> None:
+def test_gaps_that_the_graph_shows(twofold: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("a\nb\n")
     module = tf.Module()
     module.words = tf.saved_model.Asset(str(words))
-    tf.saved_model.save(module, str(tmp_path / "2"))
-    assert look(tmp_path / "2").gap is None
-    (tmp_path / "2/assets/words.txt").unlink()
-    assert str(look(tmp_path / "2").gap) == "assets/words.txt is missing"
+    tf.saved_model.save(module, str(tmp_path / "1"))
+    assert look(tmp_path / "1").gap is None
+    (tmp_path / "1/assets/words.txt").unlink()
+    assert str(look(tmp_path / "1").gap) == "assets/words.txt is missing"
+    folder = Path(shutil.copytree(twofold, tmp_path / "2"))
+    (folder / SHARD).rename(folder / "variables/variables.data-00000-of-00002")
+    assert str(look(folder).gap) == "variables/variables.data-00001-of-00002 is missing"
+    for name in (INDEX, PB):
+        (folder / "variables/variables.data-00001-of-00002").touch()
+        (folder / name).write_bytes(bytes((folder / name).stat().st_size))
+        assert str(look(folder).gap) == f"{name} is cut off or damaged"
 
 
-def test_a_graph_of_constants_needs_no_variables(tmp_path: Path) -> None:
+def test_graph_of_constants_needs_no_variables(tmp_path: Path) -> None:
     tf.saved_model.save(tf.Module(), str(tmp_path / "2"))
     shutil.rmtree(tmp_path / "2/variables")
     assert look(tmp_path / "2").gap is None
 
 
-def test_what_is_missing_is_counted(copied: Path) -> None:
+def test_gaps_are_described(copied: Path) -> None:
     whole = (copied / SHARD).read_bytes()
     (copied / SHARD).unlink()
     assert str(look(copied).gap) == f"{SHARD} is missing (5 of 6 files are complete)"
@@ -154,7 +145,7 @@ def _relist(folder: Path, change: Callable[[dict[str, object]], object]) -> None
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_files_that_are_not_listed_are_no_fault(copied: Path) -> None:
+def test_unlisted_files_are_ignored(copied: Path) -> None:
     (copied / "batching_params.pbtxt").write_text("max_batch_size { value: 2 }")
     assert look(copied).gap is None
     (copied / "assets/words.txt").write_text("another")
@@ -163,7 +154,7 @@ def test_files_that_are_not_listed_are_no_fault(copied: Path) -> None:
     assert look(copied).gap is None
 
 
-def test_an_entry_without_a_size_is_told(copied: Path) -> None:
+def test_entry_without_a_size(copied: Path) -> None:
     _relist(copied, lambda manifest: manifest["files"][PB].pop("bytes"))
     assert "instead of None bytes" in str(look(copied).gap)
 
@@ -171,7 +162,7 @@ def test_an_entry_without_a_size_is_told(copied: Path) -> None:
 @pytest.mark.parametrize(
     "manifest", [{}, [], {"files": ["a"]}, {"files": {"a": "b"}}, {"files": {}}], ids=str
 )
-def test_a_manifest_that_lists_nothing_leaves_it_to_the_graph(
+def test_manifest_without_a_list_is_ignored(
     twofold: Path, tmp_path: Path, manifest: object
 ) -> None:
     """An export of an earlier version, or a file of that name from elsewhere."""
@@ -196,16 +187,14 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_files_are_hashed_once_while_nothing_changes(copied: Path, hashed: list[str]) -> None:
+def test_unchanged_files_are_hashed_once(copied: Path, hashed: list[str]) -> None:
     first = look(copied)
     assert len(hashed) == 6
     assert look(copied, first) is first
     assert len(hashed) == 6
 
 
-def test_files_that_fill_are_hashed_again_when_they_stay_the_same(
-    copied: Path, hashed: list[str]
-) -> None:
+def test_filling_files_are_hashed_when_they_stay_the_same(copied: Path, hashed: list[str]) -> None:
     whole = (copied / SHARD).read_bytes()
     (copied / SHARD).write_bytes(bytes(len(whole)))
     seen = look(copied)
@@ -222,7 +211,7 @@ def test_files_that_fill_are_hashed_again_when_they_stay_the_same(
     assert len(hashed) == 6
 
 
-def test_a_file_that_cannot_be_read_is_told(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(file: object, kind: str) -> object:
         raise OSError(5, "Input/output error", file.name)
 

@@ -1,9 +1,9 @@
-"""A folder that is copied file by file serves once it is whole; until then the one before does."""
+"""Versions that are copied file by file serve once they are complete, the one before till then."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,15 +15,16 @@ from serving.common.errors import FailedPrecondition, ServingError
 from serving.common.status import State
 from serving.config.models import ModelConfig
 from serving.config.version_policy import All, Latest, Policy, Specific
-from serving.models.manager import ManagerOptions, ModelManager
+from serving.models.manager import ModelManager
 from serving.server.loader import Loader
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, with_manifest
-from tests.serving.fakes import Reports, available, served, states
+from tests.serving.fakes import available, served, states
+from tests.serving.models.conftest import Manage
 from tests.support import shop
 from tests.support.exports import write_export
 
-Manage = Callable[..., ModelManager]
+Serve = Callable[..., ModelManager]
 NEW = "6"
 SHARD = "variables/variables.data-00000-of-00001"
 
@@ -45,25 +46,17 @@ def exported(request: pytest.FixtureRequest, ours: Path, twofold: Path) -> Path:
 
 @pytest.fixture
 def listed(tmp_path: Path, twofold: Path) -> Path:
-    """A folder that a manifest lists."""
+    """An export with a manifest that lists its files."""
     return with_manifest(twofold, tmp_path / "listed")
 
 
 @pytest.fixture
-def manage() -> Iterator[Manage]:
-    """Managers that have polled once."""
-    managers = []
-
-    def make(base_path: Path, policy: Policy | None = None, **options: object) -> ModelManager:
+def serve(manage: Manage) -> Serve:
+    def start(base_path: Path, policy: Policy | None = None, **options: object) -> ModelManager:
         config = ModelConfig("tiny", base_path, policy or Latest())
-        manager = ModelManager([config], Loader(), Reports(), options=ManagerOptions(**options))
-        managers.append(manager)
-        manager.poll()
-        return manager
+        return manage(config, load=Loader(), **options)
 
-    yield make
-    for manager in managers:
-        manager.stop()
+    return start
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:
@@ -83,7 +76,7 @@ def _begin(source: Path, base_path: Path) -> list[str]:
     return [name for name in names if "/" in name]
 
 
-def test_the_version_before_answers_until_all_is_there(
+def test_old_version_serves_until_the_copy_is_complete(
     tmp_path: Path, exported: Path, start_server: StartServer
 ) -> None:
     base_path = tmp_path / "tiny"
@@ -104,10 +97,10 @@ def test_the_version_before_answers_until_all_is_there(
 
 
 @pytest.mark.parametrize("policy", [Latest(), Latest(2), All(), Specific([5, 6])], ids=repr)
-def test_no_policy_lets_go_of_the_version_before(
-    manage: Manage, base_path: Path, twofold: Path, policy: Policy
+def test_no_policy_unloads_the_old_version(
+    serve: Serve, base_path: Path, twofold: Path, policy: Policy
 ) -> None:
-    manager = manage(base_path, policy)
+    manager = serve(base_path, policy)
     late = _begin(twofold, base_path)
     manager.poll()
     assert available(manager) == {5}
@@ -116,10 +109,8 @@ def test_no_policy_lets_go_of_the_version_before(
     assert available(manager) == ({6} if policy == Latest() else {5, 6})
 
 
-def test_a_reload_that_asks_for_an_incomplete_version_changes_nothing_that_serves(
-    manage: Manage, base_path: Path, twofold: Path
-) -> None:
-    manager = manage(base_path)
+def test_reload_to_an_incomplete_version(serve: Serve, base_path: Path, twofold: Path) -> None:
+    manager = serve(base_path)
     late = _begin(twofold, base_path)
     only = ModelConfig("tiny", base_path, Specific([6]))
     words = r"version: 6} due to error: UNAVAILABLE: Version 6 of model tiny is incomplete: "
@@ -134,10 +125,10 @@ def test_a_reload_that_asks_for_an_incomplete_version_changes_nothing_that_serve
     assert available(manager) == {6}
 
 
-def test_it_is_said_once_for_each_kind_of_fault_and_counts_as_no_try(
-    manage: Manage, tmp_path: Path, listed: Path, caplog: pytest.LogCaptureFixture
+def test_each_kind_of_gap_is_logged_once(
+    serve: Serve, tmp_path: Path, listed: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = manage(tmp_path, max_num_load_retries=0)
+    manager = serve(tmp_path, max_num_load_retries=0)
     names = [MANIFEST, *(name for name in _files(listed) if name != MANIFEST)]
     for name in names:
         _copy(listed, tmp_path / NEW, name)
@@ -147,57 +138,57 @@ def test_it_is_said_once_for_each_kind_of_fault_and_counts_as_no_try(
             with pytest.raises(ServingError, match="Version 6 of model tiny is incomplete: "):
                 manager.models["tiny"].require_available()
     last = tmp_path / NEW / names[-1]
-    whole = last.read_bytes()
+    complete = last.read_bytes()
     for part in (3, 5, 7):
-        last.write_bytes(whole[:part])
+        last.write_bytes(complete[:part])
         manager.poll()
-    last.write_bytes(bytes(len(whole)))
+    last.write_bytes(bytes(len(complete)))
     manager.poll()
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert f" is missing (0 of {len(names) - 1} files are complete). " in said[0]
     assert "has another size than manifest.json says (3 instead of" in said[1]
     assert "has another content than manifest.json says" in said[2]
-    last.write_bytes(whole)
-    manager.poll()  # it may still fill
+    last.write_bytes(complete)
+    manager.poll()  # the file may still be filling
     manager.poll()
     assert available(manager) == {6}
 
 
-def test_what_is_found_by_loading_is_tried_again_when_the_folder_changes(
-    manage: Manage, base_path: Path, twofold: Path
+def test_failed_load_is_retried_when_the_folder_changes(
+    serve: Serve, base_path: Path, twofold: Path
 ) -> None:
-    """Although no try is left: the values of the shard come after its size."""
-    manager = manage(base_path, max_num_load_retries=0)
+    """Also when no attempt is left: the content of a file may come after its size."""
+    manager = serve(base_path, max_num_load_retries=0)
     _begin(twofold, base_path)
     _copy(twofold, base_path / NEW, "variables/variables.index")
-    whole = (twofold / SHARD).read_bytes()
-    (base_path / NEW / SHARD).write_bytes(b"\xff" + whole[1:])
+    complete = (twofold / SHARD).read_bytes()
+    (base_path / NEW / SHARD).write_bytes(b"\xff" + complete[1:])
     for _ in range(2):
         manager.poll()
         assert states(manager) == {6: State.END, 5: State.AVAILABLE}
-    (base_path / NEW / SHARD).write_bytes(whole)
+    (base_path / NEW / SHARD).write_bytes(complete)
     manager.poll()
     assert available(manager) == {6}
 
 
-def test_it_is_looked_at_again_where_no_new_versions_are_looked_for(
-    manage: Manage, base_path: Path, twofold: Path, monkeypatch: pytest.MonkeyPatch
+def test_incomplete_versions_are_checked_without_polling(
+    serve: Serve, base_path: Path, twofold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with one that failed: it was there at the one look."""
+    """If they were there at the first poll."""
     monkeypatch.setattr("serving.models.manager._RETRY_SECONDS", 0.01)
     late = _begin(twofold, base_path)
-    manager = manage(base_path)
+    manager = serve(base_path)
     assert states(manager) == {6: State.START, 5: State.AVAILABLE}
     manager.start(0)
     _copy(twofold, base_path / NEW, *late)
     wait_until(lambda: available(manager) == {6}, seconds=60)
 
 
-def test_an_incomplete_version_that_goes_is_forgotten(
-    manage: Manage, base_path: Path, twofold: Path
+def test_deleted_incomplete_version_is_forgotten(
+    serve: Serve, base_path: Path, twofold: Path
 ) -> None:
-    manager = manage(base_path)
+    manager = serve(base_path)
     _begin(twofold, base_path)
     manager.poll()
     shutil.rmtree(base_path / NEW)
@@ -205,10 +196,8 @@ def test_an_incomplete_version_that_goes_is_forgotten(
     assert states(manager) == {5: State.AVAILABLE}
 
 
-def test_a_version_that_serves_is_not_looked_at(
-    manage: Manage, tmp_path: Path, listed: Path
-) -> None:
-    manager = manage(tmp_path / "tiny")
+def test_loaded_version_is_not_checked(serve: Serve, tmp_path: Path, listed: Path) -> None:
+    manager = serve(tmp_path / "tiny")
     install(listed, tmp_path / "tiny", 1)
     manager.poll()
     for name in _files(listed):

@@ -1,4 +1,4 @@
-"""The requests that a version brings along, of every kind, and what fails it."""
+"""The requests of a warm-up file, of every kind, and its errors."""
 
 from __future__ import annotations
 
@@ -45,11 +45,7 @@ def _warm(path: Path, *records: bytes, iterations: int = 1) -> list[Any]:
     return replayed
 
 
-def test_no_file_is_fine(tmp_path: Path) -> None:
-    assert warm_up(SimpleNamespace(path=tmp_path), pytest.fail) == 0
-
-
-def test_every_kind_of_request_is_replayed_in_order(tmp_path: Path) -> None:
+def test_every_kind_of_request_is_replayed(tmp_path: Path) -> None:
     replayed = _warm(
         tmp_path,
         _log("predict_log", name="p"),
@@ -71,6 +67,7 @@ def test_every_kind_of_request_is_replayed_in_order(tmp_path: Path) -> None:
 
 
 def test_each_record_is_repeated(tmp_path: Path) -> None:
+    assert warm_up(SimpleNamespace(path=tmp_path), pytest.fail) == 0, "no file"
     records = [_log("predict_log", name=name) for name in "ab"]
     replayed = _warm(tmp_path, *records, iterations=3)
     assert [request.model_spec.name for request in replayed] == list("aaabbb")
@@ -91,14 +88,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_record_that_is_no_request(tmp_path: Path, case: str) -> None:
+def test_invalid_record(tmp_path: Path, case: str) -> None:
     records, code, words = BAD[case]
     with pytest.raises(ServingError, match=f"Warmup record 2 of .*{words}") as raised:
         _warm(tmp_path, _log("predict_log", name="p"), *records)
     assert raised.value.code.name == code
 
 
-def test_a_request_that_fails_keeps_its_code(tmp_path: Path) -> None:
+def test_failed_request_keeps_its_code(tmp_path: Path) -> None:
     def fail(request: Any) -> None:
         raise FailedPrecondition("no such signature")
 
@@ -123,7 +120,7 @@ def test_too_many_records(tmp_path: Path) -> None:
     ],
     ids=["other", "cut"],
 )
-def test_a_file_that_is_no_tfrecord_is_data_loss(tmp_path: Path, kept: slice, reason: str) -> None:
+def test_damaged_file_is_data_loss(tmp_path: Path, kept: slice, reason: str) -> None:
     write_warmup(tmp_path, records=[_log("predict_log", name="p")])
     file = tmp_path / WARMUP_FILE
     file.write_bytes(file.read_bytes()[kept])

@@ -16,7 +16,6 @@ from serving.config.server_config import ServerConfig
 from serving.inference.service import InferenceService
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
-from serving.rpc.drain import Refusal
 from serving.server.ports import bound
 from serving.server.server import create_server
 from tests.serving.exports import install
@@ -41,7 +40,7 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
-                "refusal": Refusal(lambda call, error: None),
+                "is_draining": lambda: False,
                 "admit": lambda header: None,
                 **options,
             }

@@ -1,10 +1,7 @@
-"""The limits of gRPC's own that options set."""
+"""The limits of the gRPC server."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import multiprocessing
 from collections import Counter
 from pathlib import Path
 
@@ -12,35 +9,31 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from tests.serving.conftest import StartServer
+from tests.serving.conftest import StartServer, wait_until
 from tests.serving.stubs import predict, send
 
 
-def _burst(address: str) -> list[grpc.StatusCode]:
-    """What many calls at once hear; in a process of its own, since one of Python is too slow."""
-    asked = health_pb2.HealthCheckRequest()
-    with contextlib.ExitStack() as stack:
-        stubs = []
-        for _ in range(4):
-            options = [("grpc.use_local_subchannel_pool", 1)]
-            channel = stack.enter_context(grpc.insecure_channel(address, options))
-            grpc.channel_ready_future(channel).result(30.0)
-            stubs.append(health_pb2_grpc.HealthStub(channel))
-        calls = [stubs[n % 4].Check.future(asked, timeout=60.0) for n in range(1500)]
-        return [call.code() for call in calls]
-
-
-def test_a_burst_of_calls_is_answered(shared_address: str) -> None:
-    """Beyond a thousand that nobody has seen yet gRPC refuses some, where it is not told."""
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        heard = Counter(itertools.chain(*pool.map(_burst, [shared_address] * 3)))
-    assert heard == {grpc.StatusCode.OK: 4500}
-
-
-def test_arguments_of_grpcs_own_reach_it_in_place_of_ours(
+def test_probes_are_answered_while_requests_wait(
     base_path: Path, start_server: StartServer
 ) -> None:
+    """The limit rejects what its queue cannot hold, so threads are left for health checks."""
+    _, address = start_server(base_path, grpc_max_threads=1, max_concurrent_requests=100)
+    wait = predict(inputs={"seconds": np.float32([1.0])}, signature_name="wait")
+    with grpc.insecure_channel(address) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        calls = [stub.Predict.future(wait, timeout=3.0) for _ in range(300)]
+        wait_until(lambda: sum(call.done() for call in calls) >= 200, 2.0)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for _ in range(10):
+            check(health_pb2.HealthCheckRequest(), timeout=0.5)
+        codes = Counter(call.code() for call in calls)
+    assert codes[grpc.StatusCode.RESOURCE_EXHAUSTED] == 200
+    assert codes[grpc.StatusCode.OK] >= 1
+
+
+def test_channel_arguments_replace_the_defaults(base_path: Path, start_server: StartServer) -> None:
     _, address = start_server(
         base_path,
         grpc_channel_arguments="grpc.max_receive_message_length=1000,grpc.primary_user_agent=ctr",

@@ -1,4 +1,4 @@
-"""Errors become codes and words, and keep nothing of their request."""
+"""Errors become codes and messages, and keep no request in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.serving.traces import trace
 
 
 class _Tensor:
-    """Stands for what is large in a request."""
+    """Stands for the large part of a request."""
 
 
 class _Service:
@@ -22,7 +22,7 @@ class _Service:
 
     @rpc
     def Predict(self, request: _Tensor, context: _Context) -> None:
-        call = trace("Predict", request=request)
+        call = trace("Predict", message=request)
         try:
             raise InvalidArgument("too many rows")
         except InvalidArgument as error:
@@ -32,11 +32,11 @@ class _Service:
 
 class _Context:
     def abort(self, code: grpc.StatusCode, words: str) -> None:
-        self.told = code, words
-        raise RuntimeError("gRPC ends the call so")
+        self.answer = code, words
+        raise RuntimeError("gRPC ends the call")
 
 
-def test_a_refused_request_is_forgotten_without_a_collection() -> None:
+def test_rejected_request_is_freed_without_a_collection() -> None:
     context, tensor = _Context(), _Tensor()
     kept = weakref.ref(tensor)
     gc.disable()
@@ -47,4 +47,4 @@ def test_a_refused_request_is_forgotten_without_a_collection() -> None:
         assert kept() is None
     finally:
         gc.enable()
-    assert context.told == (grpc.StatusCode.INVALID_ARGUMENT, "too many rows")
+    assert context.answer == (grpc.StatusCode.INVALID_ARGUMENT, "too many rows")

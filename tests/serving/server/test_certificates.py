@@ -1,4 +1,4 @@
-"""When certificates expire: read as `openssl` reads it, logged at the start, and a metric."""
+"""The expiry of certificates is read as `openssl` reads it, logged and exported as a metric."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def _dates(certificate: Path) -> list[float]:
-    """What `openssl` reads: the first and the last second, since 1970."""
+    """The first and the last second of the validity, as `openssl` reads it."""
     said = subprocess.run(
         ["openssl", "x509", "-in", certificate, "-noout", "-dates"],
         capture_output=True, check=True, text=True,
@@ -45,7 +45,7 @@ def _texts(made: Certificate) -> tuple[bytes, bytes]:
 
 @needs_openssl
 @pytest.mark.parametrize("days", [-1, 2, 20_000], ids=["expired", "valid", "after 2050"])
-def test_the_first_of_a_chain_is_read_as_openssl_does(tmp_path: Path, days: int) -> None:
+def test_the_validity_equals_openssls(tmp_path: Path, days: int) -> None:
     authority = make_authority(tmp_path)
     made = make_certificate(tmp_path, authority, "localhost", days=days)
     _, certificate = _texts(made)
@@ -55,7 +55,7 @@ def test_the_first_of_a_chain_is_read_as_openssl_does(tmp_path: Path, days: int)
 
 
 @pytest.mark.parametrize("pem", [b"", b"MIIB", b"abc", b"MDAwMDAw"])
-def test_what_is_no_certificate(pem: bytes) -> None:
+def test_a_missing_certificate_is_named(pem: bytes) -> None:
     text = b"-----BEGIN CERTIFICATE-----\n" + pem + b"\n-----END CERTIFICATE-----\n"
     for one in (text, pem):
         with pytest.raises(InvalidArgument, match="`ssl_config_file`: Expected a certificate in"):
@@ -71,7 +71,7 @@ def test_what_is_no_certificate(pem: bytes) -> None:
         (-9, 31, None, ""),
     ],
 )
-def test_what_is_said(
+def test_certificates_that_expire_are_logged(
     start: int, end: int, level: int | None, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_validity("ssl_config_file", Validity(NOW + start * DAY, NOW + end * DAY), NOW)
@@ -80,7 +80,7 @@ def test_what_is_said(
 
 
 @needs_openssl
-def test_a_server_says_so_and_counts_the_backends_too(
+def test_a_server_reports_its_certificates(
     base_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority = make_authority(tmp_path)

@@ -1,8 +1,8 @@
-"""How a version is prepared: what its warm-up computes, and whose batching parameters it has."""
+"""Loading a version: its warm-up, and its batching parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +18,22 @@ from serving.runtimes.choice import RuntimeChoice, load_runtime
 from serving.server.loader import Loader, LoadOptions
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
-from tests.serving.stubs import classify as classify_request
-from tests.serving.stubs import examples, multi_inference, predict
-from tests.serving.stubs import regress as regress_request
+from tests.serving.stubs import classify, examples, multi_inference, predict, regress
 from tests.serving.traces import trace
 
 TWO = examples({"user": "ann", "price": 1.5}, {"price": 2.0})
-LOGS = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
-
-
-def classified() -> Any:
-    return classify_request(TWO)
-
-
-def regressed() -> Any:
-    return regress_request(TWO)
-
-
-def inferred() -> Any:
-    return multi_inference(TWO, ("regress", "regress"))
-
-
-OF_EXAMPLES = (classified, regressed, inferred)
-
-
-def _log(request: Any) -> bytes:
-    found = prediction_log_pb2.PredictionLog()
-    for name in LOGS:
-        part = getattr(found, name).request
-        if part.DESCRIPTOR is request.DESCRIPTOR:
-            part.CopyFrom(request)
-            return found.SerializeToString()
-    raise AssertionError(request)
-
-
+REQUESTS = {
+    "predict_log": predict(),
+    "classify_log": classify(TWO),
+    "regress_log": regress(TWO),
+    "multi_inference_log": multi_inference(TWO, ("regress", "regress")),
+}
 FAILS = predict(inputs={"values": np.ones(5, np.float32)}, signature_name="fail")
 SIZES = BatchingParameters(max_batch_size=8, allowed_batch_sizes=(1, 4, 8))
 
 
 class _Watched:
-    """A runtime that notes the rows of whatever it computes."""
+    """A runtime that records the number of rows of each run."""
 
     def __init__(self, runtime: Any, rows: list[int]) -> None:
         self.definitions, self.close = runtime.definitions, runtime.close
@@ -76,7 +52,7 @@ class _Watched:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of each batch that is computed."""
+    """The number of rows of each run."""
     rows: list[int] = []
 
     def load(path: Path, choice: RuntimeChoice) -> _Watched:
@@ -86,17 +62,19 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-@pytest.mark.parametrize("request_of", [predict, *OF_EXAMPLES], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_a_warmup_computes_every_allowed_size(
-    base_path: Path, computed: list[int], request_of: Callable[[], Any]
+    base_path: Path, computed: list[int], kind: str
 ) -> None:
-    write_warmup(base_path / "5", records=[_log(request_of())])
+    log = prediction_log_pb2.PredictionLog()
+    getattr(log, kind).request.CopyFrom(REQUESTS[kind])
+    write_warmup(base_path / "5", records=[log.SerializeToString()])
     Loader(LoadOptions(batching=SIZES))("tiny", 5, base_path / "5").close()
     assert computed == [4, 1, 4, 8], "two rows that were recorded, and then each size"
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
-def test_a_warmup_is_replayed_as_often_as_told(
+def test_a_warmup_is_replayed_as_often_as_configured(
     base_path: Path, computed: list[int], times: int
 ) -> None:
     write_warmup(base_path / "5", [predict()])
@@ -104,7 +82,7 @@ def test_a_warmup_is_replayed_as_often_as_told(
     assert computed == [2] * times
 
 
-def test_a_warmup_that_fails_fails_the_load_and_is_told(base_path: Path) -> None:
+def test_a_failed_warmup_fails_the_load(base_path: Path) -> None:
     told: list[tuple[str, float, bool]] = []
     load = Loader(LoadOptions(warmed=lambda *found: told.append(found)))
     write_warmup(base_path / "5", [predict()])
@@ -117,28 +95,26 @@ def test_a_warmup_that_fails_fails_the_load_and_is_told(base_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_a_warmup_that_is_not_wanted_is_not_read(
-    base_path: Path, start_server: StartServer
-) -> None:
+def test_a_disabled_warmup_is_not_read(base_path: Path, start_server: StartServer) -> None:
     write_warmup(base_path / "5", [FAILS])
     for wanted in (True, False):
         server, _ = start_server(base_path, enable_model_warmup=wanted)
         assert server.manager.models["tiny"].is_available is not wanted
 
 
-def test_examples_of_one_context_are_computed_in_parts(
+def test_examples_of_one_context_are_computed_in_chunks(
     base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.server.loader._MAX_CHUNK", 3)
     model = Loader()("tiny", 5, base_path / "5")
     sent = examples(*({"price": float(n)} for n in range(7)), context={"user": "ann"})
-    answer = replay(model, regress_request(sent)).response
+    answer = replay(model, regress(sent)).response
     assert [one.value for one in answer.result.regressions] == [2 * n + 3.5 for n in range(7)]
     assert computed == [3, 3, 1]
     model.close()
 
 
-def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> None:
+def test_a_version_may_have_its_own_batching_parameters(base_path: Path) -> None:
     (base_path / "5/batching_params.pbtxt").write_text("max_batch_size { value: 2 }")
     three = {"values": np.ones(3, np.float32)}
     for reads_own in (False, True):
@@ -153,7 +129,7 @@ def test_a_version_may_have_batching_parameters_of_its_own(base_path: Path) -> N
         model.close()
 
 
-def test_a_version_is_prepared_by_the_one_before(
+def test_a_version_is_prepared_with_its_predecessor(
     base_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same name, if it still is there."""

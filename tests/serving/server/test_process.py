@@ -1,4 +1,4 @@
-"""How a process ends: after the drain, with the grace, or at once. The server is no real one."""
+"""A process ends after the drain, after the grace period, or at once; its server is a fake."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from types import SimpleNamespace
 from serving.server.process import SIGNALS, serve
 from serving.server.signals import Signals
 
-def catch():  # a signal that the system gives to this thread, not to the main one
+def catch():  # the system may deliver a signal to any thread
     for number in sys.stdin:
         signal.pthread_kill(threading.get_ident(), int(number))
 
 threading.Thread(target=catch, daemon=True).start()
-threading.Thread(target=lambda: time.sleep(60)).start()  # what computes on and on
+threading.Thread(target=lambda: time.sleep(60)).start()  # a computation that does not end
 config = SimpleNamespace(grace_seconds=float(sys.argv[1]))
 drain = lambda: (print("draining", flush=True), time.sleep(float(sys.argv[2])))
 server = SimpleNamespace(config=config, start=lambda: None, drain=drain)
@@ -63,16 +63,10 @@ def _expect(process: subprocess.Popen[str], line: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
-def test_it_ends_after_the_drain_whatever_else_runs(run: Run, number: signal.Signals) -> None:
+def test_a_signal_ends_it_after_the_drain(run: Run, number: signal.Signals) -> None:
     process = run(30.0, 0.2)
     process.send_signal(number)
     _expect(process, "draining")
-    assert process.wait(10) == 0
-
-
-def test_it_ends_with_the_grace_whatever_drains(run: Run) -> None:
-    process = run(0.2, 60.0)
-    process.terminate()
     assert process.wait(10) == 0
 
 
@@ -82,13 +76,12 @@ def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
     _expect(process, "draining")
     process.send_signal(signal.SIGTERM)
     time.sleep(0.2)
-    assert process.poll() is None, "who asks again to drain is patient"
+    assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 128 + signal.SIGINT
 
 
-def test_a_signal_that_another_thread_catches_is_not_lost(run: Run) -> None:
-    """The system may choose any thread; it has been seen to do so with requests under way."""
+def test_a_signal_to_another_thread_is_not_lost(run: Run) -> None:
     process = run(30.0, 60.0)
     time.sleep(0.2)  # the main thread waits
     print(int(signal.SIGTERM), file=process.stdin, flush=True)
@@ -117,14 +110,14 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 128 + signal.SIGINT)]
 )
-def test_what_still_loads_is_not_waited_for(number: signal.Signals, status: int) -> None:
+def test_a_signal_ends_it_while_it_loads(number: signal.Signals, status: int) -> None:
     with _started(LOADS, "60") as process:
         _expect(process, "loads")
         process.send_signal(number)
         assert process.wait(10) == status
 
 
-def test_what_comes_after_the_load_is_for_whoever_waits() -> None:
+def test_a_signal_after_the_load_does_not_end_it() -> None:
     with _started(LOADS, "0") as process:
         _expect(process, "loads")
         _expect(process, "loaded")
@@ -152,8 +145,8 @@ except ValueError:
 """
 
 
-def test_a_start_that_fails_gives_the_signals_back() -> None:
-    """Python's end waits for threads, and so would whoever sends a signal then."""
+def test_a_failed_start_restores_the_signals() -> None:
+    """Python waits for threads at its exit; a signal must still end the process."""
     with _started(FAILS) as process:
         _expect(process, "failed")
         process.terminate()

@@ -1,4 +1,4 @@
-"""A server's start and end, in this process and as a process of its own."""
+"""The start and the end of a server, in this process and in its own."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from serving.client import Client
 from serving.common.errors import ResourceExhausted, ServingError, Unavailable
 from serving.config.server_config import ServerConfig
-from serving.rpc.drain import Refusal
+from serving.rpc.drain import DrainInterceptor
 from serving.server.server import create_server
 from tests.serving import stubs
 from tests.serving.conftest import StartServer
 
 ROOT = Path(__file__).parents[3]
 WAIT = {"seconds": np.float32([2.0])}
-SILENT = (
-    "/tensorflow.serving.PredictionService/Predict",
-    "/grpc.health.v1.Health/Check",
-    "/grpc.health.v1.Health/Watch",
-    *["/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"] * 3,  # one has no thread
-)
 COMMAND = "from serving.cli import serve; serve()"
 
 
@@ -60,7 +54,7 @@ def _call_until(client: Client, results: list[object]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
-def test_a_signal_lets_running_requests_finish(
+def test_signal_lets_running_requests_finish(
     process: tuple[subprocess.Popen[str], str], number: signal.Signals
 ) -> None:
     running, address = process
@@ -84,15 +78,13 @@ def test_a_signal_lets_running_requests_finish(
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         with pytest.raises(Unavailable):
             _call_until(client, results)
-        assert not results, "new requests are refused while an old one runs"
+        assert not results, "new requests are rejected while an old one runs"
         caller.join()
     assert len(results) == 1
     assert running.wait(timeout=20.0) == 0
 
 
-def test_the_grace_ends_a_request_that_takes_longer(
-    base_path: Path, start_server: StartServer
-) -> None:
+def test_grace_ends_a_longer_request(base_path: Path, start_server: StartServer) -> None:
     server, address = start_server(base_path, grace_seconds=0.1)
     failures = []
 
@@ -111,57 +103,19 @@ def test_the_grace_ends_a_request_that_takes_longer(
     assert len(failures) == 1
 
 
-def test_calls_that_say_nothing_do_not_hold_up_the_end(
-    base_path: Path, start_server: StartServer
-) -> None:
-    server, address = start_server(base_path, grace_seconds=60.0)
-    leave = threading.Event()
-
-    def silence() -> Iterator[bytes]:
-        leave.wait()
-        yield from ()
-
-    with grpc.insecure_channel(address) as channel:
-        calls = [channel.stream_stream(method)(silence()) for method in SILENT]
-        time.sleep(1.0)  # all have come
-        begin = time.monotonic()
-        server.stop()
-        assert time.monotonic() - begin < 30.0
-        leave.set()
-        assert all(call.code() != grpc.StatusCode.OK for call in calls)
-
-
-def test_a_message_that_is_on_its_way_is_waited_for(
-    base_path: Path, start_server: StartServer
-) -> None:
-    server, address = start_server(base_path, grace_seconds=60.0)
-    arrives = threading.Event()
-
-    def message() -> Iterator[bytes]:
-        arrives.wait()
-        yield stubs.predict().SerializeToString()
-
-    with grpc.insecure_channel(address) as channel:
-        call = channel.stream_unary(SILENT[0]).future(message())
-        time.sleep(0.5)  # it has come
-        threading.Timer(1.5, arrives.set).start()
-        server.stop()
-        assert call.code() == grpc.StatusCode.OK
-
-
-def test_a_taken_port_is_one_clear_error(base_path: Path, shared_address: str) -> None:
+def test_taken_port_is_one_clear_error(base_path: Path, shared_address: str) -> None:
     port = int(shared_address.rpartition(":")[2])
     with pytest.raises(Unavailable, match=f"Cannot listen on 127.0.0.1:{port}"):
         create_server(ServerConfig(str(base_path), port=port))
 
 
-def test_messages_over_the_limit_are_refused(base_path: Path, start_server: StartServer) -> None:
+def test_messages_over_the_limit_are_rejected(base_path: Path, start_server: StartServer) -> None:
     _, address = start_server(base_path, max_message_bytes=1000)
     with Client(address, model="tiny") as client, pytest.raises(ResourceExhausted):
         client.predict({"pair": np.zeros((1000, 2), np.float32)}, signature_name="pair")
 
 
-def test_callers_without_a_deadline_wait_for_their_batch(
+def test_requests_without_a_deadline_wait_for_their_batch(
     base_path: Path, tmp_path: Path, start_server: StartServer
 ) -> None:
     parameters = tmp_path / "batching.txt"
@@ -177,14 +131,15 @@ def test_callers_without_a_deadline_wait_for_their_batch(
         assert ["turns" in answer.result().outputs for answer in answers] == 3 * [True]
 
 
-def test_what_still_arrives_while_stopping_is_refused_but_for_health() -> None:
-    def handler_of(method: str) -> object:
-        details = SimpleNamespace(method=method)
-        return refusal.intercept_service(lambda _: "the method's own", details)
+def test_draining_rejects_all_calls_but_health_checks() -> None:
+    interceptor = DrainInterceptor(lambda trace, error: None)
 
-    refusal = Refusal(lambda call, error: None)
+    def is_rejected(method: str) -> bool:
+        details = SimpleNamespace(method=method)
+        return interceptor.intercept_service(lambda _: "own handler", details) != "own handler"
+
     predict, check = "/tensorflow.serving.PredictionService/Predict", "/grpc.health.v1.Health/Check"
-    assert handler_of(predict) == "the method's own"
-    refusal.is_on = True
-    assert handler_of(predict) != "the method's own"
-    assert handler_of(check) == "the method's own"
+    assert not is_rejected(predict)
+    interceptor.is_draining = True
+    assert is_rejected(predict)
+    assert not is_rejected(check)

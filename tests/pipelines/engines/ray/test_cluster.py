@@ -1,4 +1,4 @@
-"""A process of its own connects to a cluster, and is afterwards as it was before."""
+"""Connecting to a Ray cluster and disconnecting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_process_connects_twice_and_keeps_its_signals(cluster: str) -> None:
     assert (found.stdout, found.stderr, found.returncode) == ("x1\ny1\nTrue False\n", "", 0)
 
 
-def test_asked_to_end_while_it_connects_it_says_so(
+def test_sigterm_while_connecting_is_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray has a handler of its own then, which ends the process without a word."""

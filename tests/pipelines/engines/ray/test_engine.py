@@ -1,4 +1,4 @@
-"""Work on a Ray cluster gives what it gives in one process, and the same errors."""
+"""The Ray engine gives the results and errors of the local engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def engine(cluster: str) -> Engine:
     return choose_engine("ray", cluster)
 
 
-def test_few_results_are_ahead_of_the_one_that_is_taken(
+def test_few_results_are_computed_ahead(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.engines.ray import engine as ray_engine
@@ -36,14 +36,14 @@ def test_few_results_are_ahead_of_the_one_that_is_taken(
 
 @pytest.mark.parametrize("count", [1, 11, 139])  # 139: in blocks, the last one incomplete
 def test_states_are_merged_in_the_same_tree(engine: Engine, count: int) -> None:
-    told: list[int] = []
+    done: list[int] = []
     arguments = (engines.doubling, range(count), engines.joined)
-    found = engine.map_reduce(*arguments, told.append)
+    found = engine.map_reduce(*arguments, done.append)
     assert found == LOCAL.map_reduce(*arguments, lambda batch: None)
-    assert told == list(range(count))
+    assert done == list(range(count))
 
 
-def test_a_relative_path_is_one_of_the_commands_folder(
+def test_relative_path_belongs_to_the_commands_folder(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever the cluster was started: another folder may hold a run of the same name."""
@@ -62,7 +62,7 @@ def test_a_relative_path_is_one_of_the_commands_folder(
         ("bug", ZeroDivisionError, "division by zero"),
     ],
 )
-def test_an_error_in_a_worker_is_the_same_error_here(
+def test_worker_error_is_reraised(
     engine: Engine, batch: str, kind: type[Exception], message: str
 ) -> None:
     batches = ["a", batch, "b"]
@@ -72,7 +72,7 @@ def test_an_error_in_a_worker_is_the_same_error_here(
         engine.map_reduce(engines.failing, batches, engines.joined, lambda batch: None)
 
 
-def test_a_batch_that_kills_every_worker_is_one_sentence(engine: Engine, tmp_path: Path) -> None:
+def test_batch_that_kills_all_workers_is_an_error(engine: Engine, tmp_path: Path) -> None:
     work = partial(engines.dying, tmp_path, 99)
     with pytest.raises(PipelineError, match=r"process on the Ray cluster is gone \(WorkerCrashed"):
         list(engine.map_ordered(work, "a"))

@@ -1,4 +1,4 @@
-"""Workers of a training report how they fare, and hear what to do."""
+"""The status board of Ray training workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_end_is_when_all_have_ended() -> None:
     assert board.report(0, DONE) is Command.END
 
 
-def test_after_a_failure_the_others_have_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_end_a_minute_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     board, now = StatusBoard(2), 7.0
     monkeypatch.setattr(board_module.time, "monotonic", lambda: now)
     assert board.report(1, WorkerStatus("", 1, "Error: The disk is full.\n")) is Command.CONTINUE
@@ -53,5 +53,5 @@ def test_workers_are_asked_to_stop() -> None:
     ],
     ids=["its own", "killed", "a bug"],
 )
-def test_a_worker_that_fails_is_one_sentence(text: str, code: int, message: str) -> None:
+def test_failure_message_of_a_worker(text: str, code: int, message: str) -> None:
     assert re.search(message, failure_message(1, 2, WorkerStatus("", code, text)))

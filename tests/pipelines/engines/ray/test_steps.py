@@ -1,4 +1,4 @@
-"""Fitting and scoring leave the same bytes, whichever engine runs them."""
+"""Fitting and scoring write the same bytes with both engines."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def _files(folder: Path) -> dict[str, bytes]:
 def test_features_are_fitted_to_the_same_bytes(
     engine: Engine, source: Path, tmp_path: Path
 ) -> None:
-    split, told = DataSplit(source), []
+    split, done = DataSplit(source), []
     for name, each in (("local", LOCAL), ("ray", engine)):
         (tmp_path / name).mkdir()
-        fit_split(shop.SCHEMA, split, each, told.append).save(tmp_path / name)
+        fit_split(shop.SCHEMA, split, each, done.append).save(tmp_path / name)
     assert len(_files(tmp_path / "local")) == 5
     assert _files(tmp_path / "ray") == _files(tmp_path / "local")
-    assert told == split.footers.rows.tolist() * 2
+    assert done == split.footers.rows.tolist() * 2
 
 
 @pytest.mark.parametrize("request_column", ["request", None])
@@ -90,7 +90,7 @@ def test_rows_are_scored_to_the_same_bytes(
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
 
 
-def test_a_damaged_file_is_the_same_sentence(
+def test_damaged_file_gives_the_same_error(
     engine: Engine, source: Path, run: Path, tmp_path: Path
 ) -> None:
     rows = Path(shutil.copytree(source, tmp_path / "rows"))

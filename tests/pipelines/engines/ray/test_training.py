@@ -1,4 +1,4 @@
-"""Workers that Ray starts do what workers started by hand do."""
+"""Training workers started by Ray behave like workers started by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _weights(run: Path) -> bytes:
         return file.read("model.weights.h5")
 
 
-def test_two_workers_train_as_two_that_are_started_by_hand(
+def test_ray_workers_train_like_manual_workers(
     cluster: str, prepared: Path, tmp_path: Path
 ) -> None:
     runs = [Path(shutil.copytree(prepared, tmp_path / name)) for name in ("hand", "ray")]
@@ -56,13 +56,13 @@ def test_two_workers_train_as_two_that_are_started_by_hand(
     assert os.listdir(runs[1] / "workers") == ["1"]
 
 
-def test_a_workers_sentence_is_the_commands(cluster: str, tmp_path: Path) -> None:
+def test_worker_error_is_the_commands_error(cluster: str, tmp_path: Path) -> None:
     options = ("--engine", "ray", "--workers", "1", "--ray-address", cluster)
     error = error_of(invoke("train", tmp_path / "absent.toml", *options))
     assert error == f"The experiment file {tmp_path / 'absent.toml'} does not exist."
 
 
-def test_a_worker_is_understood_whatever_its_machine_writes(
+def test_worker_output_is_read_in_any_locale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: `make ray` adds it")

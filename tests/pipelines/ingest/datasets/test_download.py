@@ -1,4 +1,4 @@
-"""Downloads: checked, whole or not at all, and clear where there is no network."""
+"""Downloads: checked, atomic, and clear errors without a network."""
 
 import hashlib
 import io
@@ -69,14 +69,14 @@ def test_the_download_itself_and_only_once(tmp_path):
     ],
     ids=["other-content", "other-names", "cut-off", "login-page"],
 )
-def test_what_is_not_the_expected_file_is_not_kept(content, message, tmp_path):
+def test_wrong_checksum_is_refused(content, message, tmp_path):
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(PipelineError, match=message):
         fetch(Download((tmp_path / "a.zip").as_uri(), SHA), tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_without_a_network_it_says_what_to_do_by_hand(tmp_path):
+def test_download_without_network_is_an_error(tmp_path):
     url = (tmp_path / "nowhere.zip").as_uri()
     with pytest.raises(PipelineError, match=f"Cannot download {url} .* put a.data and a.test into"):
         fetch(Download(url, SHA), tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""Census-Income, Frappe, Criteo and Avazu, each from hand-made lines in the provider's layout."""
+"""Census-Income, Frappe, Criteo and Avazu, from lines in the providers' layouts."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_frappe(tmp_path):
     assert read_split(tmp_path / "out", "test")["city"].to_pylist() == [2]
 
 
-def test_frappe_with_a_word_for_a_number(tmp_path):
+def test_frappe_with_invalid_number_is_an_error(tmp_path):
     write_text(tmp_path / "train.csv", "label,user\n0,7\n1,seven\n")
     for name in ("valid.csv", "test.csv"):
         write_text(tmp_path / name, "label,user\n0,7\n")
@@ -97,6 +97,6 @@ def test_avazu(tmp_path):
 
 
 @pytest.mark.parametrize("source", ["frappe", "trivago", "criteo", "avazu"])
-def test_sets_behind_terms_say_where_to_get_them(source, tmp_path):
+def test_restricted_data_sets_name_their_source(source, tmp_path):
     with pytest.raises(PipelineError, match=r"accepting its terms: get .* Then set data\.path"):
         run(tmp_path / "out", source=source)

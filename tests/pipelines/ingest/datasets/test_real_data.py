@@ -1,4 +1,4 @@
-"""The providers' real files, where the environment variable RECSYS_DATA says they are."""
+"""The providers' real files, from the folder RECSYS_DATA."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""trivago: lists become rows, and what the session did before becomes features."""
+"""trivago: one row per listed item, with features of the session."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The simulator: its rates and ceilings, what it plants, and that it streams."""
+"""The simulator: rates, ceilings, effects, and streaming."""
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ def _logit(table, name):
     return np.log(p / (1 - p))
 
 
-def test_rates_and_ceilings(rows):
+def test_simulated_rates_and_ceilings(rows):
     click, ceiling = rows["click"].to_numpy(), rows["click_probability"].to_numpy()
     assert 0.15 < click.mean() < 0.25
     assert 0.80 < roc_auc_score(click, ceiling) < 0.85
@@ -124,7 +124,7 @@ def test_the_first_rows_do_not_depend_on_their_number(tmp_path):
     assert many["rows"] == {"train": 35_000, "valid": 5_000, "test": 10_000}
 
 
-def test_a_split_by_time_is_exact_without_reading_first(tmp_path):
+def test_split_by_time_is_exact(tmp_path):
     run(tmp_path, source="simulate", simulate={"rows": 100_000}, split=BY_TIME)
     times = [
         read_split(tmp_path, name)["timestamp"].to_numpy() for name in ("train", "valid", "test")

@@ -19,10 +19,6 @@ def _definition(**shapes: tuple[int | None, ...]) -> meta_graph_pb2.SignatureDef
     return definition
 
 
-def _padding(**shapes: tuple[int | None, ...]) -> RankPadding:
-    return RankPadding(_definition(**shapes), frozenset({"price", "tags"} & set(shapes)))
-
-
 def test_padded_sizes_are_few_and_at_most_a_sixteenth_larger() -> None:
     sizes = [padded_sizes((size,))[0] for size in range(2000)]
     assert sizes[0] == 1, "an empty axis would be a shape of its own"
@@ -34,24 +30,11 @@ def test_padded_sizes_are_few_and_at_most_a_sixteenth_larger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "takes_lists"),
-    [
-        ({"user": (None,), "price": (None, None)}, False),
-        ({"seen": (None, None), "price": (None, None)}, True),
-        ({"price": (None, None), "tags": (None, None, None)}, True),
-    ],
-)
-def test_lists_have_one_axis_more(
-    shapes: dict[str, tuple[int | None, ...]], takes_lists: bool
-) -> None:
-    assert _padding(**shapes).takes_lists is takes_lists
-
-
-@pytest.mark.parametrize(
     ("rows", "candidates", "events"), [*itertools.product([0, 1, 33], repeat=3)]
 )
 def test_padding_is_missing_values_and_is_removed(rows: int, candidates: int, events: int) -> None:
-    padding = _padding(user=(None,), seen=(None, None), price=(None, None))
+    rank = _definition(user=(None,), seen=(None, None), price=(None, None))
+    padding = RankPadding(rank, frozenset({"price"}))
     rng = np.random.default_rng(0)
     inputs = {
         "user": np.full(rows, b"u", object),
@@ -76,32 +59,18 @@ def test_padding_is_missing_values_and_is_removed(rows: int, candidates: int, ev
     assert found["both"].shape == (rows, candidates, 2)
 
 
-def test_missing_inputs_have_longer_lists() -> None:
-    inputs = {
-        "user": np.full(2, b"u", object),
-        "seen": np.ones((2, 3), "int64"),
-        "tags": np.ones((2, 5, 7), "float32"),
-    }
-    padding = _padding(user=(None,), seen=(None, None), tags=(None, None, None))
-    found = padding.missing(inputs)
-    shapes = {name: array.shape for name, array in found.items()}
-    assert shapes == {"user": (2,), "seen": (2, 4), "tags": (2, 5, 8)}
-    assert (found["user"] == b"").all()
-    assert (found["seen"] == -(2**63)).all()
-    assert np.isnan(found["tags"]).all()
-
-
-def test_inputs_that_fit_are_not_copied() -> None:
-    inputs = {"price": np.ones((1, 8), "float32")}
-    assert _padding(price=(None, None)).pad(inputs, (1, 8)) is inputs
-
-
-def test_candidates_have_one_axis_more_in_rank() -> None:
-    rank = _definition(age=(None,), seen=(None, None), price=(None, None))
-    rows = _definition(age=(None,), seen=(None, None), price=(None,))
+@pytest.mark.parametrize(
+    ("more", "takes_lists"),
+    [({}, False), ({"seen": (None, None)}, True), ({"tags": (None, None, None)}, True)],
+)
+def test_candidates_and_lists_have_one_axis_more(
+    more: dict[str, tuple[None, ...]], takes_lists: bool
+) -> None:
+    rank = _definition(age=(None,), price=(None, None), **more)
+    rows = _definition(age=(None,), price=(None,), **dict.fromkeys(more, (None, None)))
     padding = rank_padding({"serving_default": rows, "rank": rank})
     assert padding is not None
-    inputs = {"age": np.zeros(2), "seen": np.zeros((2, 5)), "price": np.zeros((2, 3))}
-    assert padding.sizes(inputs) == (2, 3)
+    assert padding.takes_lists is takes_lists
+    assert padding.sizes({"age": np.zeros(2), "price": np.zeros((2, 3))}) == (2, 3)
     assert rank_padding({"serving_default": rows}) is None
     assert rank_padding({"serving_default": rows, "rank": rows}) is None

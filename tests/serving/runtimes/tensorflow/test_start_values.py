@@ -1,4 +1,4 @@
-"""What only a graph's start needs is not in the session's graph, and the start still has it."""
+"""Constants that only the start needs are taken out of the graph, and fed to the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = [f"word {number}" for number in range(2000)]
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A vocabulary of which a signature needs the ids too."""
+    """A vocabulary whose ids a signature needs too."""
     module = tf.Module()
     words, ids = tf.constant(WORDS), tf.range(7, 2007, dtype=tf.int64)
     module.table = tf.lookup.StaticHashTable(
@@ -36,7 +36,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_large_constants_of_the_start_alone_are_taken(export: Path) -> None:
+def test_large_constants_of_the_start_are_taken(export: Path) -> None:
     meta = read_graph(export)
     before = {node.name: node.op for node in meta.graph_def.node}
     taken = take_start_values(meta)
@@ -45,10 +45,10 @@ def test_large_constants_of_the_start_alone_are_taken(export: Path) -> None:
     assert meta.graph_def.ByteSize() < read_graph(export).graph_def.ByteSize() - 20_000
     changed = {node.name for node in meta.graph_def.node if node.op != before[node.name]}
     assert changed == {name.removesuffix(":0")}
-    assert take_start_values(meta) == {}, "it has been taken"
+    assert take_start_values(meta) == {}, "nothing is left"
 
 
-def test_a_table_is_filled_with_what_was_taken(export: Path) -> None:
+def test_tables_are_filled_with_taken_constants(export: Path) -> None:
     session = TensorFlowSession(export)
     asked = np.array([b"word 0", b"word 1999", b"?"], object)
     found = session.run("look_up", {"word": asked}, ["id", "total"], None)
@@ -59,7 +59,7 @@ def test_a_table_is_filled_with_what_was_taken(export: Path) -> None:
     session.close()
 
 
-def test_a_graph_without_a_start_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_graph_without_a_start_is_unchanged(tmp_path: Path) -> None:
     module = tf.Module()
     function = tf.function(lambda x: {"y": x + tf.constant(np.ones(5000, "float32"))[0]})
     concrete = function.get_concrete_function(tf.TensorSpec((None,), tf.float32, "x"))

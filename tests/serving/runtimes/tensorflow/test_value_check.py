@@ -1,4 +1,4 @@
-"""A graph whose variables or tables have no values is refused; nothing is computed to find out."""
+"""A graph whose variables or tables have no values is rejected, without computing signatures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _save_v1(path: Path, start: bool) -> Path:
     return path
 
 
-def test_a_graph_of_tensorflow_1_is_looked_at_too(tmp_path: Path) -> None:
+def test_graphs_of_tensorflow_1_are_checked(tmp_path: Path) -> None:
     session = TensorFlowSession(_save_v1(tmp_path / "1", start=True))
     found = session.run("find", {"word": np.array([b"a", b"b"], object)}, ["id"], None)
     np.testing.assert_array_equal(found["id"], [7, -1])
@@ -58,8 +58,8 @@ def test_a_graph_of_tensorflow_1_is_looked_at_too(tmp_path: Path) -> None:
         TensorFlowSession(tmp_path / "1")
 
 
-def test_signatures_with_effects_load_and_are_not_computed(tmp_path: Path) -> None:
-    """Made input would change the counter, and no file has an empty name."""
+def test_signatures_with_side_effects_are_not_computed(tmp_path: Path) -> None:
+    """Made-up inputs would change the counter, and read a file without a name."""
     module = tf.Module()
     module.calls = tf.Variable(0)
     count = tf.function(lambda by: {"calls": module.calls.assign_add(by[0])})

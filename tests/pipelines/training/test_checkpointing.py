@@ -1,4 +1,4 @@
-"""A training goes on only as the one it was, and ends when it is asked to."""
+"""Checkpoints, resuming and stopping a training in one process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def training(prepared: Path, tmp_path: Path) -> Training:
     return Training(prepared, tmp_path)
 
 
-def test_it_saves_every_so_many_steps_and_at_the_end_of_each_epoch(training: Training) -> None:
+def test_checkpoints_every_n_steps_and_each_epoch(training: Training) -> None:
     training(training__checkpoint_every=3, training__keep_checkpoints=99)
     steps = [checkpoint.step for checkpoint in Checkpoints(training.folder / "checkpoints").all()]
     epoch = steps[-1] // 2
@@ -62,7 +62,7 @@ def test_it_saves_every_so_many_steps_and_at_the_end_of_each_epoch(training: Tra
     assert steps == sorted({*range(3, 2 * epoch, 3), epoch, 2 * epoch})
 
 
-def test_a_file_that_is_not_as_it_was_stops_it_and_leaves_the_checkpoint_good(
+def test_changed_data_stops_training_and_keeps_checkpoint(
     training: Training, tmp_path: Path
 ) -> None:
     """It says the file's name, and goes on when the file is back."""
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_as_it_was_stops_it_and_leaves_the_checkpoint_good(
     assert "resuming after step" in again.output.getvalue()
 
 
-def test_asked_to_stop_while_it_validates_it_stops(
+def test_stop_during_validation_saves_and_stops(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the last epoch too: the process was to end, and not to evaluate and export."""
@@ -108,7 +108,7 @@ def test_asked_to_stop_while_it_validates_it_stops(
     assert len(again.history) == 1
 
 
-def test_with_other_lanes_it_does_not_go_on(training: Training) -> None:
+def test_changed_shards_are_an_error(training: Training) -> None:
     """The places in the checkpoint are of shards that there are no more."""
     training(training__epochs=1, training__shards=2)
     with pytest.raises(PipelineError, match=r"has 2, and there would be 1 .*shards = 2` to go on"):
@@ -118,7 +118,7 @@ def test_with_other_lanes_it_does_not_go_on(training: Training) -> None:
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_with_fewer_epochs_it_begins_anew(training: Training, epochs: int) -> None:
+def test_fewer_epochs_restart_training(training: Training, epochs: int) -> None:
     """The weights are those of the epochs that are asked for."""
     training(training__epochs=3, training__patience=9)
     history = training.history
@@ -129,7 +129,7 @@ def test_with_fewer_epochs_it_begins_anew(training: Training, epochs: int) -> No
     ]
 
 
-def test_a_file_where_checkpoints_should_lie_is_told_before_any_work(training: Training) -> None:
+def test_file_in_place_of_checkpoint_folder_is_an_error(training: Training) -> None:
     (training.folder / "checkpoints").write_text("a note")
     with pytest.raises(PipelineError, match=r"saved in .*checkpoints: File exists\. Move away"):
         training()
@@ -137,7 +137,7 @@ def test_a_file_where_checkpoints_should_lie_is_told_before_any_work(training: T
     assert (training.folder / "checkpoints").read_text() == "a note"
 
 
-def test_a_checkpoint_without_a_state_says_what_to_do(training: Training) -> None:
+def test_damaged_checkpoint_state_is_an_error(training: Training) -> None:
     training(training__epochs=1)
     (folder,) = (training.folder / "checkpoints").iterdir()
     (folder / "state.json").write_text('{"key": ')

@@ -1,4 +1,4 @@
-"""What is refused (by token, limit, drain, as no message) is in access log and request count."""
+"""Rejected requests are in the access log and the request count."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
+from serving.common.errors import ResourceExhausted
 from serving.common.request_trace import RequestTrace
 from serving.config.files import METRICS_PATH
 from serving.config.server_config import ServerConfig
@@ -25,23 +26,22 @@ from tests.serving.conftest import wait_until
 from tests.serving.exports import install
 from tests.serving.stubs import predict, send, status
 
-_METHOD = "/tensorflow.serving.PredictionService/Predict"
 _COUNT = re.compile(
     r'^:tensorflow:serving:request_count\{model_name="(.*)",status="(.*)"\} (\S+)$', re.M
 )
 
 
-class _Seen:
-    """A server that lets one call in at a time, and what its observers were told."""
+class _Observed:
+    """A server that serves one request at a time, and the traces that its observers received."""
 
     def __init__(self, server: Server, address: str) -> None:
         self.server, self.address = server, address
         self.calls: list[RequestTrace] = []
-        self.returned = ""  # the id that came back with the last refusal
-        server.inference._observers += (self.calls.append, log_access)
+        self.returned = ""  # request id of the last rejection
+        server.service._observers += (self.calls.append, log_access)
 
     def ask(self, request: object, token: str = "secret", request_id: str = "r1") -> str:
-        """The code of an answer by gRPC."""
+        """Returns the code of an answer by gRPC."""
         metadata = [("authorization", f"Bearer {token}"), ("x-request-id", request_id)]
         with grpc.insecure_channel(self.address) as channel:
             try:
@@ -52,7 +52,7 @@ class _Seen:
         return "OK"
 
     def post(self, path: str, body: object, token: str = "secret") -> int:
-        """The status of an answer by REST."""
+        """Returns the status of an answer by REST."""
         headers = {"authorization": f"Bearer {token}"}
         port = self.server.config.rest_api_port
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
@@ -60,7 +60,7 @@ class _Seen:
             return connection.getresponse().status
 
     def counted(self) -> dict[tuple[str, str], float]:
-        """`request_count`, by model and code."""
+        """Returns `request_count`, by model and code."""
         port = self.server.config.rest_api_port
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
             connection.request("GET", METRICS_PATH)
@@ -69,7 +69,7 @@ class _Seen:
 
 
 @pytest.fixture
-def seen(tmp_path: Path, twofold: Path) -> Iterator[_Seen]:
+def seen(tmp_path: Path, twofold: Path) -> Iterator[_Observed]:
     install(twofold, tmp_path / "tiny", 5)
     (tmp_path / "tokens").write_text("secret\n")
     (tmp_path / "monitoring").write_text("prometheus_config { enable: true }")
@@ -80,19 +80,27 @@ def seen(tmp_path: Path, twofold: Path) -> Iterator[_Seen]:
     )  # fmt: skip
     server, port = create_server(config)
     server.start()
-    yield _Seen(server, f"127.0.0.1:{port}")
+    yield _Observed(server, f"127.0.0.1:{port}")
     server.stop()
 
 
-def _told(calls: list[RequestTrace]) -> Counter[tuple[str, str, str, str]]:
+def _rejected(calls: list[RequestTrace]) -> Counter[tuple[str, str, str, str]]:
     return Counter(
-        (call.entrypoint, call.api, call.model, call.error.code.name)
+        (call.context.entrypoint, call.context.api, call.model, call.error.code.name)
         for call in calls
         if call.error is not None
     )
 
 
-def test_what_has_no_token(seen: _Seen, caplog: pytest.LogCaptureFixture) -> None:
+def _is_full(server: Server) -> bool:
+    try:
+        server.service.limit.require_room()
+    except ResourceExhausted:
+        return True
+    return False
+
+
+def test_requests_without_a_token(seen: _Observed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "serving.access")
     assert seen.ask(predict(), "guess", "r17") == "UNAUTHENTICATED"
     assert seen.returned == "r17"
@@ -101,7 +109,7 @@ def test_what_has_no_token(seen: _Seen, caplog: pytest.LogCaptureFixture) -> Non
     assert seen.post("/v1/models/made-up:predict", {}, "guess") == 401
     assert seen.post("/anything", {}, "guess") == 401
     code = "UNAUTHENTICATED"
-    assert _told(seen.calls) == {
+    assert _rejected(seen.calls) == {
         ("GRPC", "Predict", "", code): 1,
         ("GRPC", "GetModelStatus", "", code): 1,
         ("REST", "Predict", "tiny", code): 1,
@@ -114,38 +122,28 @@ def test_what_has_no_token(seen: _Seen, caplog: pytest.LogCaptureFixture) -> Non
     assert "A token" in line["error"] or "The token" in line["error"]
 
 
-def test_what_is_one_too_many(seen: _Seen) -> None:
+def test_requests_over_the_limit(seen: _Observed) -> None:
     wait = predict(inputs={"seconds": np.float32([1.5])}, signature_name="wait")
     body = {"signature_name": "wait", "instances": [1.5]}
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(seen.ask, wait)
-        wait_until(lambda: seen.server.inference.turns._present == 1)
+        wait_until(lambda: _is_full(seen.server))
         assert seen.ask(predict()) == "RESOURCE_EXHAUSTED"
         assert seen.post("/v1/models/tiny:predict", body) == 429
         assert busy.result() == "OK"
-    assert _told(seen.calls) == {
+    assert _rejected(seen.calls) == {
         ("GRPC", "Predict", "tiny", "RESOURCE_EXHAUSTED"): 1,
         ("REST", "Predict", "tiny", "RESOURCE_EXHAUSTED"): 1,
     }
     assert seen.counted()["tiny", "RESOURCE_EXHAUSTED"] == 2
 
 
-def test_what_is_no_message(seen: _Seen) -> None:
-    metadata = [("authorization", "Bearer secret"), ("x-request-id", "r1")]
-    with grpc.insecure_channel(seen.address) as channel, pytest.raises(grpc.RpcError) as raised:
-        channel.unary_unary(_METHOD)(b"\xff", timeout=10.0, metadata=metadata)
-    assert raised.value.code() == grpc.StatusCode.INTERNAL
-    assert dict(raised.value.trailing_metadata())["x-request-id"] == "r1"
-    assert _told(seen.calls) == {("GRPC", "Predict", "", "INTERNAL"): 1}
-    assert seen.counted() == {("", "INTERNAL"): 1}
-
-
-def test_what_comes_while_the_server_drains(seen: _Seen) -> None:
-    seen.server.refusal.is_on = True
+def test_requests_during_the_drain(seen: _Observed) -> None:
+    seen.server.interceptor.is_draining = True
     assert seen.ask(predict()) == "UNAVAILABLE"
     assert seen.post("/v1/models/tiny:classify", {}) == 503
-    seen.server.refusal.is_on = False
-    assert _told(seen.calls) == {
+    seen.server.interceptor.is_draining = False
+    assert _rejected(seen.calls) == {
         ("GRPC", "Predict", "", "UNAVAILABLE"): 1,
         ("REST", "Classify", "tiny", "UNAVAILABLE"): 1,
     }
