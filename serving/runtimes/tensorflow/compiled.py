@@ -108,7 +108,7 @@ class CompiledRuntime:
         """Adds the tower, and compiles the shapes that the version before has compiled.
 
         Requests would wait while the tower is added, so this is called before they come. It
-        returns after ten seconds; what is not finished by then is compiled beside the requests.
+        returns after ten seconds at most; a shape in progress is then compiled beside the requests.
 
         Args:
             before: The version that serves now. Its busiest shapes come first.
