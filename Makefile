@@ -12,7 +12,7 @@ SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_composi
 BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable ray jax oracles protos lint check bench clean
+.PHONY: help demo docs test portable ray jax oracles protos lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -26,6 +26,10 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
+
+docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
+	$(BIN)/python -m tests.support.imports_picture
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 portable: $(VENV)/.dev ## Run the tests as processors without AVX-512 or AVX2 would, and on one core (an hour)
 	@failed=; \
@@ -83,6 +87,11 @@ $(VENV)/.dev: $(VENV)/.package
 $(VENV)/.ray: $(VENV)/.dev
 	@echo "Adding Ray to $(VENV) (once)"
 	@$(PIP_INSTALL) -e ".[dev,ray]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.package
+	@echo "Adding the documentation tools to $(VENV) (once)"
+	@$(PIP_INSTALL) -e ".[docs]"
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.dev

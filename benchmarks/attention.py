@@ -36,9 +36,9 @@ from rich.table import Column, Table
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.compressors.segments import Segments
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.routed import Routed
-from recsys_attn.attention.multi_head import MultiHeadAttention
 from recsys_attn.attention.patterns.window import Local
 from recsys_attn.attention.routers.blocks import Blocks
 
@@ -143,7 +143,7 @@ def _allocated(which: str) -> float:
 
 
 class Report(NamedTuple):
-    """What is told about the costs."""
+    """The report on the costs: tables, and the exponents of time and memory."""
 
     measured: Sequence[Subject]
     lengths: Sequence[int]

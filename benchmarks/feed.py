@@ -28,12 +28,12 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.data import DataSplit
+from benchmarks.shared.shuffling import ShuffleQuality
 from pipelines.features import FittedFeatures, fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
 from pipelines.feed.order import Order
-from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.feed.tensors import block_tensors
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task
 
 ROWS = 1 << 20

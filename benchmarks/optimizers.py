@@ -1,4 +1,4 @@
-"""One training step of an embedding table: what it costs by optimizer and by vocabulary.
+"""One training step of an embedding table: its cost by optimizer and vocabulary.
 
     make bench
 
@@ -76,7 +76,7 @@ def medians(steps: list[Step], ids: list[tf.Tensor]) -> list[float]:
 
 
 def bytes_per_row(make: Callable[[float], keras.optimizers.Optimizer]) -> float:
-    """What is kept besides the row itself."""
+    """Returns the optimizer's state of a row."""
     optimizer, rows = make(0.01), 1000
     optimizer.build([keras.Variable(np.zeros((rows, WIDTH), "float32"), name="table_16")])
     return sum(4 * np.prod(v.shape) for v in optimizer.variables if len(v.shape)) / rows

@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from tensorflow_serving.apis import predict_pb2
 
-from pipelines.artifacts import MANIFEST, write_json
-from pipelines.config import ExportOptions
-from pipelines.data import DataSplit
-from pipelines.export import export
+from pipelines.common.artifacts import MANIFEST, write_json
+from pipelines.experiment.config import ExportOptions
+from pipelines.export.export import export
 from pipelines.features import fit
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import autoint
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
 
@@ -105,7 +105,7 @@ class Callers:
         self._rate = rate
 
     def call_for(self, seconds: float) -> Heard:
-        """What they hear in that time."""
+        """Returns the answers of that time."""
         heard = Heard()
         start = time.perf_counter()
         calls = []
@@ -171,7 +171,7 @@ def resident_mb(pid: int) -> float:
 
 
 def measure(options: argparse.Namespace, folder: Path) -> tuple[Heard, Heard, dict[str, float]]:
-    """What callers hear in quiet and with reloads, and the server's memory in MB, by when."""
+    """Returns the answers without and with reloads, and the server's memory in MB by time."""
     columns = write_model(folder)
     base_path = folder / NAME
     base_path.mkdir()

@@ -67,7 +67,6 @@ def options() -> argparse.Namespace:
     several("--candidates", "1,50,200,1000", int, "of a request")
     several("--callers", "1,4,16,64", int, "at the same time")
     several("--batching", "no,yes", is_yes, "whether ours joins requests")
-    parser.add_argument("--processes", type=int, default=1, help="of our server (1)")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each cell (1.5)")
     parser.add_argument(
         "--warm-up",
@@ -104,7 +103,7 @@ class Benchmark:
         Process(module, str(folder), json.dumps(what), log=folder / "subjects.log").finish()
         alone = Process("benchmarks.servers.in_process", str(folder), log=folder / "alone.log")
         try:
-            with running(folder, chosen.batching, chosen.processes) as contenders:
+            with running(folder, chosen.batching) as contenders:
                 for model in chosen.models:
                     for candidates in chosen.candidates:
                         self._measure(model, candidates, contenders, alone)

@@ -18,7 +18,7 @@ steps together.
 - Where a framework's products in bfloat16 would take seconds each, as PyTorch's on a processor
   without such instructions, its peak and its contenders in bfloat16 are skipped; the table says so.
 - The AUC is that of the held-out rows after `--auc-steps` steps.
-- Where there is no TensorFlow, ours are on JAX. A GPU is used where the frameworks find one.
+- Without TensorFlow, ours run on JAX. A GPU is used if the frameworks find one.
 
 `--peers` is a virtual environment, or the Python of any that has the peers. Without it ours run
 alone. Nothing is asserted about speed.
@@ -65,7 +65,9 @@ def options() -> argparse.Namespace:
     several("--precision", "float32,mixed_bfloat16", str, "of ours and of FuxiCTR's layers")
     several("--ours", ",".join(contenders.ways_of_ours()), one_of(contenders.OURS), "ways of ours")
     several("--compiled", "no", is_yes, "whether XLA compiles our tower")
-    several("--tower-rows", "default", _rows, "rows that our tower computes at a time, 0 for all")
+    several(
+        "--micro-batch-size", "default", _rows, "rows that our tower computes at a time, 0 for all"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20, help="timed steps of a round (20)")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before them (3)")
@@ -157,7 +159,9 @@ class Benchmark:
         """All contenders and vocabularies in turns, round after round; the AUC is of the first."""
         chosen = self._options
         entries = contenders.in_turns(
-            contenders.ours(chosen.ours, chosen.precision, chosen.compiled, chosen.tower_rows),
+            contenders.ours(
+                chosen.ours, chosen.precision, chosen.compiled, chosen.micro_batch_size
+            ),
             contenders.peers(sizes[0].model, self._python, chosen.precision),
         )
         for round_, entry, settings in product(range(chosen.rounds), entries, sizes):

@@ -1,8 +1,8 @@
-"""`python -m pipelines` is `recsys-attn`, for processes that this package starts itself."""
+"""`python -m pipelines` runs `recsys-attn`."""
 
 from __future__ import annotations
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 
 if __name__ == "__main__":
     main(prog_name="recsys-attn")

@@ -1,4 +1,4 @@
-"""The commands `serve` and `request`; the heavy imports wait until one of them runs."""
+"""The commands `serve` and `request`; imports TensorFlow only when one of them runs."""
 
 from __future__ import annotations
 
@@ -9,61 +9,57 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from serving.config import ServerConfig
-from serving.options import either_spelling, options_of
+from serving.config.click_options import GroupedCommand, either_spelling, options_of
+from serving.config.server_config import ServerConfig
 
 if TYPE_CHECKING:
-    from serving.server import Server
+    from serving.server.server import Server
 
 _PEM = click.Path(path_type=Path)
 
 
 class StartError(click.ClickException):
-    """Why nothing can be served, in one sentence."""
+    """The error for a server that cannot start, in one sentence."""
 
     exit_code = 2
 
 
-@click.command(context_settings={"token_normalize_func": either_spelling})
+@click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
-    """Serve models over gRPC and REST, as TensorFlow Serving.
+    """Serve models over gRPC and REST, with TensorFlow Serving's protocol.
 
-    The newest version in the folder is served, and a new one is picked up. SIGTERM and
-    Ctrl-C let the running requests finish. Options may be spelled as TensorFlow Serving
-    spells its own, such as --model_base_path.
+    Serves the newest version in the folder, and loads new versions when they appear. SIGTERM
+    and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep their
+    spelling, such as --model_base_path.
     """
-    from serving import process
+    from serving.server import process
 
     process.silence_grpc()
-    from serving.errors import ServingError
-    from serving.processes import StartFailed, supervise
-    from serving.signals import Signals
+    from serving.common.errors import ServingError
+    from serving.server.signals import Signals
 
     console = Console(soft_wrap=True)
     try:
         config = ServerConfig(**options)
-        if config.processes > 1:
-            supervise(config, console.print)
-            return
         with Signals(process.SIGNALS) as signals:
             server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _listed(server, port)
+            where = _print_models(server, port)
             process.serve(server, lambda: console.print(where), signals)
-    except (ServingError, StartFailed, ValueError) as error:
+    except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
-def _listed(server: Server, port: int) -> str:
-    """Prints what is served; where."""
-    from serving import display
-    from serving.ports import listening
+def _print_models(server: Server, port: int) -> str:
+    """Prints the served models and returns the line that says where the server listens."""
+    from serving import cli_output
+    from serving.server.ports import listening
 
     for name, versions in server.manager.models.items():
-        if not versions.is_available:  # a reload brings it, or the backend
+        if not versions.is_available:  # loaded later, by a reload or from the backend
             continue
         with server.manager.lease(name) as model:
-            Console().print(display.served_model(model))
+            Console().print(cli_output.served_model(model))
     return listening(server.config, port, 0 if server.rest is None else server.rest.port)
 
 
@@ -74,14 +70,14 @@ def _listed(server: Server, port: int) -> str:
     multiple=True,
     default=["localhost:8500"],
     show_default=True,
-    help="host:port of the server, or a name such as dns:///ctr:8500; give it again for others.",
+    help="host:port of a server, or a name such as dns:///ctr:8500. May be repeated.",
 )
-@click.option("--model", help="Name of the model.  [default: the only one that is served]")
+@click.option("--model", help="Name of the model.  [default: the only model of the server]")
 @click.option(
     "--file",
     default="-",
     type=click.Path(allow_dash=True),
-    help="File with the request, - for the standard input.  [default: -]",
+    help="File with the request; - is the standard input.  [default: -]",
 )
 @click.option(
     "--timeout",
@@ -90,18 +86,18 @@ def _listed(server: Server, port: int) -> str:
     show_default=True,
     help="Seconds to wait for an answer.",
 )
-@click.option("--tls", is_flag=True, help="Encrypt, and trust the usual authorities.")
+@click.option("--tls", is_flag=True, help="Encrypt, and trust public authorities.")
 @click.option("--tls-ca", type=_PEM, help="Encrypt, and trust the authorities in this PEM file.")
-@click.option("--tls-cert", type=_PEM, help="Encrypt, with this certificate as the client's own.")
+@click.option("--tls-cert", type=_PEM, help="Encrypt, and present this client certificate.")
 @click.option("--tls-key", type=_PEM, help="Private key of --tls-cert.")
 @click.option("--tls-server-name", help="Name in the server's certificate.  [default: the host]")
 @click.option(
     "--token",
     envvar="RECSYS_ATTN_TOKEN",
-    help="Sent as `authorization: Bearer`; better in the variable RECSYS_ATTN_TOKEN.",
+    help="Bearer token; prefer the environment variable RECSYS_ATTN_TOKEN.",
 )
-@click.option("--by", help="Task that candidates are ranked by.  [default: the first by name]")
-@click.option("--json", "as_json", is_flag=True, help="Print the scores as JSON, in sent order.")
+@click.option("--by", help="Task to rank candidates by.  [default: the first by name]")
+@click.option("--json", "as_json", is_flag=True, help="Print scores as JSON, in request order.")
 def request(
     addresses: tuple[str, ...],
     model: str | None,
@@ -114,7 +110,7 @@ def request(
 ) -> None:
     """Send raw features as JSON and print the scores.
 
-    Rows are scored one by one:
+    Rows are scored independently:
 
     \b
       {"rows": [{"user_id": "u7", "age": 31, "clicked_items": ["i1", "i2"]},
@@ -126,18 +122,20 @@ def request(
       {"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},
        "candidates": [{"item_id": "i3", "price": 9.5}, {"item_id": "i4"}]}
 
-    A feature that is absent or null is missing.
+    Absent features and null are missing values.
     """
-    from serving.process import import_tensorflow_quietly
+    from serving.server.process import import_tensorflow_quietly
 
     import_tensorflow_quietly()
-    from serving import display
+    from serving import cli_output
     from serving.client import Client, Tls
-    from serving.errors import ServingError
+    from serving.common.errors import ServingError
 
     security = Tls(tls["tls_ca"], tls["tls_cert"], tls["tls_key"], tls["tls_server_name"])
     try:
-        document = display.read_document(_read(file), "The standard input" if file == "-" else file)
+        document = cli_output.read_document(
+            _read(file), "The standard input" if file == "-" else file
+        )
         with Client(
             addresses,
             model=model,
@@ -150,9 +148,9 @@ def request(
             else:
                 scores = client.rank(document.get("context", {}), document["candidates"])
         if as_json:
-            click.echo(display.to_json(scores))
+            click.echo(cli_output.to_json(scores))
         else:
-            Console().print(display.score_table(scores, document.get("candidates"), by))
+            Console().print(cli_output.score_table(scores, document.get("candidates"), by))
     except ServingError as error:
         raise click.ClickException(str(error)) from error
 

@@ -41,11 +41,12 @@ CODE = _read(*PACKAGES)
 EVERYTHING = CODE + _read("tests", "benchmarks")
 MODULES = {source.module for source in CODE}
 EXTRAS = PROJECT["optional-dependencies"]
+NOT_AT_RUN_TIME = ("dev", "docs", "oracles")
 RUNTIME = _names(PROJECT["dependencies"]).union(
-    *(_names(needs) for extra, needs in EXTRAS.items() if extra not in ("dev", "oracles"))
+    *(_names(needs) for extra, needs in EXTRAS.items() if extra not in NOT_AT_RUN_TIME)
 )
 PEERS = _names((ROOT / "benchmarks/peers/requirements.txt").read_text("utf-8").splitlines())
-DEVELOPMENT = RUNTIME | _names(EXTRAS["dev"]) | _names(EXTRAS["oracles"])
+DEVELOPMENT = RUNTIME.union(*(_names(EXTRAS[extra]) for extra in NOT_AT_RUN_TIME))
 
 
 Rule = Callable[[Source], list[str]]
@@ -67,6 +68,7 @@ RULES_OF_THE_CODE: tuple[Rule, ...] = (
     rules.package_imports,
     rules.lazy_serving,
     rules.ray_apart,
+    rules.private_tensorflow,
     rules.parts_without_models,
     rules.independent_slots,
     rules.folder_order,
@@ -156,20 +158,24 @@ SCORES = "recsys_attn/attention/scores/dot.py"
     [
         (rules.package_imports, LIBRARY, "import keras\nimport tensorflow as tf", 2),
         (rules.package_imports, LIBRARY, "def f():\n    from jax import numpy", 2),
-        (rules.package_imports, LIBRARY, "import pipelines.cli", 1),
+        (rules.package_imports, LIBRARY, "import pipelines.cli.commands", 1),
         (rules.package_imports, "serving/a.py", "from recsys_attn.schema import Schema", 1),
         (rules.package_imports, "serving/a.py", "import grpc, pipelines", 1),
         (rules.package_imports, "serving/a.py", "import importlib as i\ni.import_module('jax')", 2),
         (rules.package_imports, "pipelines/a.py", "import pandas", 1),
         (rules.package_imports, "pipelines/a.py", "__import__('jax')", 1),
-        (rules.lazy_serving, "pipelines/cli.py", "from serving.server import serve", 1),
-        (rules.lazy_serving, "pipelines/cli.py", "class A:\n    import serving", 2),
+        (rules.lazy_serving, "pipelines/cli/commands.py", "from serving.server import serve", 1),
+        (rules.lazy_serving, "pipelines/cli/commands.py", "class A:\n    import serving", 2),
         (rules.ray_apart, "pipelines/engines/choose.py", "def f():\n    import ray.data", 2),
-        (rules.ray_apart, "pipelines/a.py", "from pipelines.engines.ray_engine import Ray", 1),
+        (rules.ray_apart, "pipelines/a.py", "from pipelines.engines.ray.engine import Ray", 1),
+        (rules.private_tensorflow, "serving/a.py", "from tensorflow.python.client import x", 1),
         (rules.parts_without_models, "recsys_attn/blocks/mlp.py", "import recsys_attn.models", 1),
         (rules.parts_without_models, ATTENTION, "from recsys_attn import models", 1),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.patterns import Local", 1),
         (rules.independent_slots, SCORES, "from recsys_attn.attention import weightings", 1),
+        (rules.folder_order, LIBRARY, "x = 1", 1),
+        (rules.folder_order, "recsys_attn/layer.py", "import keras, recsys_attn.blocks", 1),
+        (rules.folder_order, SCORES, "from recsys_attn.attention.mechanisms import dense", 1),
         (_names_from_their_module, SCORES, "from recsys_attn.attention import Softmax", 1),
         (_names_from_their_module, "serving/client.py", "\nimport serving", 2),
         (_declared_at_run_time, "pipelines/a.py", "import sklearn.metrics", 1),
@@ -197,12 +203,15 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, path: str, text: str, line: int
         (rules.package_imports, LIBRARY, "import math, keras\nfrom recsys_attn import b"),
         (rules.package_imports, "recsys_attn/backend/a.py", "import tensorflow, jax"),
         (rules.package_imports, "serving/a.py", "import grpc, tensorflow_serving.apis"),
-        (rules.lazy_serving, "pipelines/cli.py", "def f():\n    from serving.server import serve"),
-        (rules.ray_apart, "pipelines/engines/ray_engine.py", "import ray"),
+        (rules.lazy_serving, "pipelines/a.py", "def f():\n    from serving.server import serve"),
+        (rules.ray_apart, "pipelines/engines/ray/engine.py", "import ray"),
+        (rules.private_tensorflow, "serving/a.py", "from tensorflow.core.framework import x"),
         (rules.parts_without_models, "recsys_attn/models/din.py", "import recsys_attn.models.a"),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.scores.base import Score"),
         (rules.independent_slots, SCORES, "from recsys_attn.attention.masks import all_of"),
-        (_names_from_their_module, "pipelines/cli.py", "from recsys_attn import MMoE"),
+        (rules.folder_order, SCORES, "from recsys_attn.attention.core import positions"),
+        (rules.folder_order, "recsys_attn/attention/__init__.py", "import recsys_attn.layer"),
+        (_names_from_their_module, "pipelines/cli/commands.py", "from recsys_attn import MMoE"),
         (_names_from_their_module, LIBRARY, "from recsys_attn import schema"),
         (_declared_at_run_time, "serving/a.py", "import grpc, json, numpy"),
         (_declared_for_development, "tests/a.py", "import sklearn, pytest\nfrom tests import b"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from pipelines.training import worker_index
 
 ROOT = Path(__file__).parents[1]
@@ -45,9 +45,9 @@ def test_each_worker_of_compose_knows_itself_and_the_others(
         assert hosts == WORKERS
 
 
-def test_the_readme_names_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (config,) = re.findall("TF_CONFIG='(.*)'", readme)
+def test_the_guide_names_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (ROOT / "docs/guides/distributed.md").read_text(encoding="utf-8")
+    (config,) = re.findall("TF_CONFIG='(.*)'", guide)
     monkeypatch.setenv("TF_CONFIG", config)
     assert worker_index() == 0
     assert len(json.loads(config)["cluster"]["worker"]) == 2

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.call import Call
-from serving.config_files import read_batching_parameters
-from serving.metrics import Metrics
+from serving.config.files import read_batching_parameters
+from serving.observability.metrics import Metrics
+from tests.serving.traces import trace
 from tests.support.deployment import COMPOSE, PLAIN, ROOT, pod_of, read
 
 ADAPTER = read("deploy/prometheus-adapter.yaml")["rules"]["custom"]
@@ -20,7 +20,9 @@ def labels_by_metric() -> dict[str, set[str]]:
     """What the metrics page has after one call of everything."""
     metrics = Metrics()
     scores = {"click": np.ones(3, np.float32)}
-    metrics(Call("Predict", model="ctr", is_served=True, version=5, candidates=3, results=scores))
+    metrics.observe(
+        trace("Predict", model="ctr", is_served=True, version=5, candidates=3, results=scores)
+    )
     metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
     metrics.shadowed("ctr", 6, "click", 0.02)
     page = metrics.page().decode()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from serving.config import ServerConfig
-from serving.config_files import read_batching_parameters, read_metrics_path
-from serving.model_config import parse_model_config
+from serving.config.files import read_batching_parameters, read_metrics_path
+from serving.config.models import parse_model_config
+from serving.config.server_config import ServerConfig
+from serving.proxy.pool import backend_addresses
 from serving.rest.app import Rest
-from serving.runtimes.remote import backend_addresses
 from tests.support.deployment import (
     COMPOSE,
     PLAIN,
@@ -31,17 +31,17 @@ def with_tls(plain: Manifest) -> Manifest:
     return {**plain, key: patched(plain[key], read("deploy/tls.yaml"))}
 
 
-FRONT = manifest("deploy/front.yaml")
+PROXY = manifest("deploy/proxy.yaml")
 TLS = with_tls(PLAIN)
 # Manifest and workload: ours, and TensorFlow Serving, whose options are ours too.
 WORKLOADS = [
     pytest.param(PLAIN, PLAIN["Deployment", "scoring"], id="plain"),
     pytest.param(TLS, TLS["Deployment", "scoring"], id="tls"),
-    pytest.param(FRONT, FRONT["Deployment", "front"], id="front"),
-    pytest.param(FRONT, FRONT["StatefulSet", "tensorflow-serving"], id="fleet"),
+    pytest.param(PROXY, PROXY["Deployment", "proxy"], id="proxy"),
+    pytest.param(PROXY, PROXY["StatefulSet", "tensorflow-serving"], id="backend"),
 ]
 OURS = WORKLOADS[:3]
-COMPOSE_SERVERS = ["scoring", "front"]
+COMPOSE_SERVERS = ["scoring", "proxy"]
 
 
 def files_of(config: ServerConfig) -> list[str]:
@@ -183,20 +183,19 @@ def test_a_pod_ends_without_a_lost_request_and_may_do_little(
     assert writable == ["/tmp"]
 
 
-def test_the_front_names_each_server_of_its_fleet() -> None:
-    fleet = FRONT["StatefulSet", "tensorflow-serving"]
-    _, container, options = pod_of(fleet)
-    name, service = fleet["metadata"]["name"], fleet["spec"]["serviceName"]
-    assert FRONT["Service", service]["spec"]["clusterIP"] == "None"
-    assert backend_addresses(pod_of(FRONT["Deployment", "front"])[2].backend) == tuple(
-        f"{name}-{i}.{service}:{options.port}" for i in range(fleet["spec"]["replicas"])
+def test_proxy_names_each_server_of_its_backend() -> None:
+    backend = PROXY["StatefulSet", "tensorflow-serving"]
+    _, container, options = pod_of(backend)
+    name, service = backend["metadata"]["name"], backend["spec"]["serviceName"]
+    assert PROXY["Service", service]["spec"]["clusterIP"] == "None"
+    assert backend_addresses(pod_of(PROXY["Deployment", "proxy"])[2].backend) == tuple(
+        f"{name}-{i}.{service}:{options.port}" for i in range(backend["spec"]["replicas"])
     )
-    models = parse_model_config(FRONT["ConfigMap", "front"]["data"]["models.config"].encode(), "")
+    models = parse_model_config(PROXY["ConfigMap", "proxy"]["data"]["models.config"].encode(), "")
     assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
 
 
-def test_the_readme_names_every_file() -> None:
-    folder = ROOT / "deploy"
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    for path in folder.iterdir():
-        assert path.name == "README.md" or f"`{path.name}" in text, path
+def test_the_page_names_every_file() -> None:
+    text = (ROOT / "docs/serving/deployment.md").read_text(encoding="utf-8")
+    for path in (ROOT / "deploy").iterdir():
+        assert f"`{path.name}" in text, path

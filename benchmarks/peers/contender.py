@@ -57,7 +57,7 @@ class Measured:
 
 
 def run(make: Callable[[Settings], Contender]) -> None:
-    """Trains as the settings on the command line say, and prints what was measured."""
+    """Trains as the settings on the command line say, and prints the measurements."""
     settings = Settings(**json.loads(sys.argv[1]))
     contender, batches = make(settings), list(load(settings, "train").cut(settings.batch))
     seconds, first = [], settings.warm_up

@@ -1,4 +1,4 @@
-"""Who takes part: a process each, with the Python that has what it needs."""
+"""The contenders: one process each, in a Python that has its packages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Entry:
         return "torch" if self.module in PEERS.values() else self.backend
 
     def run(self, settings: Settings) -> dict[str, Any]:
-        """What it printed, or the last lines of its `error`."""
+        """Returns its output, or the last lines of its `error`."""
         return run(
             self.module, asdict(replace(settings, **self.options)), self.python, self.backend
         )
@@ -83,7 +83,7 @@ def ours(
     ways: Sequence[str],
     precisions: Sequence[str],
     compiled: Sequence[bool],
-    tower_rows: Sequence[int | None],
+    micro_batch_size: Sequence[int | None],
 ) -> list[Entry]:
     """Ours in every combination; from Parquet with the first one of each precision alone."""
     found = []
@@ -93,14 +93,14 @@ def ours(
         if way == "jax":
             found.append(Entry(name, OURS[way], backend="jax", options=options))
             continue
-        forms = list(product(compiled, tower_rows))
+        forms = list(product(compiled, micro_batch_size))
         for xla, rows in forms if way == "tensorflow" else forms[:1]:
             parts = [name, *(["XLA"] if xla else []), *([] if rows is None else [_said(rows)])]
             found.append(
                 Entry(
                     ", ".join(parts),
                     OURS[way],
-                    options={**options, "compiled": xla, "tower_rows": rows},
+                    options={**options, "compiled": xla, "micro_batch_size": rows},
                 )
             )
     return found

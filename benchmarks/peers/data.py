@@ -21,7 +21,7 @@ class Batch:
     """B requests of T candidates; T is 1 in all but the benchmark of requests.
 
     Attributes:
-        context: User and past items `(B, 1 + history)`; None where there is no history.
+        context: User and past items `(B, 1 + history)`; None without a history.
         candidate: Ids `(B, T, columns)`.
         labels: `(B, T, tasks)`.
     """

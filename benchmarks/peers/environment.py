@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 
 
 def python_of(place: Path) -> Path | None:
-    """That of a virtual environment, or the place itself where it is one; None where none is."""
+    """Returns the Python of a virtual environment, or the path if it is a Python; or None."""
     for found in (place, place / "bin" / "python", place / "Scripts" / "python.exe"):
         if found.is_file() and os.access(found, os.X_OK):
             return found.absolute()

@@ -12,11 +12,11 @@ from benchmarks.peers.contender import run
 from benchmarks.peers.data import Batch
 from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_schema
 from benchmarks.peers.settings import Settings
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
-from pipelines.parts import one_thread_each, part_rows
+from pipelines.scoring.microbatches import micro_batch_rows, one_thread_each
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.step import Step
+from pipelines.training.step import TrainStep
 from recsys_attn.schema import Schema
 
 
@@ -24,7 +24,7 @@ class Ours:
     """Row-wise Adam for the tables and Adam for the rest, one step for each call."""
 
     def __init__(self, settings: Settings, schema: Schema | None = None) -> None:
-        if settings.tower_rows != 0:
+        if settings.micro_batch_size != 0:
             one_thread_each()
         keras.utils.set_random_seed(0)
         keras.config.set_dtype_policy(settings.precision)
@@ -33,12 +33,12 @@ class Ours:
         self.optimizer = make_optimizer(
             TrainingOptions(learning_rate=settings.learning_rate), self.model.trainable_variables
         )
-        self.engine = Step(
+        self.engine = TrainStep(
             self.model,
             self.optimizer,
             Layout.of(schema),
             settings.compiled,
-            part_rows(settings.tower_rows, self.model.tower),
+            micro_batch_rows(settings.micro_batch_size, self.model.tower),
         )
         self._predict = tf.function(self._probabilities, reduce_retracing=True)
 

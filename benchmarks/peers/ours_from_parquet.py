@@ -19,9 +19,9 @@ from benchmarks.peers.data import Batch, load
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.ours_model import blocks_of, inputs_of, make_schema
 from benchmarks.peers.settings import Settings
-from pipelines.data import DataSplit
 from pipelines.features import fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 
 ROW_GROUP = 1 << 16

@@ -83,7 +83,7 @@ class OursOnJax:
         blocks: Mapping[str, jax.Array],
         training: bool,
     ) -> tuple[dict[str, jax.Array], list[jax.Array]]:
-        """The logits, and what is not trained after the call."""
+        """Returns the logits, and the non-trainable variables after the call."""
         variables = self.model.trainable_variables + self.model.non_trainable_variables
         values = zip(variables, trainable + fixed, strict=True)
         with keras.StatelessScope(state_mapping=list(values)) as scope:

@@ -12,7 +12,7 @@ EXPERTS, EXPERT_UNITS, TOWER_UNITS = 8, (256, 128), (64,)
 HISTORY, HISTORY_WIDTH = 100, 32
 ATTENTION_UNITS, MLP_UNITS = (80, 40), (200, 80)
 TASKS = ("click", "like", "buy")
-RESERVED = 2  # ids of padding and of what is unknown
+RESERVED = 2  # ids of padding and of unknown values
 
 BATCHES = {"autoint": 4096, "autoint8": 4096, "din": 1024, "mmoe": 4096}
 TITLES = {
@@ -25,7 +25,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a contender is told, as JSON.
+    """The settings of a contender, as JSON.
 
     Attributes:
         model: `"autoint"`, `"autoint8"`, `"din"`, `"din_encoded"` or `"mmoe"`.
@@ -38,7 +38,7 @@ class Settings:
         learning_rate: Of Adam, for everything.
         precision: `"float32"` or `"mixed_bfloat16"`.
         compiled: Whether XLA compiles the tower.
-        tower_rows: Rows that the tower computes at a time, as in an experiment.
+        micro_batch_size: Rows that the tower computes at a time, as in an experiment.
     """
 
     model: str
@@ -51,7 +51,7 @@ class Settings:
     learning_rate: float = 1e-3
     precision: str = "float32"
     compiled: bool = False
-    tower_rows: int | None = None
+    micro_batch_size: int | None = None
 
     @property
     def has_history(self) -> bool:

@@ -11,7 +11,7 @@ What each cannot express, and what differs from ours:
 
 Their tables are one `nn.Embedding` for each field, whose gradient and Adam are as large as the
 table. What their own trainers do besides (regularizers, clipping, metrics of each batch) is left
-out, so that what is timed is the step alone.
+out, so that only the step is timed.
 """
 
 from __future__ import annotations

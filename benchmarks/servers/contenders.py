@@ -1,4 +1,4 @@
-"""Who answers: our server, with and without batches, and the plain one beside it."""
+"""The servers: ours, with and without batching, and the plain one beside it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Contender:
     senders: Sequence[Send]
 
     def requests(self, folder: Path) -> list[bytes]:
-        """What it is sent."""
+        """Returns its requests."""
         return [path.read_bytes() for path in sorted(folder.glob(f"{self.way}-*"))]
 
     def wait(self, request: bytes) -> None:
@@ -59,7 +59,7 @@ class Contender:
 
 
 @contextlib.contextmanager
-def running(folder: Path, batching: Sequence[bool], processes: int) -> Iterator[list[Contender]]:
+def running(folder: Path, batching: Sequence[bool]) -> Iterator[list[Contender]]:
     """All servers, started and ended; they answer when their `wait` returns."""
     with contextlib.ExitStack() as stack:
         found = []
@@ -67,7 +67,7 @@ def running(folder: Path, batching: Sequence[bool], processes: int) -> Iterator[
             address = free_address()
             process = Process(
                 "pipelines",
-                *_serve(folder, address, is_batching, processes),
+                *_serve(folder, address, is_batching),
                 log=folder / f"ours-{is_batching}.log",
             )
             stack.callback(process.stop)
@@ -84,7 +84,7 @@ def _contender(name: str, way: str, process: Process, address: str) -> Contender
     return Contender(name, way, process, [sender(address) for _ in range(_CONNECTIONS)])
 
 
-def _serve(folder: Path, address: str, is_batching: bool, processes: int) -> list[str]:
+def _serve(folder: Path, address: str, is_batching: bool) -> list[str]:
     """The command of a server of all models."""
     models = "".join(
         f"config {{ name: '{path.name}' base_path: '{path}' }}\n"
@@ -93,7 +93,6 @@ def _serve(folder: Path, address: str, is_batching: bool, processes: int) -> lis
     config = folder / _CONFIG
     config.write_text(f"model_config_list {{\n{models}}}\n", encoding="utf-8")
     command = ["serve", "--model-config-file", str(config), "--port", address.rpartition(":")[2]]
-    command += ["--processes", str(processes)]
     if not is_batching:
         return command
     parameters = folder / _BATCHING  # the defaults, but that no request is refused

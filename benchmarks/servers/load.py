@@ -73,6 +73,8 @@ def call(senders: Sequence[Send], requests: Sequence[bytes], callers: int, secon
     if errors:
         raise errors[0]
     ends = sorted(end - begin for _, end in spans)
+    if not ends:
+        raise RuntimeError(f"No request began in {seconds:g} s: give the callers more time.")
     return Load(
         [rate(ends, seconds)], [b - a for a, b in spans], client=time.process_time() - client
     )

@@ -47,12 +47,12 @@ class Process:
         return json.loads(self._process.stdout.readline() or self._fail())
 
     def require_running(self) -> None:
-        """Raises with its last words where it has ended."""
+        """Raises with its last output if it has ended."""
         if self._process.poll() is not None:
             self._fail()
 
     def finish(self) -> None:
-        """Waits for its end; raises where it failed."""
+        """Waits for its end; raises if it failed."""
         if self._process.wait():
             self._fail()
 
@@ -62,7 +62,7 @@ class Process:
         self._process.communicate()
 
     def processor_seconds(self) -> float:
-        """What it and the processes that it started have used so far."""
+        """Returns the processor seconds of it and of the processes that it started."""
         return sum(_processor_seconds(pid) for pid in _family(self._process.pid))
 
     def _fail(self) -> str:
@@ -71,7 +71,7 @@ class Process:
 
 
 def free_address() -> str:
-    """An address of this machine that nobody listens on."""
+    """Returns a free address of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"

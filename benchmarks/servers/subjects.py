@@ -1,4 +1,4 @@
-"""The models that `benchmarks/serving.py` serves, and who sends what to them.
+"""The models that `benchmarks/serving.py` serves, and their requests.
 
     python -m benchmarks.servers.subjects FOLDER OPTIONS
 
@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from pipelines.artifacts import MANIFEST, write_json
-from pipelines.config import ExportOptions
-from pipelines.data import DataSplit
-from pipelines.export import export
+from pipelines.common.artifacts import MANIFEST, write_json
+from pipelines.experiment.config import ExportOptions
+from pipelines.export.export import export
+from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
 from pipelines.features import FittedFeatures, fit
-from pipelines.raw import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
+from pipelines.storage.dataset import DataSplit
 from recsys_attn import models
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task, is_listed

@@ -17,7 +17,7 @@ _QUANTILES = {"p50": 50, "p99": 99, "p99.9": 99.9}
 
 
 class Cell(NamedTuple):
-    """What was measured."""
+    """The key of one measurement."""
 
     model: str
     candidates: int

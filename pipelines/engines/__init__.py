@@ -2,6 +2,6 @@
 
 from pipelines.engines.base import Engine, Work, tree
 from pipelines.engines.choose import choose_engine, train_on_ray
-from pipelines.engines.local import LOCAL, Local
+from pipelines.engines.local import LOCAL, LocalEngine
 
-__all__ = ["LOCAL", "Engine", "Local", "Work", "choose_engine", "train_on_ray", "tree"]
+__all__ = ["LOCAL", "Engine", "LocalEngine", "Work", "choose_engine", "train_on_ray", "tree"]

@@ -1,4 +1,4 @@
-"""What an engine does, and the order in which every engine merges."""
+"""The `Engine` protocol, and the order in which every engine merges results."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 State = TypeVar("State")
 
-# Gives the function that is applied to batches. Each worker enters it once: there a model is
-# loaded, and files stay open until it is left.
+# Returns a context manager whose value is applied to batches. Each worker enters it once, loads
+# the model there, and keeps files open until it leaves.
 Work = Callable[[], AbstractContextManager[Callable[[Any], Any]]]
 
 
 class Engine(Protocol):
-    """Applies a function to batches. Engines differ in where, never in the results.
+    """Applies a function to batches. The result is the same with every engine.
 
     Work, batches and results must be picklable: an engine may move them between processes.
     """
 
     def map_ordered(self, work: Work, batches: Sequence[Any]) -> Generator[Any]:
-        """The result of each batch, in their order; few are held at a time."""
+        """The result of each batch, in order; few are held at a time."""
 
     def map_reduce(
         self,
@@ -32,7 +32,7 @@ class Engine(Protocol):
         merge: Callable[[Any, Any], Any],
         done: Callable[[Any], None],
     ) -> Any:
-        """All results as one, merged as by `tree`; `done` is told each batch that is mapped."""
+        """All results merged as by `tree`; calls `done` with each mapped batch."""
 
 
 def tree(
@@ -40,14 +40,13 @@ def tree(
 ) -> State:
     """Merges neighbours of equal size, like the digits of a binary counter.
 
-    A large state is not copied for every batch, and what is merged with what depends on the
-    number of batches alone. So an engine may let each state stand for 2^k batches, merged by this
-    function.
+    A large state is not copied for every batch, and the order of merging depends only on the
+    number of batches. So an engine may merge blocks of 2^k batches with this function first.
 
     Args:
         states: At least one.
         merge: Makes one of two.
-        incomplete: Number of the last state, where it stands for fewer batches than the others.
+        incomplete: Number of the last state, if it holds fewer batches than the others.
     """
     parts: list[tuple[int, State]] = []
     for number, state in enumerate(states):

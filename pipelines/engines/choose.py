@@ -1,4 +1,4 @@
-"""The engine that a command line names. Ray is an extra: it is imported when it is asked for."""
+"""Selects the engine of `--engine`. Ray is an extra, imported only on request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from types import ModuleType
 
 from rich.console import Console
 
+from pipelines.common.errors import PipelineError
 from pipelines.engines.base import Engine
-from pipelines.engines.local import Local
-from pipelines.errors import PipelineError
+from pipelines.engines.local import LocalEngine
 
 
 def choose_engine(name: str, address: str) -> Engine:
-    """The engine `local` or `ray`; `address` is that of the Ray cluster."""
-    return _import("pipelines.engines.ray_engine").Ray(address) if name == "ray" else Local()
+    """Returns the engine `local` or `ray`; `address` is the Ray cluster's."""
+    return (
+        _import("pipelines.engines.ray.engine").RayEngine(address)
+        if name == "ray"
+        else LocalEngine()
+    )
 
 
 def train_on_ray(
@@ -33,7 +37,7 @@ def train_on_ray(
     arguments += ["--run-dir", str(run_dir.resolve())] if run_dir else []
     arguments += [part for text in overrides for part in ("--set", text)]
     arguments += ["--force"] if force else []
-    _import("pipelines.engines.ray_training").train(arguments, workers, address, console)
+    _import("pipelines.engines.ray.training").train(arguments, workers, address, console)
 
 
 def _import(module: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The engine of one process."""
+"""The engine that runs in this process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from pipelines.engines.base import Work, tree
 
 
-class Local:
+class LocalEngine:
     """Applies the function to one batch after another."""
 
     def map_ordered(self, work: Work, batches: Sequence[Any]) -> Generator[Any]:
-        """The result of each batch, in their order."""
+        """The result of each batch, in order."""
         with work() as function:
             yield from map(function, batches)
 
@@ -23,7 +23,7 @@ class Local:
         merge: Callable[[Any, Any], Any],
         done: Callable[[Any], None],
     ) -> Any:
-        """All results as one; `done` is told each batch that is mapped."""
+        """All results merged; calls `done` with each mapped batch."""
 
         def states(function: Callable[[Any], Any]) -> Iterator[Any]:
             for batch in batches:
@@ -34,4 +34,4 @@ class Local:
             return tree(states(function), merge)
 
 
-LOCAL = Local()
+LOCAL = LocalEngine()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader
 from pipelines.engines.base import Engine, tree
 from pipelines.features.base import Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
@@ -18,7 +17,8 @@ from pipelines.features.lists import flatten_list
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
-from pipelines.footers import Footers
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.footers import Footers
 from recsys_attn.schema import Feature, Hash, Numeric, Quantile, Schema, is_listed
 
 States = dict[str, Any]
@@ -36,7 +36,7 @@ def fitter(feature: Feature) -> Fitter:
 
 
 def owners(schema: Schema) -> list[Feature]:
-    """The features whose columns are fitted; a sequence that shares a table is not."""
+    """The features to fit: all but sequences that share a table."""
     return [f for f in schema.features if schema.table_owner(f.name) == f.name]
 
 
@@ -46,7 +46,7 @@ def fit_batch(schema: Schema, table: pa.Table) -> States:
 
 
 def merge(schema: Schema, first: States, second: States) -> States:
-    """The fitting states of both parts of the data together."""
+    """Merges the fitting states of two parts of the data."""
     return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
 
 
@@ -66,13 +66,13 @@ def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
 def fit_split(
     schema: Schema, split: DataSplit, engine: Engine, progress: Callable[[int], None]
 ) -> FittedFeatures:
-    """Fits all transforms on a split's row groups, whichever engine runs it to the same result.
+    """Fits all transforms on a split's row groups; every engine gives the same result.
 
     Args:
-        schema: Names the features.
-        split: Where their columns are.
+        schema: The features.
+        split: The split to fit on.
         engine: Fits and merges the row groups.
-        progress: Told the number of rows of each.
+        progress: Shows the rows done.
     """
     footers = split.footers
 
@@ -86,7 +86,7 @@ def fit_split(
 
 @contextmanager
 def _fitting(schema: Schema, footers: Footers) -> Iterator[Callable[[int], States]]:
-    """The states of a row group, by its number."""
+    """Yields a function from the number of a row group to its states."""
     columns = [feature.name for feature in owners(schema)]
     with Reader(footers, columns) as reader:
         yield lambda number: fit_batch(schema, reader.read([number]))

@@ -1,4 +1,4 @@
-"""All fitted transforms of a schema: raw columns in, a model's inputs out."""
+"""All fitted transforms of a schema, from raw columns to a model's inputs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.arrow import arrow_type
-from pipelines.artifacts import read_json, write_json
-from pipelines.data import open_parquet
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import read_json, write_json
+from pipelines.common.errors import PipelineError
 from pipelines.features.base import Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.storage.columns import arrow_type
+from pipelines.storage.dataset import open_parquet
 from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, is_listed
 
 
 @dataclass(frozen=True)
 class FittedFeatures:
-    """A schema whose table sizes are known, and the transform of every table's owner."""
+    """A schema with known table sizes, and the transform of each table's owner."""
 
     schema: Schema
     transforms: Mapping[str, Transform]
 
     def transform_of(self, name: str) -> Transform:
-        """The transform of a feature: its own, or that of the feature whose table it shares."""
+        """The transform of a feature, or of the feature whose table it shares."""
         return self.transforms[self.schema.table_owner(name)]
 
     def apply(self, table: pa.Table, side: Side) -> dict[str, np.ndarray]:
@@ -40,7 +40,7 @@ class FittedFeatures:
         return dict(self.columns(table, side))
 
     def columns(self, table: pa.Table, side: Side) -> Iterator[tuple[str, np.ndarray]]:
-        """The same one by one, with their names."""
+        """Names and inputs of one side's features, one by one."""
         for feature in self.schema.features:
             if feature.side != side or isinstance(feature, Sequence):
                 continue
@@ -70,7 +70,7 @@ class FittedFeatures:
             yield sequence.name, pad_last(part, offsets, sequence.max_length)
 
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
-        """The same transforms for a schema that leaves features out."""
+        """The same transforms, without some features."""
         kept = tuple(f for f in self.schema.features if f.name not in names)
         return FittedFeatures(Schema(kept, self.schema.tasks), self.transforms)
 
@@ -90,7 +90,7 @@ class FittedFeatures:
 
     @classmethod
     def load(cls, folder: Path) -> FittedFeatures:
-        """What `save` wrote."""
+        """Loads the transforms that `save` wrote."""
         saved = read_json(folder / "features.json")
         transforms = {name: _load(state, folder) for name, state in saved["transforms"].items()}
         return cls(Schema.from_dict(saved["schema"]), transforms)
@@ -114,7 +114,7 @@ def raw_column(table: pa.Table, name: str, dtype: RawType, listed: bool = False)
 
 
 def _encoded_column(table: pa.Table, feature: Feature) -> pa.Array:
-    """The same for transforms: strings may stay as they were read, as dictionary and indices."""
+    """One column for transforms; strings may stay dictionary-encoded."""
     column = _single(table[feature.name])
     listed = is_listed(feature) and pa.types.is_list(column.type)
     values = column.type.value_type if listed else column.type

@@ -1,4 +1,4 @@
-"""The fitted transforms as a TensorFlow graph: raw tensors in, a model's inputs out."""
+"""The fitted transforms as a TensorFlow graph, from raw tensors to a model's inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FeatureGraph(tf.Module):
         return self.inputs(raw, self.events(raw))
 
     def events(self, raw: Mapping[str, tf.Tensor]) -> dict[str, list[tf.Tensor]]:
-        """By history the ids of its aligned sequences, before anything is dropped."""
+        """The ids of each history's aligned sequences, before missing events are dropped."""
         return {
             name: [self._transform(sequence, raw) for sequence in sequences]
             for name, sequences in self.schema.histories.items()
@@ -38,7 +38,7 @@ class FeatureGraph(tf.Module):
     def inputs(
         self, raw: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
     ) -> dict[str, tf.Tensor]:
-        """The model's inputs of raw tensors whose `events` are known."""
+        """The model's inputs, from raw tensors and their `events`."""
         inputs = {}
         for feature in self.schema.features:
             if isinstance(feature, Sequence):
@@ -55,15 +55,15 @@ class FeatureGraph(tf.Module):
     def as_sent(
         self, explanation: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
     ) -> dict[str, tf.Tensor]:
-        """The same explanation, with the weights of events in the order in which they were sent.
+        """Puts the weights of events into the order of the raw input.
 
         Args:
-            explanation: What `RankingModel.explain` gives.
-            events: What `events` gave.
+            explanation: The outputs of `RankingModel.explain`.
+            events: The result of `events`.
 
         Returns:
-            `attention/<history>` as `(B, T, R)`, where R is the length of the raw history's
-            longest sequence; 0 for events that were dropped. The rest as it is.
+            The explanation with `attention/<history>` as `(B, T, R)`, where R is the length of the
+            raw history's longest sequence; 0 for dropped events.
         """
         attention = {
             key: _as_sent(explanation[key], ids)
@@ -77,7 +77,7 @@ class FeatureGraph(tf.Module):
 
 
 def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
-    """Drops events in which all are missing, keeps the last `length`, pads on the right."""
+    """Drops missing events, keeps the last `length`, pads on the right."""
     leading = tf.shape(ids[0])[:-1]
     flat, kept = _aligned(ids)
     padded = []
@@ -90,11 +90,11 @@ def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
 
 
 def _aligned(ids: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Aligned sequences as rows of one length, and where any of them has a value."""
+    """Aligned sequences as rows of one length, and the mask of their events."""
     rows = tf.reduce_prod(tf.shape(ids[0])[:-1])
     longest = reduce(tf.maximum, [tf.shape(part)[-1] for part in ids])
     flat = []
-    for part in ids:  # a client may send one of the aligned sequences shorter, or empty
+    for part in ids:  # a client may send an aligned sequence shorter, or empty
         padding = [[0, 0], [0, longest - tf.shape(part)[-1]]]
         part = tf.reshape(part, tf.stack([rows, tf.shape(part)[-1]]))
         flat.append(tf.pad(part, padding, constant_values=PADDING_ID))

@@ -1,4 +1,4 @@
-"""Ragged lists of ids to padded arrays: missing events dropped, the last ones kept."""
+"""Ragged lists of ids to padded arrays: drops missing events, keeps the last ones."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from recsys_attn.schema import PADDING_ID
 
 
 def flatten_list(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """A list column's values in one array, and the offsets `(rows + 1,)` of each row's part."""
+    """A list column's values in one array, and the offsets `(rows + 1,)` of the rows."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     return pc.list_flatten(column), np.concatenate([[0], np.cumsum(lengths)])
 
 
 def check_aligned(names: Sequence[str], offsets: Sequence[np.ndarray]) -> None:
-    """Raises when sequences of one history differ in length in some row."""
+    """Raises an error if sequences of one history differ in length in a row."""
     for name, other in zip(names[1:], offsets[1:], strict=True):
         different = np.flatnonzero(np.diff(offsets[0]) != np.diff(other))
         if len(different):
@@ -27,7 +27,7 @@ def check_aligned(names: Sequence[str], offsets: Sequence[np.ndarray]) -> None:
             raise PipelineError(
                 f"Sequences of one history must have the same length in every row: {names[0]!r} "
                 f"has {np.diff(offsets[0])[row]} events and {name!r} {np.diff(other)[row]} in row "
-                f"{row} of this batch. Align them, or give one another `history` name."
+                f"{row} of this batch. Align them, or give one of them another `history`."
             )
 
 

@@ -1,4 +1,4 @@
-"""Numbers: log1p and standardising, in the order that the schema names."""
+"""Numbers: log1p and standardising, in the schema's order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.features.base import (
 )
 
 _EPSILON = float(np.finfo("float32").eps)
-_LARGEST = 1e6  # of a transformed number
+_LARGEST = 1e6  # magnitude of a transformed number
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Moments:
 class NumericTransform:
     """Applies `steps`: `log1p` is sign(x) log(1 + |x|), `standardise` is (x - mean) / deviation.
 
-    What comes out is cut to [-1e6, 1e6].
+    The result is clipped to [-1e6, 1e6].
     """
 
     steps: tuple[str, ...]
@@ -83,7 +83,7 @@ class NumericTransform:
 
 @dataclass(frozen=True)
 class NumericFitter:
-    """Mean and deviation of the numbers as they are when `standardise` sees them."""
+    """Fits mean and deviation of the numbers that enter `standardise`."""
 
     steps: tuple[str, ...]
 
@@ -103,7 +103,7 @@ class NumericFitter:
 
     def finish(self, state: Moments) -> NumericTransform:
         deviation = (state.squares / state.count) ** 0.5 if state.count else 0.0
-        # A column of one value deviates by rounding at most: it becomes zeros, not huge numbers.
+        # A constant column deviates only by rounding: it becomes zeros, not huge numbers.
         if deviation <= _EPSILON * abs(state.mean):
             deviation = 1.0
         return NumericTransform(self.steps, state.mean, deviation)

@@ -1,4 +1,4 @@
-"""Quantile buckets: a number becomes the index of its bucket."""
+"""Quantile buckets: maps a number to the index of its bucket."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class QuantileTransform:
 class QuantileFitter:
     """Sketches the distribution with a t-digest, which is mergeable and deterministic.
 
-    The state is the sketch as bytes: one that has been written is not merged like one that has
-    not, so states that come from other processes would give other boundaries.
+    The state is the serialized sketch, because sketches merge differently after serialization;
+    so states of other processes give the same boundaries.
     """
 
     buckets: int

@@ -1,4 +1,4 @@
-"""Vocabulary: every value that is frequent enough has a row of its own."""
+"""Vocabularies: every frequent value has its own table row."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pipelines.features.base import (
 )
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
 
-_SPARSE = 4  # integers between the smallest and the largest for each one that is known
+_SPARSE = 4  # largest range of the integers per known value
 _SMALL = 65_536
 
 
 class VocabularyTransform:
-    """Value i of the vocabulary has id i + 2; a value outside it is unknown."""
+    """Value i of the vocabulary has id i + 2; other values are unknown."""
 
     def __init__(self, values: pa.Array) -> None:
         self.values = values
@@ -60,11 +60,11 @@ class VocabularyTransform:
 
 
 class _Dense:
-    """The ids of integers that lie close together: an array is faster than a hash table."""
+    """Ids of integers in a narrow range: an array is faster than a hash table."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._before = numbers.min() - 1
-        # What lies outside is read from one of the two ends, also where the difference overflows.
+        # Values out of range read one of the two ends, even if the difference overflows.
         self._ids = np.full(numbers.max() - self._before + 2, UNKNOWN_ID, "int32")
         self._ids[numbers - self._before] = np.arange(len(numbers)) + RESERVED_IDS
 

@@ -1,8 +1,8 @@
-"""The feed of the training engine: Parquet in, batches of requests out."""
+"""The feed of the training: Parquet in, batches of requests out."""
 
 from pipelines.feed.batch import LENGTHS, PADDED_CANDIDATES, TRAINING_CANDIDATES, Batch
+from pipelines.feed.batch_layout import Arrays, Layout
 from pipelines.feed.feed import Feed
-from pipelines.feed.layout import Arrays, Layout
 from pipelines.feed.order import Position
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Batches of requests: how large one may be, and its arrays."""
+"""Batches of requests: their size and their arrays."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from functools import cached_property
 
 import numpy as np
 
+from pipelines.feed.batch_layout import LABELS, Arrays, Layout
 from pipelines.feed.chunk import Chunk
-from pipelines.feed.layout import LABELS, Arrays, Layout
 from pipelines.feed.order import START, Position
 from recsys_attn.schema import CANDIDATE_MASK
 
-# Candidates of a batch with its padding: what bounds the memory of a step. A thousand requests
-# padded to one that holds thousands of candidates would not fit.
+# Limits of the candidates of a batch with its padding, which bound the memory of a step: a
+# thousand requests, padded to a request of thousands of candidates, would not fit.
 PADDED_CANDIDATES = 65_536
 TRAINING_CANDIDATES = 4 * PADDED_CANDIDATES
-# 1, 2, 3, 4, 6, 8, 12, ...: at most half of a batch is padding more, and few shapes are compiled.
+# 1, 2, 3, 4, 6, 8, 12, ...: padding adds at most half, and few shapes are compiled.
 LENGTHS = (1, *sorted(size << k for k in range(16) for size in (2, 3)))
 Piece = tuple[Chunk, np.ndarray]
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """How many requests make a batch.
+    """Limits of a batch.
 
     Args:
-        requests: Most requests.
-        candidates: Most candidates, padding included; a request that has more is a batch of its
-            own.
-        lengths: What T may be: the longest request is padded to the next of them, one that is
-            longer than all to its own length. None: to the longest request's.
+        requests: Maximum number of requests.
+        candidates: Maximum number of candidates, padding included; a longer request is a batch
+            alone.
+        lengths: Allowed values of T, ascending: the longest request is padded to the next one; a
+            request longer than all keeps its length. None: T is the longest request's length.
     """
 
     requests: int
@@ -52,7 +52,7 @@ class BatchSize:
 
         Args:
             lengths: Candidates of each request.
-            more: Whether other requests follow, so that an unfinished batch is left out.
+            more: Whether other requests follow; an incomplete last batch is then left out.
         """
         begin = 0
         while begin < len(lengths):
@@ -67,7 +67,7 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and labels of some requests, candidates padded to one length.
+    """Inputs and labels of requests, candidates padded to one length.
 
     Attributes:
         blocks: The layout's blocks, `(B, columns)` for contexts and `(B, T, columns)` for
@@ -87,12 +87,12 @@ class Batch:
 
     @cached_property
     def labels(self) -> Arrays:
-        """Labels `(B, T)` by task, 0 where not known."""
+        """Labels `(B, T)` by task; 0 if unknown."""
         return {t: np.nan_to_num(label) for t, label in self.layout.labels(self.blocks).items()}
 
     @cached_property
     def weights(self) -> Arrays:
-        """1 where a label is known, else 0: `(B, T)` by task."""
+        """`(B, T)` by task: 1 for a known label, else 0."""
         labels = self.layout.labels(self.blocks)
         return {task: (~np.isnan(label)).astype("float32") for task, label in labels.items()}
 
@@ -106,7 +106,7 @@ class Batch:
 
 
 def assemble(pieces: Sequence[Piece], size: BatchSize) -> Arrays:
-    """Requests of one or several chunks as a batch's blocks, T the longest one's or the next."""
+    """Gathers requests of one or several chunks into a batch's blocks."""
     longest = max(np.max(chunk.lengths(requests)) for chunk, requests in pieces)
     parts = [_padded(chunk, requests, int(size.padded(longest))) for chunk, requests in pieces]
     return {
@@ -116,7 +116,7 @@ def assemble(pieces: Sequence[Piece], size: BatchSize) -> Arrays:
 
 
 def _padded(chunk: Chunk, requests: np.ndarray, length: int) -> Arrays:
-    """Blocks of some requests; what is padded has the values of the request's first candidate."""
+    """Blocks of some requests; padding repeats the request's first candidate."""
     first, lengths = chunk.starts.take(requests)[:, None], chunk.lengths(requests)[:, None]
     column = np.arange(length)
     inside = column < lengths

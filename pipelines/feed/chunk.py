@@ -1,4 +1,4 @@
-"""Transformed rows in memory: what batches are gathered from."""
+"""Transformed rows in memory, from which batches are gathered."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import Portion, request_starts
 from pipelines.features import FittedFeatures
-from pipelines.feed.layout import LABELS, Arrays, Layout
+from pipelines.feed.batch_layout import LABELS, Arrays, Layout
+from pipelines.storage.dataset import RowGroups
+from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Task
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some requests and their rows.
+    """Requests and their transformed rows.
 
     Attributes:
         layout: Names the columns of the blocks.
@@ -33,20 +34,20 @@ class Chunk:
     @classmethod
     def of(
         cls,
-        portions: Iterable[Portion],
+        row_groups: Iterable[RowGroups],
         rows: int,
         fitted: FittedFeatures,
         request: str | None,
         labelled: bool = True,
     ) -> Self:
-        """Transforms `rows` rows; a request's context is transformed once."""
+        """Transforms `rows` rows, a request's context only once."""
         layout = Layout.of(fitted.schema, labelled)
-        # There are at most as many requests as rows; memory that is never written is never used.
+        # There are at most as many requests as rows; unwritten memory costs nothing.
         blocks = layout.empty(rows)
         names = [f.name for f in fitted.schema.features if f.side == "context"]
         done = requests = 0
 
-        def add(portion: Portion) -> np.ndarray:
+        def add(portion: RowGroups) -> np.ndarray:
             nonlocal done, requests
             table = portion.table
             begins = group_starts(table, request, portion.rows)
@@ -61,15 +62,15 @@ class Chunk:
             requests += len(begins)
             return begins
 
-        # A loop's variable would keep a table while the next one is read; `map` does not.
-        starts = np.concatenate([np.zeros(1, np.int64), *map(add, portions)])
+        # A loop variable would keep a table alive while the next one is read; `map` does not.
+        starts = np.concatenate([np.zeros(1, np.int64), *map(add, row_groups)])
         for block in layout.blocks_of("context"):
             blocks[block] = blocks[block][:requests]
         return cls(layout, blocks, starts)
 
     @classmethod
     def padding(cls, layout: Layout) -> Self:
-        """One request of missing values without a candidate."""
+        """One request of missing values and no candidates."""
         blocks = layout.empty(1)
         for block in blocks.values():
             block[:] = 0 if block.dtype == "int32" else np.nan
@@ -88,7 +89,7 @@ class Chunk:
         return np.diff(self.starts)
 
     def take(self, requests: np.ndarray) -> Chunk:
-        """A copy of some requests in their order, which holds nothing of the others."""
+        """A copy of some requests in the given order."""
         first, lengths = self.starts.take(requests), self.lengths(requests)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
@@ -104,18 +105,18 @@ def transform(
     table: pa.Table, fitted: FittedFeatures, request: str | None, labelled: bool = True
 ) -> Chunk:
     """A table's rows as one chunk."""
-    portion = Portion(table, np.array([table.num_rows]))
+    portion = RowGroups(table, np.array([table.num_rows]))
     request = own_request(fitted.schema, request)
     return Chunk.of([portion], table.num_rows, fitted, request, labelled)
 
 
 def own_request(schema: Schema, request: str | None) -> str | None:
-    """The request column, unless nothing tells a request's rows apart: then each is one."""
+    """The request column, or None if no feature is a candidate's: each row is a request."""
     return request if any(f.side == "candidate" for f in schema.features) else None
 
 
 def group_starts(table: pa.Table, request: str | None, groups: np.ndarray) -> np.ndarray:
-    """Where requests begin, and the number of rows; no request goes on in the next row group."""
+    """Row numbers at which requests begin, and the number of rows; row groups end requests."""
     starts = request_starts(table, request)
     return starts if request is None else np.union1d(starts, np.cumsum(groups))
 
@@ -123,7 +124,7 @@ def group_starts(table: pa.Table, request: str | None, groups: np.ndarray) -> np
 def _fill(
     blocks: Arrays, layout: Layout, begin: int, columns: Iterable[tuple[str, np.ndarray]]
 ) -> None:
-    """Writes columns from a row on; single ones together, as each alone would touch all rows."""
+    """Writes columns from a row on; single columns together, for fewer passes over memory."""
     single: Arrays = {}
     for name, values in columns:
         block, place = layout.places[name]

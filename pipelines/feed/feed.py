@@ -10,46 +10,48 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.feed.background import Background
 from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
+from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
-from pipelines.feed.lane import Lane, Part
-from pipelines.feed.layout import Layout
-from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Place, Position
+from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position, ShardPosition
+from pipelines.feed.prefetch import Prefetcher
+from pipelines.feed.shard import Shard, ShardBatch
+from pipelines.storage.dataset import DataSplit, Reader
 
 _BATCHES_AHEAD = 4
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Batches of a split in an order that seed and epoch decide.
+    """Batches of a split in an order that follows from seed and epoch.
 
-    Row groups are shuffled over the whole split, dealt to `shards` lanes, gathered into chunks and
-    their requests shuffled; batches are cut from a lane's requests over the borders of chunks. A
-    step takes one batch of each lane. A feed runs the lanes `shard_indices`: its batch is theirs
-    behind one another, so that a worker with two lanes sees in each step what two workers with
-    one see together. A lane that has no more gives nothing, and a feed whose lanes have no more
-    gives one request of padding, until all lanes of the split have come to their end.
+    Row groups are shuffled over the whole split, dealt to `shards` shards and gathered into chunks
+    whose requests are shuffled; batches are cut across the borders of chunks. A step takes one
+    batch of each shard. A batch of the feed concatenates one batch from each of its shards
+    `shard_indices`, so a worker with two shards sees in each step what two workers with one shard
+    see together. An exhausted shard contributes nothing; a feed whose shards are all exhausted
+    yields a one-request padding batch until every shard of the split is done, so that all workers
+    take the same number of steps.
 
-    In memory are, for each lane, the chunk in use and the one that is decoded meanwhile.
+    For each shard, the current chunk and the next one are in memory.
 
     Args:
         split: The Parquet files.
         fitted: Schema and transforms.
-        request: Column of the request's id; None: every row is a request.
-        batch_size: Requests of a lane's batch; fewer where padded to the longest they would hold
-            more than `candidates`.
-        seed: Shuffles with it; None keeps the order of the files.
-        shuffle_rows: Rows whose requests are mixed with one another, at least a row group.
-        candidates: Most candidates of a lane's batch, padding included; a request that has more
-            is a batch of its own.
-        lengths: What T may be, ascending; None: exactly the longest request's.
-        shards: Lanes of the split.
-        shard_indices: Those that this feed runs.
+        request: Column of the request id; None: every row is a request.
+        batch_size: Requests of a shard's batch; fewer if the padded batch would exceed
+            `candidates`.
+        seed: Seed of the order; None keeps the order of the files.
+        shuffle_rows: Rows that are shuffled together, at least a row group. Raise it for sorted
+            data; memory grows with it.
+        candidates: Maximum number of candidates of a shard's batch, padding included; a longer
+            request is a batch alone.
+        lengths: Allowed values of T, ascending; None: the longest request's length.
+        shards: Number of shards of the split.
+        shard_indices: Shards of this feed.
 
     Example::
 
@@ -57,7 +59,7 @@ class Feed:
         while position.epoch < epochs:
             for batch in feed.batches(position):
                 train(batch.inputs, batch.labels, batch.weights)
-                position = batch.position  # what a checkpoint holds
+                position = batch.position  # saved by a checkpoint
     """
 
     split: DataSplit
@@ -90,36 +92,36 @@ class Feed:
 
     @property
     def order(self) -> Order:
-        """Which row groups come when."""
+        """The order of row groups and requests."""
         return Order(self.split.footers.rows, self.seed, self.shuffle_rows, self.shards)
 
     @cached_property
     def counts(self) -> RequestCounts:
-        """Requests of each row group; where rows are grouped, a pass over the request column."""
+        """Requests of each row group; takes a pass over the request column, if there is one."""
         return RequestCounts.read(self.split, self._request)
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has, in every feed of the split's lanes."""
+        """Number of batches of the epoch, the same for every feed of the split."""
         return self._steps(epoch)
 
     @cached_property
     def _steps(self) -> Callable[[int], int]:
         return lru_cache(lambda epoch: self.counts.steps(self.order, epoch, self._size))
 
-    def batches(self, start: Position = START) -> Background[Batch]:
-        """The batches of `start`'s epoch from there on, made by a thread.
+    def batches(self, start: Position = START) -> Prefetcher[Batch]:
+        """The batches of `start`'s epoch from `start` on, made by a thread.
 
-        What a batch's `position` starts is what came after that batch; after the last one it is
-        the beginning of the next epoch. Iterate over it to the end, or close it.
+        A batch's `position` is the start of the batch after it; after the last batch, the start of
+        the next epoch. Iterate to the end, or close the iterator.
 
         Raises:
             PipelineError: A file is damaged, has changed or lacks a column; while iterating.
         """
         if not len(self.split.footers):
             raise PipelineError(f"{self.split.footers.storage.name} holds no rows.")
-        return Background(self._stream(start), _BATCHES_AHEAD, "batches")
+        return Prefetcher(self._stream(start), _BATCHES_AHEAD, "batches")
 
-    def __iter__(self) -> Background[Batch]:
+    def __iter__(self) -> Prefetcher[Batch]:
         return self.batches()
 
     @property
@@ -135,45 +137,50 @@ class Feed:
         places = start.places or ((0, 0),) * len(self.shard_indices)
         layout, step = Layout.of(self.fitted.schema), start.step
         with ExitStack() as stack:
-            lanes = [
-                self._lane(start.epoch, index, chunks[index], place, stack)
+            shards = [
+                self._shard(start.epoch, index, chunks[index], place, stack)
                 for index, place in zip(self.shard_indices, places, strict=True)
             ]
-            parts = [next(lane, None) for lane in lanes]
-            while self._goes_on(parts, start.epoch, step):
-                places = tuple(p.place if p else o for p, o in zip(parts, places, strict=True))
-                pieces = [piece for part in parts if part for piece in part.pieces]
+            batches = [next(shard, None) for shard in shards]
+            while self._goes_on(batches, start.epoch, step):
+                places = tuple(b.next if b else p for b, p in zip(batches, places, strict=True))
+                pieces = [piece for batch in batches if batch for piece in batch.pieces]
                 blocks = assemble(pieces or [(Chunk.padding(layout), np.arange(1))], self._size)
-                # The chunk that a batch has used up goes before the next one comes.
-                parts.clear()
+                # Frees a chunk that is used up before the next one is taken.
+                batches.clear()
                 pieces.clear()
-                parts, step = [next(lane, None) for lane in lanes], step + 1
+                batches, step = [next(shard, None) for shard in shards], step + 1
                 after = Position(start.epoch, step, places)
-                if not self._goes_on(parts, start.epoch, step):
+                if not self._goes_on(batches, start.epoch, step):
                     after = Position(start.epoch + 1)
                 yield Batch(blocks, layout, after)
 
-    def _goes_on(self, parts: list[Part | None], epoch: int, step: int) -> bool:
-        """Whether any lane of the split has a batch left; others' are counted only at the end."""
-        if any(parts) or len(self.shard_indices) == self.shards:
-            return any(parts)
+    def _goes_on(self, batches: list[ShardBatch | None], epoch: int, step: int) -> bool:
+        """Whether any shard of the split has batches left; counts other feeds' only at the end."""
+        if any(batches) or len(self.shard_indices) == self.shards:
+            return any(batches)
         return step < self.steps(epoch)
 
-    def _lane(
-        self, epoch: int, number: int, chunks: list[np.ndarray], start: Place, stack: ExitStack
-    ) -> Iterator[Part]:
-        """A lane's parts from `start` on, each chunk decoded while the one before it is in use."""
+    def _shard(
+        self,
+        epoch: int,
+        number: int,
+        chunks: list[np.ndarray],
+        start: ShardPosition,
+        stack: ExitStack,
+    ) -> Iterator[ShardBatch]:
+        """A shard's batches from `start` on; the next chunk is decoded in the background."""
         left = chunks[start[0] :]
-        if not left:  # as where there are more lanes than row groups: no thread for nothing
+        if not left:  # more shards than row groups: needs no thread
             return iter(())
-        decoded = stack.enter_context(Background(self._decode(left), 1, "chunks"))
-        return Lane(self.order, epoch, number, len(chunks), self._size).parts(decoded, start)
+        decoded = stack.enter_context(Prefetcher(self._decode(left), 1, "chunks"))
+        return Shard(self.order, epoch, number, len(chunks), self._size).batches(decoded, start)
 
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features
         encoded = [f.name for f in features if f.dtype == "string"]
         with Reader(self.split.footers, self.column_names, encoded) as reader:
             for numbers in chunks:
-                portions = reader.portions(numbers)
-                yield Chunk.of(portions, int(rows[numbers].sum()), self.fitted, self._request)
+                row_groups = reader.row_groups(numbers)
+                yield Chunk.of(row_groups, int(rows[numbers].sum()), self.fitted, self._request)
         pa.default_memory_pool().release_unused()

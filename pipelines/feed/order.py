@@ -1,32 +1,32 @@
-"""The order of an epoch: row groups dealt to lanes and gathered into chunks of mixed requests."""
+"""The order of an epoch: row groups dealt to shards and gathered into chunks of mixed requests."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 
 SHUFFLE_ROWS = 262_144  # 41 MB of 39 integers each
-Place = tuple[int, int]
+ShardPosition = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where an epoch's stream goes on; plain data, so that a checkpoint can hold it as JSON.
+    """The position in an epoch, as plain data that a checkpoint can hold as JSON.
 
     Attributes:
-        epoch: Which of the seed's orders it is.
-        step: Batches of the epoch that are done.
-        places: For each lane of the feed the chunk and the request in it, in the chunk's order,
-            that comes next; empty at the beginning of an epoch.
+        epoch: Number of the epoch.
+        step: Number of finished batches of the epoch.
+        places: Chunk and next request in it (in the chunk's order), for each shard of the feed;
+            empty at the start of an epoch.
     """
 
     epoch: int = 0
     step: int = 0
-    places: tuple[Place, ...] = ()
+    places: tuple[ShardPosition, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
@@ -44,50 +44,49 @@ START = Position()
 
 @dataclass(frozen=True)
 class Order:
-    """Which requests come when, from numbers of rows alone.
+    """The order of requests, derived from the sizes of the row groups.
 
-    Row groups are shuffled over the whole split and dealt to lanes of nearly equal rows. In each
-    lane they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
+    Row groups are shuffled over the whole split and dealt to shards of nearly equal rows. In each
+    shard they are gathered, in their shuffled order, into chunks of at most `shuffle_rows` rows,
     and the requests of a chunk are shuffled.
 
     Args:
-        rows: Of each row group.
-        seed: Shuffles; None keeps the order of the files.
-        shuffle_rows: Rows whose requests are mixed with one another; a larger row group is a
-            chunk of its own.
-        lanes: How many streams there are.
+        rows: Rows of each row group.
+        seed: Seed of the order; None keeps the order of the files.
+        shuffle_rows: Maximum rows of a chunk; a larger row group is a chunk alone.
+        shards: Number of shards.
     """
 
     rows: np.ndarray
     seed: int | None
     shuffle_rows: int
-    lanes: int = 1
+    shards: int = 1
 
     def chunks(self, epoch: int) -> list[list[np.ndarray]]:
-        """For each lane its chunks: numbers of row groups, ascending in a chunk."""
+        """The chunks of each shard: numbers of row groups, ascending in a chunk."""
         numbers = np.arange(len(self.rows))
         if self.seed is not None:
             numbers = np.random.default_rng([self.seed, epoch, 0]).permutation(numbers)
-        lane = self._deal(numbers)
-        return [self._gather(numbers[lane == index]) for index in range(self.lanes)]
+        shard = self._deal(numbers)
+        return [self._gather(numbers[shard == index]) for index in range(self.shards)]
 
-    def requests(self, epoch: int, lane: int, chunk: int, count: int) -> np.ndarray:
+    def requests(self, epoch: int, shard: int, chunk: int, count: int) -> np.ndarray:
         """The order of a chunk's `count` requests."""
         if self.seed is None:
             return np.arange(count)
-        return np.random.default_rng([self.seed, epoch, 1 + lane, chunk]).permutation(count)
+        return np.random.default_rng([self.seed, epoch, 1 + shard, chunk]).permutation(count)
 
     def _deal(self, numbers: np.ndarray) -> np.ndarray:
-        """A lane for each row group, the largest first to the lane with the fewest rows."""
-        lanes = np.zeros(len(numbers), int)
-        if self.lanes > 1:
+        """Deals row groups to shards: the largest first, to the shard with the fewest rows."""
+        shards = np.zeros(len(numbers), int)
+        if self.shards > 1:
             rows = self.rows[numbers]
-            heap = [(0, lane) for lane in range(self.lanes)]
+            heap = [(0, shard) for shard in range(self.shards)]
             for place in np.argsort(-rows, kind="stable"):
-                total, lane = heap[0]
-                lanes[place] = lane
-                heapq.heapreplace(heap, (total + int(rows[place]), lane))
-        return lanes
+                total, shard = heap[0]
+                shards[place] = shard
+                heapq.heapreplace(heap, (total + int(rows[place]), shard))
+        return shards
 
     def _gather(self, numbers: np.ndarray) -> list[np.ndarray]:
         chunks, begin, total = [], 0, 0
@@ -99,20 +98,3 @@ class Order:
         if begin < len(numbers):
             chunks.append(np.sort(numbers[begin:]))
         return chunks
-
-
-def stream(
-    order: Order, requests: Sequence[int] | np.ndarray, epoch: int, lane: int = 0
-) -> Iterator[np.ndarray]:
-    """Numbers of a lane's requests, counted through the files, chunk by chunk in their order.
-
-    Args:
-        order: Which requests come when.
-        requests: How many there are in each row group.
-        epoch, lane: Of the order.
-    """
-    first = np.cumsum(requests) - requests
-    for chunk, groups in enumerate(order.chunks(epoch)[lane]):
-        numbers = np.concatenate([first[g] + np.arange(requests[g]) for g in groups])
-        if len(numbers):  # row groups may be empty
-            yield numbers[order.requests(epoch, lane, chunk, len(numbers))]

@@ -1,5 +1,5 @@
-"""From the provider's own files to the data folder: train, valid and test as Parquet."""
+"""Ingest: reads source files and writes the data folder, train, valid and test as Parquet."""
 
-from pipelines.ingest.run import ingest as ingest
+from pipelines.ingest.ingest import ingest as ingest
 
 __all__ = ["ingest"]

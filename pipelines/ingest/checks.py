@@ -1,4 +1,4 @@
-"""Tables held against the schema: columns, types, labels and numbers, one clear error each."""
+"""Checks tables against the schema: columns, types, labels and numbers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.arrow import arrow_type
-from pipelines.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
+from pipelines.storage.columns import arrow_type, describe_type, require_column
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 
@@ -22,10 +22,10 @@ def check_table(
 
     Args:
         table: Rows with one column per feature, and per label where `labels`.
-        schema: What the columns must be.
-        where: The file, for the error.
-        labels: Whether label and mask columns must be there.
-        first_row: Number of the table's first row in its file, for the error.
+        schema: The expected columns.
+        where: Name of the file, for errors.
+        labels: Whether label and mask columns are required.
+        first_row: Number of the table's first row in its file, for errors.
 
     Raises:
         PipelineError: A column is missing or of another type, a number is NaN or infinite, or
@@ -44,22 +44,6 @@ def check_table(
         if name not in {feature.name for feature in schema.features}:
             table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
-
-
-def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
-    """Raises the error of a missing column, with the nearest name that is there."""
-    names = list(names)
-    if name in names:
-        return
-    raise PipelineError(
-        f"{where}: the column {name!r} ({role}) is missing.{did_you_mean(name, names)} "
-        f"Columns: {', '.join(names)}."
-    )
-
-
-def describe_type(feature: Feature) -> str:
-    """The Arrow type of a feature's column, in words."""
-    return f"list<{feature.dtype}>" if is_listed(feature) else feature.dtype
 
 
 def _column(table: pa.Table, name: str, role: str, where: str) -> pa.ChunkedArray:
@@ -170,7 +154,7 @@ def _check_finite(
     first_row: int | None,
     wide: pa.ChunkedArray | None = None,
 ) -> None:
-    """Raises at NaN and infinity; `wide` are the finite numbers that became the column."""
+    """Raises an error for NaN and infinity; `wide` holds the numbers before a cast to float32."""
     bad = pc.invert(pc.fill_null(pc.is_finite(column), True))
     index = pc.index(bad, True).as_py()
     if index < 0:

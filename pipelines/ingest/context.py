@@ -1,4 +1,4 @@
-"""A request has one context: its rows must agree on it, or training and serving would not."""
+"""Checks that all rows of a request have the same context, as training and serving assume."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
+from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Feature, Schema, Sequence, is_listed
 
 
@@ -19,15 +19,15 @@ def check_context(
     Args:
         table: Rows as `check_table` gives them, those of a request together.
         schema: Names the features of the context.
-        request: Column of the request's id.
-        where: The file, for the error.
-        first_row: Number of the table's first row in its file, for the error.
+        request: Column of the request id.
+        where: Name of the file, for errors.
+        first_row: Number of the table's first row in its file, for errors.
 
     Raises:
         PipelineError: A context feature has two values in one request.
     """
     if all(feature.side == "context" for feature in schema.features):
-        return  # every row is scored for itself
+        return  # each row is a request
     follows = np.ones(table.num_rows, bool)  # the row before is of the same request
     follows[run_starts(table[request])] = False
     rows = np.flatnonzero(follows)
@@ -41,7 +41,7 @@ def check_context(
 
 
 def _changes(column: pa.Array, rows: np.ndarray) -> np.ndarray:
-    """Which of `rows` have another value than the row before them."""
+    """Those of `rows` whose value differs from the row before."""
     differs = _differ(column[1:], column[:-1])
     return rows[differs[rows - 1]]
 
@@ -50,7 +50,7 @@ def _list_changes(column: pa.ListArray, rows: np.ndarray) -> np.ndarray:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     other_length = lengths[rows] != lengths[rows - 1]
     same = rows[~other_length]
-    # Lists lie one after another: where two neighbours are equally long, each value's
+    # Lists are stored one after another: if two neighbours are equally long, each value's
     # counterpart is one length before it.
     of_row = np.repeat(same, lengths[same])
     firsts = np.cumsum(lengths) - lengths
@@ -62,7 +62,7 @@ def _list_changes(column: pa.ListArray, rows: np.ndarray) -> np.ndarray:
 
 
 def _differ(values: pa.Array, others: pa.Array) -> np.ndarray:
-    """Elementwise; missing values equal each other."""
+    """Elementwise inequality; missing values are equal."""
     if pa.types.is_string(values.type):
         values, others = values.fill_null(""), others.fill_null("")  # both are missing
     unequal = pc.fill_null(pc.not_equal(values, others), False)

@@ -10,8 +10,8 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.source import Columns, File
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.source import Columns, SourceFile
 
 _BLOCK_BYTES = 8 << 20
 _HEADER_BYTES = 1 << 16
@@ -26,14 +26,14 @@ def delimited_file(
     names: Sequence[str] | None = None,
     types: Mapping[str, pa.DataType] | None = None,
     finish: Callable[[pa.Table], pa.Table] = lambda table: table,
-) -> File:
-    """A text file, gzipped or not, as a `File`; an empty cell is null.
+) -> SourceFile:
+    """A text file, gzipped or not, as a `SourceFile`; an empty cell is null.
 
     Args:
         path: The file.
-        delimiter: What stands between cells.
+        delimiter: The delimiter between cells.
         names: Columns of a file without a header.
-        types: Types by column; what is not named is inferred from the first rows.
+        types: Types by column; other types are inferred from the first rows.
         finish: Applied to every table.
     """
 
@@ -41,7 +41,7 @@ def delimited_file(
         for table in read_delimited(path, str(path), delimiter, names, types):
             yield finish(table)
 
-    return File(str(path), read)
+    return SourceFile(str(path), read)
 
 
 def read_delimited(
@@ -51,7 +51,7 @@ def read_delimited(
     names: Sequence[str] | None,
     types: Mapping[str, pa.DataType] | None,
 ) -> Iterator[pa.Table]:
-    """The tables of an opened or named text."""
+    """The tables of an open file or a path."""
     try:
         reader = csv.open_csv(
             source,
@@ -69,7 +69,7 @@ def read_delimited(
 
 
 def first_existing(folder: Path, names: Sequence[str]) -> Path:
-    """The first of the provider's file names that is there; `folder` may be the file itself."""
+    """The first existing file of the provider's names; `folder` may be the file itself."""
     if folder.is_file():
         return folder
     for name in names:
@@ -80,7 +80,7 @@ def first_existing(folder: Path, names: Sequence[str]) -> Path:
 
 
 def _header(source: Path | IO[bytes], delimiter: str) -> list[str]:
-    """The first line's cells, for an error; none where it cannot be read."""
+    """The first line's cells, for an error; empty if it cannot be read."""
     try:
         with pa.input_stream(source) as stream:
             line = stream.read(_HEADER_BYTES).split(b"\n", 1)[0]

@@ -1,4 +1,4 @@
-"""Histories from timestamps: what the same user did strictly earlier, never later."""
+"""Histories from timestamps: only strictly earlier events."""
 
 from __future__ import annotations
 
@@ -8,30 +8,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.checks import is_number, require_column
-from pipelines.ingest.options import HistoryOptions
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.checks import is_number
+from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
-
-
-def add_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> pa.Table:
-    """The table with one list column per history.
-
-    Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
-    oldest first (rows of one time in the table's order), the last `max_length` of them.
-    """
-    check_histories(table, histories, where)
-    return pa.concat_tables(Histories(table, histories).chunks(0, table.num_rows))
+from pipelines.storage.columns import require_column
+from pipelines.storage.request_rows import run_starts
 
 
 class Histories:
-    """A table and its histories, given out in chunks, since the lists are far larger.
+    """A table with its histories as list columns, in chunks, since the lists are far larger.
+
+    Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
+    oldest first (rows of one time in the table's order), the last `max_length` of them.
 
     Args:
-        table: All rows, as `check_histories` has passed them.
-        histories: The columns to make.
-        request: Column of the request; all rows of one see what was there at its earliest time.
+        table: All rows, checked by `check_histories`.
+        histories: The columns to add.
+        request: Column of the request; its rows see the events before its earliest time.
     """
 
     def __init__(
@@ -52,7 +46,7 @@ class Histories:
 
 
 class _History:
-    """Events sorted by (key, time) and, per row, the range of them that it may see."""
+    """Events sorted by (key, time), and the range of them for each row."""
 
     def __init__(self, table: pa.Table, options: HistoryOptions, starts: np.ndarray | None) -> None:
         key = _ranks(table[options.by])
@@ -81,7 +75,7 @@ class _History:
 
 
 def _ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """Dense ranks: equal values equal numbers, greater values greater numbers."""
+    """Dense ranks of the values."""
     values = column.combine_chunks()
     unique = values.unique()
     order = pc.array_sort_indices(unique)
@@ -99,7 +93,7 @@ def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
 
 
 def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
-    """Raises where a file lacks what a history is made of."""
+    """Checks that a file has the columns of the histories."""
     for history in histories:
         _check(table, history, where)
 

@@ -1,4 +1,4 @@
-"""What a reader gives: files of rows, in parts where the provider names the split."""
+"""The result of a reader: files of rows, by split if the provider names splits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 SPLITS = ("train", "valid", "test")
-ALL = "all"  # the name of the one part of a source that names no split
+ALL = "all"  # the only part of a source without splits
 CHUNK_ROWS = 65_536
 
 Columns = frozenset[str] | None
@@ -16,17 +16,17 @@ Read = Callable[[Columns], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True)
-class File:
-    """One file's rows, in tables of bounded size; reading may start again any time.
+class SourceFile:
+    """One file's rows, in tables of bounded size; can be read repeatedly.
 
-    `read(columns)` may leave out other columns where `columns` is not None.
+    `read(columns)` may leave out other columns; None reads all.
     """
 
     where: str
     read: Read
 
     @classmethod
-    def of_table(cls, where: str, table: pa.Table) -> File:
+    def of_table(cls, where: str, table: pa.Table) -> SourceFile:
         """A table in memory as a file."""
 
         def read(columns: Columns) -> Iterator[pa.Table]:
@@ -38,16 +38,16 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of a data set and the names of the columns that splitting needs.
+    """The rows of a data set, and the columns that splitting needs.
 
     Attributes:
-        parts: Files by the split that the provider names, or under `ALL`.
-        request, user, time: The source's own columns for them, where it has them.
-        time_quantile: Time at a share of the rows, where that is known without reading.
-        checks_requests: Whether rows of a request may lie apart, so that it must be checked.
+        parts: Files by the provider's split, or under `ALL`.
+        request, user, time: The source's own columns, if it has them.
+        time_quantile: Time at a share of the rows, if it is known without reading.
+        checks_requests: Whether to check that rows of a request are consecutive.
     """
 
-    parts: Mapping[str, Sequence[File]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     request: str | None = None
     user: str | None = None
     time: str | None = None

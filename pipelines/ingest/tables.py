@@ -1,4 +1,4 @@
-"""Any CSV or Parquet that follows a schema: one file, several, or folders of them."""
+"""Reads any CSV or Parquet files that follow a schema, or folders of them."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.checks import describe_type
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
-from pipelines.ingest.options import DataOptions
-from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, File, Source
-from pipelines.storage import Storage, is_uri
+from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
+from pipelines.storage.columns import describe_type
+from pipelines.storage.filesystem import Storage, is_uri
 from recsys_attn.schema import Schema
 
-Place = TypeVar("Place", Path, Path | Storage)
+Location = TypeVar("Location", Path, Path | Storage)
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 
 
 def read_parquet(options: DataOptions) -> Source:
-    """Parquet files, of this machine or at URIs."""
+    """Reads Parquet files on this machine or at URIs."""
     places = [Storage.of(p) if is_uri(p) else Path(p) for p in options.places()]
     return Source(_parts(places, _parquet_files), checks_requests=True)
 
 
 def read_csv(options: DataOptions, schema: Schema | None) -> Source:
-    """CSV files with a header; a list's values are separated by `|`."""
+    """Reads CSV files with a header; list values are separated by `|`."""
 
-    def files(path: Path) -> list[File]:
+    def files(path: Path) -> list[SourceFile]:
         return [_csv_file(found, schema) for found in data_files(path, (".csv", ".csv.gz"))]
 
     return Source(_parts(options.paths(), files), checks_requests=True)
 
 
-def parquet_file(path: Path) -> File:
+def parquet_file(path: Path) -> SourceFile:
     """One Parquet file, read as a stream."""
     return _stored_file(Storage.of(path), "")
 
 
-def _parquet_files(place: Path | Storage) -> list[File]:
+def _parquet_files(place: Path | Storage) -> list[SourceFile]:
     if isinstance(place, Path):
         return [parquet_file(path) for path in data_files(place, (".parquet",))]
     return [_stored_file(place, name) for name in place.files()]
 
 
-def _stored_file(storage: Storage, name: str) -> File:
+def _stored_file(storage: Storage, name: str) -> SourceFile:
     where = storage.file_name(name)
 
     def read(columns: Columns) -> Iterator[pa.Table]:
@@ -64,11 +64,11 @@ def _stored_file(storage: Storage, name: str) -> File:
                 f"{where}: is not a complete Parquet file ({error}); write or copy it again."
             ) from error
 
-    return File(where, read)
+    return SourceFile(where, read)
 
 
 def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The file itself, or the files of these suffixes in the folder, sorted by name."""
+    """The file itself, or the folder's files with these suffixes, sorted by name."""
     if path.is_file():
         return [path]
     found = sorted(
@@ -83,7 +83,7 @@ def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 
 def _folders(path: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Every folder below the path and its files' names; links are followed, each folder once."""
+    """All folders below the path with their files; follows links, each folder once."""
     seen: set[str] = set()
     for folder, below, names in os.walk(path, followlinks=True):
         real = os.path.realpath(folder)
@@ -101,7 +101,7 @@ def _check_names(names: Sequence[str], where: Path | str) -> None:
 
 
 def _decoded(table: pa.Table) -> pa.Table:
-    """The values themselves where a column is stored as codes of a dictionary."""
+    """Decodes dictionary columns."""
     fields = [pa.field(field.name, _plain(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
 
@@ -114,15 +114,17 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _parts(places: Sequence[Place], files: Callable[[Place], list[File]]) -> dict[str, list[File]]:
-    """Files by split where one folder has a folder `train`, else all of them."""
+def _parts(
+    places: Sequence[Location], files: Callable[[Location], list[SourceFile]]
+) -> dict[str, list[SourceFile]]:
+    """Files by split if a folder has a folder `train`, else all files."""
     if len(places) == 1 and (places[0] / "train").is_dir():
         folders = {split: places[0] / split for split in SPLITS}
         return {split: files(folder) for split, folder in folders.items() if folder.is_dir()}
     return {ALL: [file for place in places for file in files(place)]}
 
 
-def _csv_file(path: Path, schema: Schema | None) -> File:
+def _csv_file(path: Path, schema: Schema | None) -> SourceFile:
     arrow = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float64()}
     types: dict[str, pa.DataType] = {}
     lists: dict[str, pa.DataType] = {}
@@ -151,7 +153,7 @@ def _csv_file(path: Path, schema: Schema | None) -> File:
 
 
 def _parse_mask(cells: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
-    """Numbers of `1`, `0.0` or `true`."""
+    """Converts `1`, `0.0` or `true` to numbers."""
     text = pc.utf8_lower(cells)
     text = pc.if_else(pc.equal(text, "true"), "1", text)
     text = pc.if_else(pc.equal(text, "false"), "0", text)

@@ -1,4 +1,4 @@
-"""The data folder: one Parquet file per split, written as a stream."""
+"""Writes the data folder: one Parquet file per split, as a stream."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError
-from pipelines.ingest.requests import run_starts
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.source import SPLITS
+from pipelines.storage.request_rows import run_starts
 
 ROW_GROUP = 16_384  # the feed shuffles whole groups: smaller ones are mixed better
 
@@ -41,7 +41,7 @@ class SplitWriter:
         return {field.name: str(field.type) for field in self._schema or ()}
 
     def write(self, split: str, table: pa.Table) -> None:
-        """Adds rows to a split; they reach the file in whole row groups."""
+        """Adds rows to a split; they are written in whole row groups."""
         if not table.num_rows:
             return
         table = table.replace_schema_metadata(None)
@@ -112,6 +112,6 @@ class SplitWriter:
 
 
 def _beyond(schema: pa.Schema, other: pa.Schema) -> str:
-    """The columns of a schema that the other does not have so, in words."""
+    """The columns of a schema that differ from another schema, in words."""
     own = [f"{field.name}: {field.type}" for field in schema if field not in list(other)]
     return ", ".join(own) or "nothing"

@@ -1,4 +1,4 @@
-"""What a metric accepts, and what it says where its data does not define it."""
+"""Checks of a metric's input, and the warning for undefined metrics."""
 
 import warnings
 from typing import Any
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 class UndefinedMetricWarning(UserWarning):
-    """The data does not define the metric; its value is nan."""
+    """A warning that the data does not define the metric; its value is nan."""
 
 
 def check_pairs(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, NDArray[Any]]:
@@ -42,15 +42,6 @@ def check_probabilities(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, F
             f"Received: numbers from {scores.min()} to {scores.max()}"
         )
     return labels, scores.astype(np.float64)
-
-
-def check_weights(weights: ArrayLike | None, labels: Floats) -> Floats | None:
-    if weights is None:
-        return None
-    weights = check_shape("weights", np.asarray(weights, dtype=np.float64), labels)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError("`weights` must be finite and not negative. Received: one that is not")
-    return weights
 
 
 def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:

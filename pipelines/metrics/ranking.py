@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, check_pairs, check_weights, group_codes, undefined
+from pipelines.metrics.checks import Floats, check_pairs, group_codes, undefined
 
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _ONE_CLASS = "only one class is present in `labels`"
@@ -19,7 +19,7 @@ class RocCurve(NamedTuple):
     true_positive_rate: Floats
 
 
-def auc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
+def auc(labels: ArrayLike, scores: ArrayLike) -> float:
     """Area under the ROC curve, exact; equal scores count as half a won pair.
 
     `auc = P(score of a positive > score of a negative) + P(equal) / 2`
@@ -27,43 +27,30 @@ def auc(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) 
     Args:
         labels: 0 or 1 per row, shape (rows,).
         scores: A finite or infinite number per row, shape (rows,).
-        weights: Non-negative weight per row, shape (rows,); 1 where None.
 
     Returns:
-        A number in [0, 1]; nan with a warning unless both classes have weight.
+        A number in [0, 1]; nan with a warning unless both classes are present.
 
     Raises:
-        ValueError: Shapes differ, a label is neither 0 nor 1, a score is nan, or a weight is
-            negative or not finite.
+        ValueError: Shapes differ, a label is neither 0 nor 1, or a score is nan.
 
     Example:
         >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
         0.75
     """
     labels, scores = check_pairs(labels, scores)
-    weights = check_weights(weights, labels)
-    positive, negative = scores[labels == 1], scores[labels == 0]
-    if weights is None:
-        return auc_by_class(positive, negative)
-    order = np.argsort(negative)
-    negative, own = negative[order], weights[labels == 1]
-    mass = np.append(0.0, np.cumsum(weights[labels == 0][order]))
-    pairs = float(own.sum()) * float(mass[-1])
-    if not pairs:
-        return undefined("AUC", _ONE_CLASS)
-    below, upto = (mass[negative.searchsorted(positive, side)] for side in _SIDES)
-    return float(own @ (below + upto)) / 2 / pairs
+    return auc_by_class(scores[labels == 1], scores[labels == 0])
 
 
 def auc_by_class(positive: NDArray[Any], negative: NDArray[Any]) -> float:
-    """The same of the scores of each class: memory has to hold little beside them.
+    """The AUC from the scores of each class; needs little memory beside them.
 
     Args:
         positive: Scores of the rows of label 1, shape (positives,).
         negative: Those of label 0, shape (negatives,); it is sorted in place.
 
     Returns:
-        A number in [0, 1]; nan with a warning where a class has no rows.
+        A number in [0, 1]; nan with a warning if a class has no rows.
 
     Example:
         >>> auc_by_class(np.array([0.35, 0.8]), np.array([0.1, 0.4]))
@@ -87,10 +74,10 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
         labels: 0 or 1 per row, shape (rows,).
         scores: A number per row, shape (rows,).
         groups: The group (user, request) of each row, shape (rows,). Rows without one (None or
-            nan) are left out: nothing says whom their items compete for. Integers are the fastest.
+            nan) are left out. Integers are the fastest.
 
     Returns:
-        The value (nan with a warning where no group holds both classes) and the number
+        The value (nan with a warning if no group holds both classes) and the number
         of groups that counted.
 
     Raises:

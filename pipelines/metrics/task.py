@@ -23,11 +23,11 @@ def task_metrics(
     """All metrics of one task on its labelled rows, as the evaluation's metrics.json has them.
 
     Args:
-        labels: 0, 1, or nan where the label is unknown, shape (rows,).
+        labels: 0, 1, or nan for unknown, shape (rows,).
         scores: Predicted probability per row, shape (rows,).
         groups: The group of each row; without it GAUC is None. Rows whose group is missing (None
             or nan) count in everything but GAUC.
-        ceiling: True probability per row, where known.
+        ceiling: True probability per row, if known.
         baselines: Other scores per row by name, of any scale.
 
     Returns:
@@ -51,7 +51,7 @@ def task_metrics(
         return {"auc": _or_none(auc(y, scored)), "gauc": _or_none(within)}, counted
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)  # None says it
+        warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
         own, counted = ranking("scores", scores)
         best = None
         if ceiling is not None:

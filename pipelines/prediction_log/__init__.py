@@ -1,1 +1,1 @@
-"""What is made of the scoring service's prediction log: warm-up files, and drift and skew."""
+"""Uses of the service's prediction log: warm-up files, drift and skew."""

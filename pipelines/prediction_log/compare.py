@@ -1,4 +1,4 @@
-"""Statistics of the log against those of the reference, as plain data for the report."""
+"""Compares statistics of the log with those of the reference, as plain data for the report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ORDER = ("shifted", "watch", "few rows", "stable")
 
 @dataclass(frozen=True)
 class Bins:
-    """Both sides' counts over the same bins.
+    """Counts of reference and log over the same bins.
 
     Attributes:
-        names: Of the bins.
+        names: Names of the bins.
         reference, served: `(bins,)`.
-        units: Independent values of either side.
+        units: Number of independent values on either side.
     """
 
     names: list[str]
@@ -35,7 +35,7 @@ class Bins:
     units: tuple[int, int]
 
     def distance(self) -> dict[str, Any]:
-        """The index, what chance makes of it, the divergence and what they say."""
+        """Stability index, its level by chance, divergence and status."""
         index = psi(self.reference, self.served)
         by_chance = chance(len(self.names), *self.units)
         return {
@@ -67,7 +67,7 @@ def compare_feature(
         bins = _value_bins(fitted, feature, values, units)
     else:
         bins = _number_bins(numbers, units)
-    if not listed:  # a value that is missing is one more thing that a row may have
+    if not listed:  # a missing value is one more bin
         missing = [np.array([part.at(0)]) for part in present]
         bins = Bins(
             ["missing", *bins.names],
@@ -171,7 +171,7 @@ def _both(parts: tuple[Counts, ...], show: Any) -> dict[str, Any]:
 
 
 def flagged(features: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Names of what has shifted, the farthest first."""
+    """Names of the shifted features or tasks, the largest shift first."""
     found = [name for name, part in features.items() if part["status"] == "shifted"]
     return sorted(found, key=lambda name: -_largest(features[name]))
 

@@ -12,7 +12,7 @@ _DROPPED_BITS = 12  # of a float32's 23 of precision: a key stands for 0.05 % of
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each key was seen; equal data have equal counts, however they were cut.
+    """Number of occurrences of each key, independent of the partition of the data.
 
     Attributes:
         keys: Distinct, rising: `(keys,)`.
@@ -24,12 +24,12 @@ class Counts:
 
     @classmethod
     def of(cls, keys: np.ndarray) -> Counts:
-        """Counts whole numbers."""
+        """Counts integers."""
         found, counts = np.unique(np.asarray(keys, "int64"), return_counts=True)
         return cls(found, counts)
 
     def merged(self, other: Counts) -> Counts:
-        """The counts of both together."""
+        """The sum of two counts."""
         keys, places = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         weights = np.concatenate([self.counts, other.counts])
         counts = np.zeros(len(keys), np.int64)
@@ -42,22 +42,22 @@ class Counts:
         return int(self.counts.sum())
 
     def at(self, key: int) -> int:
-        """How often one key was seen."""
+        """Number of occurrences of a key."""
         return int(self.counts[self.keys == key].sum())
 
     def quantile_key(self, share: float) -> int:
-        """The smallest key that at least `share` of the values do not exceed."""
+        """The smallest key that is not exceeded by a share of at least `share` of the values."""
         place = int(np.searchsorted(np.cumsum(self.counts), share * self.total))
         return int(self.keys[min(place, len(self.keys) - 1)])
 
     def cut(self, edges: np.ndarray) -> np.ndarray:
-        """How many keys are below the first edge, from it to the next, ...: `(edges + 1,)`."""
+        """Number of values below, between and above the edges: `(edges + 1,)`."""
         bins = np.zeros(len(edges) + 1, np.int64)
         np.add.at(bins, np.searchsorted(edges, self.keys, side="right"), self.counts)
         return bins
 
     def edges(self, parts: int) -> np.ndarray:
-        """Keys that cut the values into at most `parts` parts, as equal as ties let them be."""
+        """Keys that cut the values into at most `parts` parts of nearly equal size."""
         keys = [self.quantile_key(i / parts) for i in range(1, parts)] if self.total else []
         return np.unique(np.array(keys, np.int64) + 1)
 
@@ -76,7 +76,7 @@ def number_keys(values: np.ndarray) -> np.ndarray:
 
 
 def key_numbers(keys: np.ndarray) -> np.ndarray:
-    """Of the numbers that a key stands for, the one that is nearest to zero.
+    """The number nearest to zero of those with each key.
 
     >>> key_numbers(number_keys(np.array([-7.0, 0.0, 0.25, 4095.0]))).tolist()
     [-7.0, 0.0, 0.25, 4095.0]

@@ -1,4 +1,4 @@
-"""How far two distributions over the same bins are apart."""
+"""Distances between two distributions over the same bins."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 Status = Literal["stable", "watch", "shifted", "few rows"]
-WATCH, SHIFTED = 0.1, 0.25  # the limits that are customary for the index
-_Z = 3.0902  # what a normal value exceeds once in a thousand times
+WATCH, SHIFTED = 0.1, 0.25  # customary limits of the index
+_Z = 3.0902  # the normal quantile of 0.999
 
 
 def psi(reference: np.ndarray, served: np.ndarray) -> float:
@@ -29,7 +29,7 @@ def psi(reference: np.ndarray, served: np.ndarray) -> float:
 
 
 def jensen_shannon(reference: np.ndarray, served: np.ndarray) -> float:
-    """The Jensen-Shannon divergence in bits: 0 for equal shares, 1 where no bin is shared."""
+    """The Jensen-Shannon divergence in bits: 0 for equal shares, 1 without a common bin."""
     if not (reference.sum() and served.sum()):
         return 0.0
     p, q = reference / reference.sum(), served / served.sum()
@@ -43,7 +43,7 @@ def jensen_shannon(reference: np.ndarray, served: np.ndarray) -> float:
 
 
 def chance(bins: int, reference: int, served: int) -> float:
-    """The index that two samples of one distribution exceed once in a thousand times.
+    """The index that two samples of one distribution exceed with probability 0.001.
 
     The index over `1/n + 1/m` is distributed as chi-squared with `bins - 1` degrees of freedom,
     whose quantile is Wilson and Hilferty's.
@@ -61,7 +61,7 @@ def chance(bins: int, reference: int, served: int) -> float:
 
 
 def judge(index: float, by_chance: float) -> Status:
-    """What an index says, where chance alone would exceed `by_chance` once in a thousand times."""
+    """The status of an index, given its level by chance."""
     if index <= WATCH:
         return "stable"
     if index <= by_chance:

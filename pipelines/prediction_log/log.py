@@ -1,4 +1,4 @@
-"""Reads the prediction log, a few calls at a time, while servers go on writing it."""
+"""Reads the prediction log in small batches, while servers keep writing it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.errors import PipelineError, did_you_mean
-from pipelines.storage import Storage, Where
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.storage.filesystem import Storage, Where
 
 COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log")
 _AT_ONCE = 64  # calls: one may hold thousands of candidates
 
 
-class Entry(NamedTuple):
+class LoggedCall(NamedTuple):
     """One logged call; `log` is a serialized `tensorflow.serving.PredictionLog`."""
 
     time: datetime
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class LogFolder:
-    """The finished files of a log, as they are when it is opened.
+    """The finished files of a log at the time of opening.
 
     Args:
         storage: The folder.
@@ -45,10 +45,10 @@ class LogFolder:
 
     @classmethod
     def open(cls, where: Where) -> LogFolder:
-        """Finds the files.
+        """Lists the files.
 
         Raises:
-            PipelineError: There are none, or they are no log's.
+            PipelineError: There are no files, or they are not a prediction log.
         """
         storage = Storage.of(where)
         if not storage.exists():
@@ -59,7 +59,7 @@ class LogFolder:
                 missing = sorted(set(COLUMNS) - set(file.schema_arrow.names))
             if missing:
                 raise PipelineError(
-                    f"{storage.file_name(relative)} is no file of a prediction log: it has no "
+                    f"{storage.file_name(relative)} is not a file of a prediction log: it has no "
                     f"column {missing[0]!r}. Expected the columns {', '.join(COLUMNS)}."
                 )
         return folder
@@ -69,20 +69,20 @@ class LogFolder:
         model: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[LoggedCall]:
         """Calls in the order of the files.
 
         Args:
-            model: Only those of this model.
-            since, until: Only those in this time, the end not included.
+            model: Only calls of this model.
+            since, until: Only calls in this time, the end excluded.
         """
         for batch in self._batches(list(COLUMNS), since, until):
             kept = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in kept.to_pylist():
-                yield Entry(*(values[name] for name in COLUMNS))
+                yield LoggedCall(*(values[name] for name in COLUMNS))
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:
-        """The model of this name; where there is none, the only one of the log, or the usual one.
+        """The given model name, or the only one of the log, or the usual one.
 
         Raises:
             PipelineError: The log has no such model, or several and no name was given.
@@ -121,7 +121,7 @@ class LogFolder:
                     for batch in file.iter_batches(_AT_ONCE, groups, columns):
                         yield _within(batch, since, until)
             except FileNotFoundError:
-                continue  # the log is bounded: a server has deleted its oldest file
+                continue  # a server has deleted its oldest file
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise PipelineError(
                     f"{self.storage.file_name(relative)} cannot be read: {error}. It is damaged; "
@@ -130,7 +130,7 @@ class LogFolder:
 
 
 def as_utc(time: datetime | None) -> datetime | None:
-    """A time that names no zone is UTC, as the log's times are."""
+    """Adds UTC to a time without a zone."""
     return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
 
 
@@ -144,7 +144,7 @@ def _opened(storage: Storage, relative: str) -> pq.ParquetFile:
 
 
 def _overlaps(group: Any, since: datetime | None, until: datetime | None) -> bool:
-    """Whether a row group may hold a time between the two."""
+    """Whether a row group may hold calls between the two times."""
     statistics = group.column(0).statistics
     if group.column(0).path_in_schema != "time" or statistics is None or not statistics.has_min_max:
         return True

@@ -1,4 +1,4 @@
-"""The parts that a record of any method has: its requests' specs, and how large its batch is."""
+"""Reads logged records of any method: kind, Examples, batch shape and model specs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tensorflow_serving.apis import prediction_log_pb2
 Shape = tuple[int, ...]
 
 
-class Unreadable(Exception):
-    """Why a logged call cannot be used, in a few words that many calls may share."""
+class UnreadableCall(Exception):
+    """The error for a logged call that cannot be used; its text is a short reason."""
 
 
 def parse(content: bytes) -> tuple[str, Any]:
-    """The kind of a record, such as `"predict_log"`, and that log."""
+    """Returns the kind of a record, such as `"predict_log"`, and its message."""
     try:
         log = prediction_log_pb2.PredictionLog.FromString(content)
     except Exception:  # protobuf's own, which has no name in a declared dependency
-        raise Unreadable("it is no PredictionLog") from None
+        raise UnreadableCall("it is no PredictionLog") from None
     kind = log.WhichOneof("log_type")
     if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
-        raise Unreadable(f"a record of type {kind} is not supported")
+        raise UnreadableCall(f"a record of type {kind} is not supported")
     return kind, getattr(log, kind)
 
 
 def examples(request: Any) -> list[Any]:
-    """The `tf.Example`s of a request of another method than Predict, with their context."""
+    """The `tf.Example`s of a request other than Predict, merged with their context."""
     kind = request.input.WhichOneof("kind")
     if kind == "example_list":
         return list(request.input.example_list.examples)
@@ -38,7 +38,7 @@ def examples(request: Any) -> list[Any]:
 
 
 def merged(context: Any, found: Iterable[Any]) -> list[Any]:
-    """Each Example with what the context has for it; what it has itself counts."""
+    """Merges the context into each Example; the Example's own features win."""
     rows = []
     for example in found:
         row = type(example)()
@@ -49,7 +49,7 @@ def merged(context: Any, found: Iterable[Any]) -> list[Any]:
 
 
 def batch_shape(kind: str, log: Any) -> Shape:
-    """`(rows,)`, or `(requests, candidates)`: the first two axes of what was computed."""
+    """The batch shape of a call: `(rows,)`, or `(requests, candidates)`."""
     if kind != "predict_log":
         return (len(examples(log.request)),)
     outputs = log.response.outputs

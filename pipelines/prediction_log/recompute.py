@@ -1,4 +1,4 @@
-"""True training-serving skew: logged scores against those that the training path gives now."""
+"""True training-serving skew: compares logged scores with those of the training path."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 import numpy as np
 
 from pipelines.features import FittedFeatures
-from pipelines.prediction_log.log import Entry
-from pipelines.prediction_log.requests import Requests
-from pipelines.scoring import Scorer
+from pipelines.prediction_log.decode import LoggedRequests
+from pipelines.prediction_log.log import LoggedCall
+from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 
 _REQUEST = "number of the request"  # no feature can have this name
 
 
 def recompute(
-    sample: list[tuple[Entry, Requests]],
+    sample: list[tuple[LoggedCall, LoggedRequests]],
     fitted: FittedFeatures,
     model: RankingModel,
     tolerance: float,
 ) -> dict[str, Any]:
-    """Scores logged requests anew, from their raw values, and compares.
+    """Scores logged requests again from their raw values and compares.
 
     Args:
         sample: Calls and their requests.
         fitted: The run's transforms.
         model: The run's model.
-        tolerance: Largest difference of a score that counts as none.
+        tolerance: Largest allowed difference of a score.
 
     Returns:
-        Calls and rows compared and, by task, the largest difference, how many rows are over the
-        tolerance, and where the largest is.
+        The compared calls and rows and, by task, the largest difference, its row, and the number
+        of rows above the tolerance.
     """
     scorer = Scorer(model)
     tasks: dict[str, dict[str, Any]] = {}

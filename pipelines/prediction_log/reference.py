@@ -1,4 +1,4 @@
-"""What the log is compared with: statistics of the training data, of other rows, of another log."""
+"""Statistics of a split, the reference for a log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit, Reader, request_starts
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
-from pipelines.footers import Footers
 from pipelines.ingest.checks import check_table
 from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_labels
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.footers import Footers
+from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Task
 
 
@@ -31,9 +32,9 @@ def of_split(
     Args:
         split: Rows with the features' columns.
         fitted: The transforms whose bins are counted.
-        request: Column of the request's id, whose context counts once; None: every row counts.
-        progress: Told the rows done.
-        labels: Whether the labels are there, and counted too.
+        request: Column of the request id; a context counts once. None: every row counts.
+        progress: Shows the rows done.
+        labels: Whether to count labels too.
     """
     footers = split.footers
     work = partial(_counting, footers, fitted, request, labels)
@@ -47,7 +48,7 @@ def of_split(
 def _counting(
     footers: Footers, fitted: FittedFeatures, request: str | None, labels: bool
 ) -> Iterator[Callable[[int], Statistics]]:
-    """The statistics of a row group, by its number."""
+    """Yields a function from the number of a row group to its statistics."""
     schema = fitted.schema
     tasks = schema.tasks if labels else ()
     needed = [feature.name for feature in schema.features]

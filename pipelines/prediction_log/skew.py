@@ -1,4 +1,4 @@
-"""Drift and skew of what was served against what the model was trained on."""
+"""Drift and skew of a prediction log against the training data."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipelines.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.compare import compare_feature, compare_task, flagged, label_rate
 from pipelines.prediction_log.counts import NOTHING, Counts
 from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.reference import of_split
-from pipelines.prediction_log.served import Period, Served, read_served
 from pipelines.prediction_log.statistics import Statistics, merge, of_scores
-from pipelines.progress import Progress
-from pipelines.storage import Where
+from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Where
 from recsys_attn.models import RankingModel
 
 NO_LABELS = (
@@ -34,20 +34,19 @@ NO_LABELS = (
 
 
 @dataclass(frozen=True)
-class Options:
-    """What `recsys-attn skew` is asked for.
+class SkewOptions:
+    """The options of `recsys-attn skew`.
 
     Attributes:
         log: Folder of the log.
-        reference: Rows or a log to compare with; the train split where None.
-        model: Whose calls; the export's name where None.
+        reference: Rows or a log to compare with. None: the train split.
+        model: Model name in the log. None: the export's name.
         since, until: Only calls in this time.
-        period: Drift is shown by day or by hour.
-        sample: Calls whose scores are computed again.
-        versions: Versions in the log that are this run's model; those of its export folder where
-            there are none.
-        tolerance: Largest difference of a score that counts as none; the export's where None.
-        seed: Of the sample.
+        period: Period of the drift over time.
+        sample: Number of calls to score again.
+        versions: Versions in the log that belong to this run. Empty: those of its export folder.
+        tolerance: Largest allowed score difference. None: the export's.
+        seed: Seed of the sample.
     """
 
     log: Where
@@ -64,16 +63,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The run that the log is held against.
+    """The run to compare a log with.
 
     Attributes:
-        fitted, model: What was baseline.
+        fitted, model: Its transforms and model.
         train: Statistics of its train split.
-        request: Column of the request's id in its data.
-        evaluation: Folder of its evaluation; None where there is none.
-        exported: Versions of its export folder that are this model.
-        name: Of its export.
-        tolerance: Of its export's parity check.
+        request: Column of the request id in its data.
+        evaluation: Folder of its evaluation, if there is one.
+        exported: Versions in its export folder of this model.
+        name: Name of its export.
+        tolerance: Tolerance of its export's parity check.
     """
 
     fitted: FittedFeatures
@@ -86,8 +85,8 @@ class Baseline:
     tolerance: float
 
 
-def measure_skew(options: Options, baseline: Baseline, progress: Progress) -> dict[str, Any]:
-    """Everything that the report shows, as plain data.
+def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -> dict[str, Any]:
+    """Measures drift and skew; returns plain data for the report.
 
     Raises:
         PipelineError: The log or the reference cannot be read, or has no call of the model.
@@ -102,7 +101,7 @@ def measure_skew(options: Options, baseline: Baseline, progress: Progress) -> di
     finally:
         progress.stop()
     if not served.periods:
-        reasons = ", ".join(sorted(served.unreadable)) or "there is none in this time"
+        reasons = ", ".join(sorted(served.unreadable)) or "there are none in this time"
         raise PipelineError(f"{log.storage.name} has no usable call of {model!r}: {reasons}.")
     statistics = served.statistics
     features = {
@@ -140,19 +139,19 @@ def measure_skew(options: Options, baseline: Baseline, progress: Progress) -> di
 
 
 def has_failed(found: dict[str, Any]) -> bool:
-    """Whether something has shifted, or a score that was computed again differs."""
+    """Whether a feature or score has shifted, or a recomputed score differs."""
     return bool(found["shifted"]) or found["recomputed"]["over"] > 0
 
 
 def save_skew(found: dict[str, Any], target: Path) -> None:
-    """Writes the JSON file; what is infinite is null there."""
+    """Writes the JSON file, with null for infinite numbers."""
     plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
     with atomic_file(target) as temporary:
         write_json(temporary, plain)
 
 
 def exported_versions(folder: Path, train: str) -> frozenset[int]:
-    """Versions of an export folder that were made of the training with this fingerprint."""
+    """Versions of an export folder that belong to the training with this fingerprint."""
     manifests = {
         int(path.parent.name): read_json(path)
         for path in folder.glob(f"*/{MANIFEST}")
@@ -165,7 +164,9 @@ def exported_versions(folder: Path, train: str) -> frozenset[int]:
     )
 
 
-def _reference(options: Options, baseline: Baseline, progress: Progress) -> tuple[Statistics, str]:
+def _reference(
+    options: SkewOptions, baseline: Baseline, progress: Progress
+) -> tuple[Statistics, str]:
     if options.reference is None:
         return baseline.train, "the train split"
     split = DataSplit(options.reference)
@@ -173,7 +174,7 @@ def _reference(options: Options, baseline: Baseline, progress: Progress) -> tupl
     if set(COLUMNS) <= set(split.columns):
         log = LogFolder.open(options.reference)
         model = log.choose_model(options.model, baseline.name)
-        unlimited = Options(options.reference)
+        unlimited = SkewOptions(options.reference)
         served = _served(log, model, unlimited, baseline, frozenset(), progress, 0)
         return served.statistics, f"the log {name}"
     request = baseline.request if baseline.request in split.columns else None
@@ -184,13 +185,13 @@ def _reference(options: Options, baseline: Baseline, progress: Progress) -> tupl
 def _served(
     log: LogFolder,
     model: str,
-    options: Options,
+    options: SkewOptions,
     baseline: Baseline,
     versions: frozenset[int],
     progress: Progress,
     sample: int,
-) -> Served:
-    return read_served(
+) -> LogSummary:
+    return summarise_log(
         log.entries(model, as_utc(options.since), as_utc(options.until)),
         baseline.fitted,
         baseline.request is not None,
@@ -203,7 +204,7 @@ def _served(
 
 
 def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statistics, str]:
-    """Scores to compare with: a log's own, the evaluation's, or none but the label rate."""
+    """Reference scores: those of a log, of the evaluation, or none."""
     logged = {name: part for name, part in reference.items() if name.endswith("/scores")}
     if logged:
         return logged, "the log of the reference"
@@ -219,7 +220,7 @@ def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statis
     return found, "the evaluation"
 
 
-def _calls(served: Served) -> list[dict[str, Any]]:
+def _calls(served: LogSummary) -> list[dict[str, Any]]:
     return [
         {"method": method, "signature": signature, "version": version, "calls": calls}
         for (method, signature, version), calls in sorted(served.calls.items())
@@ -227,9 +228,9 @@ def _calls(served: Served) -> list[dict[str, Any]]:
 
 
 def _periods(
-    served: Served, fitted: FittedFeatures, reference: Statistics, scores: Statistics
+    served: LogSummary, fitted: FittedFeatures, reference: Statistics, scores: Statistics
 ) -> list[dict[str, Any]]:
-    """The same indices for each period alone."""
+    """Drift for each period."""
     found = []
     for begin, statistics in served.periods.items():
         features = {}
@@ -248,7 +249,7 @@ def _periods(
 
 
 def _recomputed(
-    served: Served, versions: frozenset[int], options: Options, baseline: Baseline
+    served: LogSummary, versions: frozenset[int], options: SkewOptions, baseline: Baseline
 ) -> dict[str, Any]:
     logged = sorted({version for _, _, version in served.calls})
     tolerance = baseline.tolerance if options.tolerance is None else options.tolerance

@@ -1,4 +1,4 @@
-"""Statistics of features and scores, fitted in mergeable parts, of training data and log alike."""
+"""Mergeable statistics of features and scores, of training data and logs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.data import open_parquet
 from pipelines.features import FittedFeatures
 from pipelines.features.base import finite_numbers
 from pipelines.features.fitted import raw_column
 from pipelines.prediction_log.counts import NOTHING, Counts, number_keys
+from pipelines.storage.dataset import open_parquet
 from recsys_attn.schema import (
     PADDING_ID,
     RESERVED_IDS,
@@ -28,7 +28,7 @@ from recsys_attn.schema import (
     is_listed,
 )
 
-# Counts by what they count: `feature/NAME/present` (1 where a row has a value, else 0), `values`
+# Counts by name: `feature/NAME/present` (1 for rows with a value, else 0), `values`
 # (bins of ids), `numbers`, `lengths`; `task/NAME/labels`, `scores`.
 Statistics = Mapping[str, Counts]
 FILE = "statistics.parquet"
@@ -40,7 +40,7 @@ _RANKS = np.array([*range(1, 10), *(m * 10**e for e in range(1, 9) for m in (1, 
 
 
 def merge(first: Statistics, second: Statistics) -> dict[str, Counts]:
-    """The statistics of both parts of the data together."""
+    """Merges the statistics of two parts of the data."""
     return {
         name: first.get(name, NOTHING).merged(second.get(name, NOTHING))
         for name in sorted({*first, *second})
@@ -48,7 +48,7 @@ def merge(first: Statistics, second: Statistics) -> dict[str, Counts]:
 
 
 def of_features(fitted: FittedFeatures, table: pa.Table, side: Side) -> dict[str, Counts]:
-    """The statistics of one side's features: a row counts once."""
+    """Statistics of one side's features; each row counts once."""
     inputs = fitted.apply(table, side)
     found: dict[str, Counts] = {}
     for feature in fitted.schema.features:
@@ -60,7 +60,7 @@ def of_features(fitted: FittedFeatures, table: pa.Table, side: Side) -> dict[str
 
 
 def of_scores(scores: Mapping[str, np.ndarray]) -> dict[str, Counts]:
-    """The statistics of scores by task."""
+    """Statistics of scores by task."""
     return {
         f"task/{task}/scores": Counts.of(number_keys(values[np.isfinite(values)]))
         for task, values in scores.items()
@@ -68,7 +68,7 @@ def of_scores(scores: Mapping[str, np.ndarray]) -> dict[str, Counts]:
 
 
 def of_labels(labels: Mapping[str, np.ndarray]) -> dict[str, Counts]:
-    """The statistics of labels by task; NaN is not known."""
+    """Statistics of labels by task; NaN is unknown."""
     return {
         f"task/{task}/labels": Counts.of(values[~np.isnan(values)])
         for task, values in labels.items()
@@ -113,7 +113,7 @@ def value_bins(fitted: FittedFeatures, feature: Feature, ids: np.ndarray) -> np.
 
 
 def bin_name(fitted: FittedFeatures, feature: Feature, number: int) -> str:
-    """What people call a bin of values."""
+    """The name of a bin of values, for the report."""
     if number == UNKNOWN_BIN:
         return "unknown"
     transform, state = _transform(fitted, feature), fitted.transform_of(feature.name).state()
@@ -151,7 +151,7 @@ def save(statistics: Statistics, folder: Path) -> None:
 
 
 def load(folder: Path) -> dict[str, Counts]:
-    """What `save` wrote; what was counted and never seen is not there."""
+    """Loads the statistics that `save` wrote; empty counts are left out."""
     with open_parquet(folder / FILE) as file:
         table = file.read()
     names = table["name"].to_numpy()

@@ -1,4 +1,4 @@
-"""A warm-up file of real requests: every batch size that was served is warmed."""
+"""Writes a warm-up file of logged requests that covers every served batch size."""
 
 from __future__ import annotations
 
@@ -9,48 +9,47 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import atomic_file
-from pipelines.contents import list_again
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_file
+from pipelines.common.errors import PipelineError
+from pipelines.export.file_list import update_file_list
+from pipelines.export.warmup import WARMUP_FILE
+from pipelines.prediction_log.bottom_k import BottomK
 from pipelines.prediction_log.log import LogFolder
-from pipelines.prediction_log.messages import Shape, Unreadable, batch_shape, parse, specs
-from pipelines.prediction_log.sample import Smallest
-from pipelines.storage import Where
-from pipelines.warmup import WARMUP_FILE
+from pipelines.prediction_log.messages import Shape, UnreadableCall, batch_shape, parse, specs
+from pipelines.storage.filesystem import Where
 
 MAX_RECORDS = 1000  # TensorFlow Serving refuses a file of more
 _SAVED_MODEL = "saved_model.pb"
 
 
 class Stratum(NamedTuple):
-    """Calls that make a server do the same work."""
+    """Calls with the same kind, signature and batch shape, which cost a server the same."""
 
     kind: str
     signature: str
     shape: Shape
 
 
-class Written(NamedTuple):
-    """What became of a log."""
+class WarmupWritten(NamedTuple):
+    """The result of writing a warm-up file."""
 
     path: Path
     records: int
-    strata: int  # that the file has
-    strata_seen: int  # that the log has
+    strata: int  # in the file
+    strata_seen: int  # in the log
 
 
 def warm_up_from_log(
     where: Where, target: Path, requests: int, model: str | None, seed: int
-) -> Written:
+) -> WarmupWritten:
     """Writes a stratified sample of a log's requests as a TFRecord that a server replays.
 
     Args:
         where: Folder of the log.
-        target: A file, or a SavedModel's folder that gets the file in its place; the manifest of
-            an exported folder is brought up to date.
-        requests: How many at most.
-        model: Whose requests; the log's only model where None.
-        seed: Another seed takes other requests.
+        target: A file, or a SavedModel's folder; the manifest of an exported folder is updated.
+        requests: Maximum number of requests.
+        model: Model name in the log. None: the only one.
+        seed: Seed of the sample.
 
     Raises:
         PipelineError: The log has no usable request, or `target` cannot be written.
@@ -66,7 +65,7 @@ def warm_up_from_log(
     if not calls:
         raise PipelineError(f"{log.storage.name} has no request of {name!r} that can be replayed.")
     shares = quotas(calls, min(requests, MAX_RECORDS))
-    samples = {stratum: Smallest[bytes](share, seed) for stratum, share in shares.items()}
+    samples = {stratum: BottomK[bytes](share, seed) for stratum, share in shares.items()}
     for entry in log.entries(name):
         stratum = _stratum(entry.log, entry.signature)
         if stratum in samples and samples[stratum].wants(entry.request_id):
@@ -77,12 +76,12 @@ def warm_up_from_log(
         for record in records:
             writer.write(record)
     if path.parts[-len(WARMUP_FILE.parts) :] == WARMUP_FILE.parts:
-        list_again(path.parents[len(WARMUP_FILE.parts) - 1], path)
-    return Written(path, len(records), len(samples), len(calls))
+        update_file_list(path.parents[len(WARMUP_FILE.parts) - 1], path)
+    return WarmupWritten(path, len(records), len(samples), len(calls))
 
 
 def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
-    """How many calls each stratum gives: one at least, the most frequent first, then by share.
+    """Number of calls of each stratum: at least one, most frequent first, then by share.
 
     >>> a, b = Stratum("p", "s", (1,)), Stratum("p", "s", (2,))
     >>> list(quotas(Counter({a: 90, b: 10}), 12).values())
@@ -91,7 +90,7 @@ def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
     chosen = dict(sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:total])
     found = dict.fromkeys(chosen, 1)
     left, weight = total - len(chosen), sum(chosen.values())
-    # The largest remainders of exact shares; a stratum gives no more than it has.
+    # Largest remainders of the exact shares; a stratum gives at most all its calls.
     exact = {stratum: left * count / weight for stratum, count in chosen.items()}
     for stratum, count in chosen.items():
         found[stratum] = min(count, 1 + int(exact[stratum]))
@@ -117,13 +116,13 @@ def _file(target: Path) -> Path:
 def _stratum(content: bytes, signature: str) -> Stratum | None:
     try:
         kind, log = parse(content)
-    except Unreadable:
+    except UnreadableCall:
         return None
     return Stratum(kind, signature, batch_shape(kind, log))
 
 
 def _request_only(content: bytes) -> bytes:
-    """The record without its answer, for whichever version of the model replays it."""
+    """The record without its response and version."""
     kind, log = parse(content)
     for spec in specs(kind, log.request):
         spec.ClearField("version")

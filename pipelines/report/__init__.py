@@ -1,4 +1,4 @@
-"""What was found: a table for the screen and one HTML file for everybody."""
+"""Reports: tables on the console and self-contained HTML files."""
 
 from pipelines.report.html import write_report
 from pipelines.report.skew import print_skew, write_skew_report

@@ -1,4 +1,4 @@
-"""The offline report: one HTML file that needs nothing but itself."""
+"""The offline report: one self-contained HTML file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pipelines.artifacts import atomic_file
+from pipelines.common.artifacts import atomic_file
 from pipelines.report import plots
-from pipelines.report.evaluation import Evaluation
 from pipelines.report.numbers import below, count, decimal, percent, ratio
+from pipelines.report.results import Evaluation
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
@@ -45,7 +45,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
 
 
 def environment() -> Environment:
-    """Renders this folder's templates, with the report's way to write numbers."""
+    """The environment of the templates, with the filters for numbers."""
     found = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -1,15 +1,15 @@
-"""How numbers are written, on the screen and in the report alike."""
+"""Formats numbers for the console and the report."""
 
 ABSENT = "—"
 
 
 def decimal(value: float | None, places: int = 4) -> str:
-    """A metric with a fixed number of places, a dash where it is not defined."""
+    """A metric with a fixed number of places, a dash if it is undefined."""
     return ABSENT if value is None else f"{value:.{places}f}"
 
 
 def count(value: int | None) -> str:
-    """A number of things with its thousands apart."""
+    """A count with thousands separators."""
     return ABSENT if value is None else f"{value:,}"
 
 
@@ -19,10 +19,10 @@ def percent(share: float | None) -> str:
 
 
 def below(best: float | None, reached: float | None) -> float | None:
-    """How far `reached` lies below `best`, where both are known."""
+    """The distance of `reached` below `best`, if both are known."""
     return None if best is None or reached is None else best - reached
 
 
 def ratio(part: int, whole: int) -> float | None:
-    """`part / whole`, where there is a whole."""
+    """`part / whole`; None if `whole` is 0."""
     return part / whole if whole else None

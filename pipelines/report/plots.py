@@ -1,4 +1,4 @@
-"""The report's pictures, each an SVG for the middle of an HTML page.
+"""The plots of the report, as inline SVG.
 
 One colour means one thing in all of them: the model, the ceiling, a baseline,
 rows with label 0, rows with label 1. Text stays text: it takes the page's font.
@@ -19,8 +19,8 @@ from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from pipelines.metrics import calibration_curve, roc_curve
-from pipelines.report.evaluation import TaskRows
 from pipelines.report.numbers import decimal, percent
+from pipelines.report.results import TaskRows
 
 Floats = NDArray[np.float64]
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ SCORE_TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.99
 
 
 def picture(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
-    """Gives `draw` a figure in the report's style and returns what it drew as SVG."""
+    """Draws a figure in the report's style and returns it as SVG."""
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
@@ -139,7 +139,7 @@ def calibration(figure: Figure, rows: TaskRows) -> None:
 
 @picture
 def distribution(figure: Figure, rows: TaskRows) -> None:
-    """Where the scores of either label lie; the axis is spaced by log-odds."""
+    """Distribution of the scores by label, on an axis of log-odds."""
     axes = figure.add_subplot()
     logits = _logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
     start, end = np.quantile(logits, [1e-4, 1 - 1e-4]) + np.array([-0.3, 0.3])
@@ -226,5 +226,5 @@ def _logit(share: Floats) -> Floats:
 
 
 def short(name: str) -> str:
-    """A name with its end cut off where it is long."""
+    """Shortens a long name."""
     return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…"

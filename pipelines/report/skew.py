@@ -1,4 +1,4 @@
-"""What was found of drift and skew: a table for the screen and one HTML file."""
+"""The report of drift and skew: a table on the console and one HTML file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.artifacts import atomic_file
+from pipelines.common.artifacts import atomic_file
 from pipelines.report import plots, skew_plots
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal
@@ -20,7 +20,7 @@ _ORDER = ("shifted", "watch", "few rows", "stable")
 
 
 def write_skew_report(found: Mapping[str, Any], name: str, out_file: Path) -> None:
-    """Writes a self-contained HTML file of what `measure_skew` found.
+    """Writes a self-contained HTML file of the results of `measure_skew`.
 
     Args:
         found: Its result.
@@ -45,7 +45,7 @@ def write_skew_report(found: Mapping[str, Any], name: str, out_file: Path) -> No
 
 
 def print_skew(console: Console, found: Mapping[str, Any]) -> None:
-    """Prints a line per feature and per task, the farthest first, then the recomputed scores."""
+    """Prints a line per feature and task, the largest shift first, then recomputed scores."""
     calls = sum(part["calls"] for part in found["calls"])
     title = (
         f"{found['model']}: {calls:,} calls, {found['rows']:,} rows against {found['reference']}"
@@ -71,7 +71,7 @@ def print_skew(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def recomputed_line(found: Mapping[str, Any]) -> str:
-    """One sentence on the scores that were computed again."""
+    """A sentence on the recomputed scores."""
     if found["note"]:
         return str(found["note"])
     worst = found["max_abs_difference"]
@@ -83,7 +83,7 @@ def recomputed_line(found: Mapping[str, Any]) -> str:
 
 
 def _ordered(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The farthest features first."""
+    """Features by shift, the largest first."""
     return dict(
         sorted(
             features.items(), key=lambda item: (_ORDER.index(item[1]["status"]), -_index(item[1]))
@@ -97,7 +97,7 @@ def _index(part: Mapping[str, Any]) -> float:
 
 
 def _change(shares: Mapping[str, float | None] | None) -> str:
-    """`2% > 7%`, or a dash where there is nothing to share."""
+    """`2% > 7%`, or a dash if undefined."""
     shown = [f"{100 * share:.3g}%" for share in (shares or {}).values() if share is not None]
     if len(shown) < 2:
         return ABSENT

@@ -1,4 +1,4 @@
-"""The pictures of drift and skew, in the style of the report's."""
+"""The plots of drift and skew, in the style of the report."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LINES = (MODEL, LABEL_1, CEILING, LABEL_0, BASELINE)
 
 
 def shown_bins(bins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The bins with the largest shares on either side, in their order."""
+    """The bins with the largest shares on either side, in order."""
     largest = sorted(bins, key=lambda part: -max(part["reference"], part["served"]))[:_MOST_BINS]
     return [part for part in bins if part in largest]
 
 
 @picture
 def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> None:
-    """Share of each bin in the reference and in the log, one pair of bars below the other."""
+    """Share of each bin in the reference and in the log, as pairs of bars."""
     shown = shown_bins(bins)
     places = np.arange(len(shown))
     axes = figure.add_subplot()
@@ -54,7 +54,7 @@ def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> None:
 
 @picture
 def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> None:
-    """The index of the features that moved most, over time."""
+    """Stability index over time of the features with the largest shifts."""
     axes = figure.add_subplot()
     x = np.arange(len(periods))
     names = sorted(

@@ -1,4 +1,4 @@
-"""The metrics as a table on the screen."""
+"""Prints the metrics as a table."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.report.evaluation import complete
 from pipelines.report.numbers import ABSENT, below, count, decimal
 
 COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
@@ -17,16 +16,12 @@ ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
 def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """Prints one line per task, and below it one per baseline.
 
-    Columns that no task has, such as the ceiling, are left out, so that a narrow terminal does.
+    Columns without values, such as the ceiling, are left out, to fit a narrow terminal.
 
     Args:
-        console: Where to print.
+        console: The console.
         metrics: The content of an evaluation's metrics.json.
-
-    Raises:
-        ValueError: A key of metrics.json is missing.
     """
-    metrics = complete(metrics)
     rows = list(_rows(metrics["tasks"]))
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))

@@ -1,15 +1,15 @@
 """Training: from a data split to a model with its best weights."""
 
 from pipelines.training.model import MODEL_FILE, build_model, check_model
-from pipelines.training.train import LOGS, Data, Place, Trained, train
+from pipelines.training.train import LOGS, OutputPaths, TrainingData, TrainingResult, train
 from pipelines.training.workers import worker_index
 
 __all__ = [
     "LOGS",
     "MODEL_FILE",
-    "Data",
-    "Place",
-    "Trained",
+    "OutputPaths",
+    "TrainingData",
+    "TrainingResult",
     "build_model",
     "check_model",
     "train",

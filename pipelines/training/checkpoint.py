@@ -1,4 +1,4 @@
-"""Checkpoints of a training: each whole or not at all; the last few and the best are kept."""
+"""Atomic checkpoints of a training; keeps the last few and the best."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import atomic_directory, read_json, write_json
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import atomic_directory, read_json, write_json
+from pipelines.common.errors import PipelineError
 
 _ARRAYS = "variables.npz"
 _STATE = "state.json"
@@ -22,25 +22,25 @@ _NAME = re.compile(r"step-\d{12}")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint: every variable of model and optimizer, and plain data beside them."""
+    """One checkpoint: all variables of model and optimizer, and plain data."""
 
     folder: Path
 
     @property
     def step(self) -> int:
-        """How many steps had been taken."""
+        """Number of steps taken."""
         return int(self.folder.name.removeprefix("step-"))
 
     @property
     def state(self) -> dict[str, Any]:
-        """Position in the data, metrics so far, and what else is no variable."""
+        """The plain data: position in the data, metrics so far."""
         return read_json(self.folder / _STATE, self._advice)
 
     def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        """The variables by name, one in memory at a time. Checksums tell a damaged file."""
+        """The variables by name, one in memory at a time; checksums reveal damage."""
         path = self.folder / _ARRAYS
         try:
-            # NumPy leaves a file open that it cannot read.
+            # NumPy does not close a file that it cannot read.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 for name in arrays.files:
                     yield name, arrays[name]
@@ -50,8 +50,8 @@ class Checkpoint:
     @property
     def _advice(self) -> str:
         return (
-            f"Remove {self.folder}, and training goes on from the checkpoint before it; where "
-            "there is none, or this was the best, train anew with --force."
+            f"Remove {self.folder} to continue from the checkpoint before it; if there is none, "
+            "or this was the best, train again with --force."
         )
 
 
@@ -60,21 +60,21 @@ class Checkpoints:
     """The checkpoints of one training.
 
     Args:
-        folder: Where they lie, one folder each.
-        keep: How many of the last stay; the best stays besides.
+        folder: Folder with a folder for each checkpoint.
+        keep: Number of last checkpoints to keep, besides the best.
     """
 
     folder: Path
     keep: int = 2
 
     def all(self) -> list[Checkpoint]:
-        """The oldest first."""
+        """All checkpoints, the oldest first."""
         found = [Checkpoint(p) for p in self.folder.glob("step-*") if _NAME.fullmatch(p.name)]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     @property
     def newest(self) -> Checkpoint | None:
-        """The one to go on from."""
+        """The last checkpoint."""
         return next(reversed(self.all()), None)
 
     def at(self, step: int) -> Checkpoint:
@@ -88,13 +88,13 @@ class Checkpoints:
         state: Mapping[str, Any],
         best: int | None,
     ) -> None:
-        """Writes a checkpoint, and then removes those that are neither recent nor the best.
+        """Writes a checkpoint, then removes those that are neither recent nor the best.
 
         Args:
-            step: How many steps have been taken.
-            arrays: The variables by name, asked for one at a time.
+            step: Number of steps taken.
+            arrays: The variables by name.
             state: Plain data.
-            best: Step of the best one so far, which may be this.
+            best: TrainStep of the best one so far, which may be this.
         """
         with atomic_directory(self.at(step).folder) as folder:
             with zipfile.ZipFile(folder / _ARRAYS, "w", zipfile.ZIP_STORED) as file:
@@ -107,7 +107,7 @@ class Checkpoints:
                 shutil.rmtree(old.folder)
 
     def prepare(self) -> None:
-        """Makes the folder, and removes what a process left that was killed while it wrote."""
+        """Creates the folder and removes incomplete checkpoints of killed processes."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -119,5 +119,5 @@ class Checkpoints:
             shutil.rmtree(left, ignore_errors=True)
 
     def clear(self) -> None:
-        """Removes all of them."""
+        """Removes all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)

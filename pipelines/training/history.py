@@ -1,4 +1,4 @@
-"""What the epochs so far decide: which was the best, when to stop, and the learning rate."""
+"""The best epoch, early stopping and the learning rate, from the metrics of the epochs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 
-_LEAST = 1e-5  # of an AUC, to count as better
+_LEAST = 1e-5  # smallest improvement of an AUC that counts
 
 
 @dataclass(frozen=True)
 class History:
-    """The epochs of a training, by their validation AUC.
+    """Decisions that follow from the epochs' validation AUC.
 
-    A function of plain data, so that a training that was killed goes on as if it had not been.
+    A function of plain data, so that a resumed training decides as an uninterrupted one.
 
     Args:
         epochs: Metrics of each epoch.
-        options: How to train.
+        options: Training options.
     """
 
     epochs: Sequence[Mapping[str, Any]]
@@ -28,12 +28,12 @@ class History:
 
     @property
     def aucs(self) -> list[float]:
-        """The validation AUC that decides, by epoch."""
+        """The monitored AUC of each epoch."""
         return [epoch["val_auc"] for epoch in self.epochs]
 
     @property
     def better(self) -> list[bool]:
-        """Which epochs were better than all before them."""
+        """Whether each epoch was better than all before it."""
         best, found = float("-inf"), []
         for auc in self.aucs:
             found.append(auc - _LEAST > best)
@@ -42,12 +42,12 @@ class History:
 
     @property
     def best(self) -> int | None:
-        """Number of the best epoch, from 0; None before the first."""
+        """Index of the best epoch; None before the first."""
         return max((number for number, better in enumerate(self.better) if better), default=None)
 
     @property
     def finished(self) -> bool:
-        """Whether no epoch is to follow."""
+        """Whether the training is complete."""
         if len(self.epochs) >= self.options.epochs:
             return True
         waited = len(self.epochs) - 1 - (self.best or 0)
@@ -55,15 +55,15 @@ class History:
 
     @property
     def overrun(self) -> bool:
-        """Whether it went on though by these options no epoch was to follow."""
+        """Whether there are more epochs than these options allow."""
         earlier = (History(self.epochs[:n], self.options) for n in range(len(self.epochs)))
         return any(history.finished for history in earlier)
 
     def rate(self, step: int) -> float:
-        """Share of the learning rate that a step takes.
+        """Factor of the learning rate of a step.
 
         Args:
-            step: How many steps came before it.
+            step: Number of steps before it.
         """
         options = self.options
         worse = len(self.epochs) - sum(self.better)

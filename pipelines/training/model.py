@@ -1,11 +1,11 @@
-"""The model that an experiment names."""
+"""Builds the model of an experiment."""
 
 from __future__ import annotations
 
 import keras
 
-from pipelines.config import Experiment
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.config import Experiment
 from pipelines.training.optimizer import penalises_whole_tables
 from recsys_attn import models
 from recsys_attn.models import RankingModel
@@ -15,13 +15,13 @@ MODEL_FILE = "model.keras"
 
 
 def check_model(experiment: Experiment) -> None:
-    """Builds the model with the smallest tables: its arguments are wrong before any work."""
+    """Checks the model's arguments early, by building it with the smallest tables."""
     sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
     build_model(experiment, experiment.model_schema.with_sizes(sizes))
 
 
 def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
-    """The model that the experiment names, for the fitted schema."""
+    """Builds the experiment's model for the fitted schema."""
     regularizer = None
     if penalises_whole_tables(experiment.training):
         regularizer = keras.regularizers.L2(experiment.training.embeddings_l2)

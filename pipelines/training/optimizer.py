@@ -1,4 +1,4 @@
-"""The optimizer that the options name."""
+"""Builds the optimizer and sets its learning rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 
 _TABLES = {
@@ -25,9 +25,11 @@ _DENSE = {
 def make_optimizer(
     options: TrainingOptions, variables: Sequence[keras.Variable]
 ) -> keras.optimizers.Optimizer:
-    """A row-wise one for the tables and Adam for the rest, or one of Keras' for everything.
+    """A row-wise optimizer for the tables and Adam for the rest, or one of Keras' for everything.
 
-    It is built for the variables, the trainable ones of a model.
+    Args:
+        options: Training options.
+        variables: The trainable variables of a model, for which it is built.
     """
     optimizer = _optimizer(options, variables)
     optimizer.build(variables)
@@ -48,14 +50,14 @@ def _optimizer(
         l2=options.embeddings_l2 or None,
     )
     rest = keras.optimizers.Adam(options.learning_rate, weight_decay=decay)
-    if not any(map(tables.is_table, variables)):  # numbers alone
+    if not any(map(tables.is_table, variables)):  # no tables
         rest.global_clipnorm = clip
         return rest
     return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
 
 
 def kind_of(optimizer: keras.optimizers.Optimizer) -> str:
-    """What decides which slots an optimizer keeps."""
+    """A description of an optimizer; equal descriptions keep the same slots."""
     split = isinstance(optimizer, Split)
     parts = [optimizer.embeddings, optimizer.rest] if split else [optimizer]
     with_l2 = [" with `embeddings_l2`" if getattr(part, "l2", None) else "" for part in parts]
@@ -63,12 +65,12 @@ def kind_of(optimizer: keras.optimizers.Optimizer) -> str:
 
 
 def penalises_whole_tables(options: TrainingOptions) -> bool:
-    """Whether `embeddings_l2` is a penalty of the loss; the row-wise optimizers do it by row."""
+    """Whether `embeddings_l2` is a penalty of the loss; row-wise optimizers apply it by row."""
     return bool(options.embeddings_l2) and options.optimizer in _DENSE
 
 
 class LearningRate:
-    """Sets the learning rates of all parts of an optimizer to a share of what they were."""
+    """Scales the learning rates of all parts of an optimizer."""
 
     def __init__(self, optimizer: keras.optimizers.Optimizer, options: TrainingOptions) -> None:
         self._share: float | None = None
@@ -81,7 +83,7 @@ class LearningRate:
             ]
 
     def set(self, share: float) -> None:
-        """Takes effect with the next step."""
+        """Scales the learning rates from the next step on."""
         if share != self._share:
             for part, rate in self._parts:
                 part.learning_rate = rate * share

@@ -1,4 +1,4 @@
-"""One step: the gradient of a batch on every replica, and the optimizer's update."""
+"""A training step: the gradients on every replica, and the optimizer's update."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
-from pipelines.training.tower import Tower
+from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
 Blocks = Mapping[str, tf.Tensor]
 
 
-class Result(NamedTuple):
-    """What a step tells, of all replicas together."""
+class StepResult(NamedTuple):
+    """The result of a step, over all replicas."""
 
-    loss: float  # before the step
+    loss: float  # before the update
     rows: int
-    stop: bool  # whether any worker wants to stop after it
+    stop: bool  # whether any worker wants to stop
 
 
-class Step:
+class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
-    The loss of a task is the mean over all known labels of the global batch, whichever replica
-    they are on; so several replicas do what one does with the batches put together.
+    The loss of a task is the mean over all known labels of the global batch, so several replicas
+    take the same step as one replica with their batches concatenated.
 
     Args:
-        model: What is trained.
+        model: The model.
         optimizer: Built for the model's trainable variables.
-        layout: Names the columns of a batch's blocks.
-        jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled:
-            their cost is memory, and XLA would make them as large as the tables.
-        tower_rows: Candidates that the tower computes at a time, forwards and backwards; the whole
-            batch where None. See `Tower`.
+        layout: Layout of the batches.
+        jit_compile: Whether XLA compiles the tower. Lookups and their updates are never compiled,
+            as XLA would make their gradients as large as the tables.
+        micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
+            None for the whole batch. See `TowerGradient`.
     """
 
     def __init__(
@@ -47,26 +47,26 @@ class Step:
         optimizer: keras.optimizers.Optimizer,
         layout: Layout,
         jit_compile: bool = False,
-        tower_rows: int | None = None,
+        micro_batch_size: int | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
         self._layout = layout
         self._strategy = tf.distribute.get_strategy()
-        self._tower = Tower(
-            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, tower_rows
+        self._tower = TowerGradient(
+            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> Result:
+    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
         """Takes the step.
 
         Args:
             batches: Blocks of one batch for each replica of this worker.
-            stop: Whether this worker does.
+            stop: Whether this worker wants to stop.
         """
-        # One trace for each T: few come, and layers take shorter ways where they know it. Nothing
-        # here branches on a tensor, and AutoGraph would read all code again to find that out.
+        # One trace for each T: there are few, and layers are faster with a known T. Nothing here
+        # branches on a tensor, so AutoGraph would only cost time.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
             signature = [tf.TensorSpec([]), *(self._specs(length) for length in key)]
@@ -77,7 +77,7 @@ class Step:
             wish = tf.constant(float(stop))
             result = self._functions[key](wish, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
-        return Result(float(loss), round(rows), bool(wishes > 0))
+        return StepResult(float(loss), round(rows), bool(wishes > 0))
 
     def _specs(self, length: int) -> dict[str, tf.TensorSpec]:
         """Of the blocks of batches of one T; B is free: a last, smaller one needs no trace."""

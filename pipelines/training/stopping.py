@@ -1,4 +1,4 @@
-"""What ends a training early: SIGTERM, Ctrl-C, and numbers that are none any more."""
+"""The early end of a training: SIGTERM, Ctrl-C, and divergence."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 
 
 class Stopped(PipelineError):
-    """The training was asked to end, and has saved a checkpoint to go on from."""
+    """The training was asked to stop and has saved a checkpoint."""
 
 
 def diverged(what: str) -> PipelineError:
-    """The error of a training whose numbers are none any more."""
+    """The error for a training with NaN or infinite numbers."""
     return PipelineError(f"Training diverged: {what}. Lower `training.learning_rate`.")
 
 
 class StopRequest:
-    """Whether the process was asked to end, and by which signal."""
+    """A request to stop, made by a signal."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -30,7 +30,7 @@ class StopRequest:
 
     @property
     def made(self) -> bool:
-        """Whether there was a signal."""
+        """Whether a signal has arrived."""
         return self.number is not None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -39,22 +39,22 @@ class StopRequest:
         self.number = number
 
     def obey(self) -> None:
-        """Ends as the signal would have ended the process; raises in any case."""
+        """Runs the signal's previous handler, then raises `Stopped`."""
         handler = None if self.number is None else self.before.get(self.number)
         if self.number is not None and callable(handler):
             handler(self.number, None)
-        raise Stopped("Training was asked to stop. Run the same command again to go on.")
+        raise Stopped("Training was asked to stop. Run the same command again to continue.")
 
 
 @contextlib.contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catches the signals while the block runs; in the main thread, where Python allows it."""
+    """Catches the signals while the block runs; only in the main thread, as Python requires."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
     for caught in (signal.SIGTERM, signal.SIGINT):
-        if signal.getsignal(caught) != signal.SIG_IGN:  # as Ctrl-C is for a job in the background
+        if signal.getsignal(caught) != signal.SIG_IGN:  # background jobs of a shell ignore Ctrl-C
             request.before[caught] = signal.signal(caught, request)
     try:
         yield request

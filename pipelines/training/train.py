@@ -1,4 +1,4 @@
-"""Puts a training together: model, optimizer, feeds, checkpoints and what a person sees."""
+"""Assembles a training: model, optimizer, feeds, checkpoints and reporter."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any, NamedTuple
 
 import keras
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
-from pipelines.feed.shuffling import ShuffleQuality
-from pipelines.parts import part_rows
-from pipelines.progress import Progress
+from pipelines.scoring.microbatches import micro_batch_rows
+from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
-from pipelines.training.progress import Saver
-from pipelines.training.step import Step
+from pipelines.training.reporter import TrainingReporter
+from pipelines.training.state import Saver
+from pipelines.training.step import TrainStep
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
-from pipelines.training.warm_start import OlderRun
-from pipelines.training.watch import Watch
+from pipelines.training.warm_start import WarmStart
 from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
@@ -31,12 +30,12 @@ LOGS = "tensorboard"
 
 
 @dataclass(frozen=True)
-class Data:
-    """What a model is trained on.
+class TrainingData:
+    """The data of a training.
 
     Args:
         folder: Folder with the splits.
-        request: Column of the request's id; None: every row is a request.
+        request: Column of the request id; None: every row is a request.
         fitted: Schema and transforms.
     """
 
@@ -46,13 +45,13 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a training leaves what it writes.
+class OutputPaths:
+    """The output folders of a training.
 
     Args:
-        checkpoints: Folder to save to, and to go on from where there is a checkpoint.
-        logs: Folder of TensorBoard's logs; None for none.
-        key: What must be equal for a checkpoint to be one of this training.
+        checkpoints: Folder of the checkpoints; training continues from the last one.
+        logs: Folder of TensorBoard's logs; None writes none.
+        key: Identifies the training; checkpoints with another key are ignored.
     """
 
     checkpoints: Path
@@ -60,13 +59,13 @@ class Place:
     key: str
 
 
-class Trained(NamedTuple):
-    """What comes of a training.
+class TrainingResult(NamedTuple):
+    """The result of a training.
 
     Attributes:
-        model: With its best weights.
+        model: The model with its best weights.
         history: Metrics of each epoch.
-        versions: Of the packages that trained these weights.
+        versions: Versions of the packages that trained these weights.
     """
 
     model: RankingModel
@@ -74,18 +73,20 @@ class Trained(NamedTuple):
     versions: dict[str, str]
 
 
-def train(experiment: Experiment, data: Data, place: Place, progress: Progress) -> Trained:
-    """Fits the experiment's model, or goes on where a checkpoint ends.
+def train(
+    experiment: Experiment, data: TrainingData, output: OutputPaths, progress: Progress
+) -> TrainingResult:
+    """Trains the experiment's model, from the last checkpoint if there is one.
 
     Args:
-        experiment: What to train.
-        data: What to train on.
-        place: Where to save.
-        progress: Told the rows done and each epoch's metrics.
+        experiment: The experiment.
+        data: The training and validation data.
+        output: The output folders.
+        progress: Shows the rows done and each epoch's metrics.
     """
     options, workers = experiment.training, find_workers()
-    checkpoints = Checkpoints(place.checkpoints, options.keep_checkpoints)
-    if workers.is_chief:  # before the work that it is to keep
+    checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
+    if workers.is_chief:  # fails before any work
         checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude)
     keras.utils.set_random_seed(experiment.seed)
@@ -95,18 +96,16 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
             model = build_model(experiment, fitted.schema)
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
-            part = part_rows(options.tower_rows, model.tower)
-            step = Step(model, optimizer, layout, options.jit_compile, part)
+            part = micro_batch_rows(options.micro_batch_size, model.tower)
+            step = TrainStep(model, optimizer, layout, options.jit_compile, part)
         tasks = [task.name for task in model.schema.tasks]
-        lanes = options.lanes or workers.replicas
-        feeds = _feeds(experiment, data, fitted, workers, lanes)
+        shards = options.shards or workers.replicas
+        feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
-        saver = Saver(checkpoints, place.key, model, optimizer, options, lanes, split.footers)
-        watch = Watch(progress, split.rows, options.epochs, tasks, place.logs)
-        if saver.newest() is None:
-            watch.say(f"shuffle  {_shuffle(feeds[0])}")
-            if options.warm_start is not None:
-                watch.say(OlderRun(options.warm_start).start(saver, fitted))
+        saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
+        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        if options.warm_start is not None and saver.newest() is None:
+            reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -115,18 +114,22 @@ def train(experiment: Experiment, data: Data, place: Place, progress: Progress) 
             options,
             saver,
             Validation(model, valid, options.monitor),
-            watch,
+            reporter,
             workers,
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
-    return Trained(model, done.epochs, done.versions)
+    return TrainingResult(model, done.epochs, done.versions)
 
 
 def _feeds(
-    experiment: Experiment, data: Data, fitted: FittedFeatures, workers: Workers, lanes: int
+    experiment: Experiment,
+    data: TrainingData,
+    fitted: FittedFeatures,
+    workers: Workers,
+    shards: int,
 ) -> list[Feed]:
-    """A feed for each replica of this worker."""
+    """One feed for each replica of this worker."""
     options = experiment.training
     return [
         Feed(
@@ -138,13 +141,8 @@ def _feeds(
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
             lengths=LENGTHS,
-            shards=lanes,
+            shards=shards,
             shard_indices=own,
         )
-        for own in workers.lanes(lanes)
+        for own in workers.shards(shards)
     ]
-
-
-def _shuffle(feed: Feed) -> ShuffleQuality:
-    """How well the rows are shuffled; to count their requests would take a pass over the data."""
-    return ShuffleQuality.of(feed.order, feed.split.footers.rows, feed.batch_size)

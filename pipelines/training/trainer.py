@@ -1,4 +1,4 @@
-"""The training loop: steps, checkpoints, and at the end of each epoch the validation."""
+"""The training loop: steps, checkpoints, and a validation after each epoch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.artifacts import versions
-from pipelines.config import TrainingOptions
+from pipelines.common.artifacts import versions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Feed, Position
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
-from pipelines.training.progress import Saver, TrainingProgress
-from pipelines.training.step import Result, Step
+from pipelines.training.reporter import TrainingReporter
+from pipelines.training.state import Saver, TrainingProgress
+from pipelines.training.step import StepResult, TrainStep
 from pipelines.training.stopping import StopRequest, diverged, stop_request
-from pipelines.training.watch import Watch
 from pipelines.training.workers import Workers
 
 Metrics = dict[str, Any]
@@ -25,30 +25,30 @@ Metrics = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains on its feeds, and goes on where a checkpoint ends.
+    """Trains on its feeds, from the last checkpoint if there is one.
 
     Args:
-        step: Takes a step.
+        step: Takes a training step.
         rate: Sets the learning rate.
-        feeds: One for each replica of this worker.
-        options: How to train.
-        saver: Saves the training.
-        validate: Metrics at the end of an epoch, `val_auc` among them.
-        watch: Told of rows, epochs and what else happens.
-        workers: Who trains together.
+        feeds: One feed for each replica of this worker.
+        options: Training options.
+        saver: Saves and loads the state.
+        validate: Returns the metrics of an epoch, including `val_auc`.
+        reporter: Shows the progress.
+        workers: The workers that train together.
     """
 
-    step: Step
+    step: TrainStep
     rate: LearningRate
     feeds: Sequence[Feed]
     options: TrainingOptions
     saver: Saver
     validate: Callable[[], Metrics]
-    watch: Watch
+    reporter: TrainingReporter
     workers: Workers
 
     def run(self) -> TrainingProgress:
-        """Trains until the end and sets the best weights; `versions` are then those of them."""
+        """Trains to the end and restores the best weights."""
         progress = self._resumed()
         with stop_request() as stop:
             while not self._history(progress).finished:
@@ -63,7 +63,7 @@ class Trainer:
         return progress
 
     def _epoch(self, progress: TrainingProgress, stop: StopRequest) -> None:
-        """The steps of the epoch that are left."""
+        """Takes the remaining steps of the epoch."""
         progress.go_on_with(versions())
         for result in self._steps(progress, stop):
             if not np.isfinite(result.loss):
@@ -77,10 +77,10 @@ class Trainer:
             if every and progress.step % every == 0 and not progress.epoch_is_done:
                 self._save(progress)
 
-    def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[Result]:
+    def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[StepResult]:
         history = self._history(progress)
-        self.watch.start(progress.epoch, progress.rows)
-        start = progress.position  # of an epoch that begins, or of all lanes from a checkpoint
+        self.reporter.start(progress.epoch, progress.rows)
+        start = progress.position  # a checkpoint has the places of all shards
         streams = [feed.batches(_of_feed(feed, start)) for feed in self.feeds]
         waited, begin = progress.waited, time.perf_counter() - progress.seconds
         try:
@@ -92,7 +92,7 @@ class Trainer:
                 progress.position = _of_worker([batch.position for batch in batches])
                 progress.waited = waited + sum(stream.waited for stream in streams)
                 progress.seconds = time.perf_counter() - begin
-                self.watch.advance(result.rows)
+                self.reporter.advance(result.rows)
                 yield result
         finally:
             for stream in streams:
@@ -108,11 +108,11 @@ class Trainer:
         }
         better = History([*progress.epochs, metrics], self.options).better[-1]
         progress.end_epoch(metrics, better)
-        self.watch.finish(metrics)
+        self.reporter.finish(metrics)
         self._save(progress)
 
     def _obey(self, progress: TrainingProgress, stop: StopRequest) -> None:
-        self.watch.say(f"saved after step {progress.step:,}")
+        self.reporter.say(f"saved after step {progress.step:,}")
         stop.obey()
 
     def _history(self, progress: TrainingProgress) -> History:
@@ -122,15 +122,17 @@ class Trainer:
         newest = self.saver.newest()
         if newest is None:
             if self.workers.is_chief and self.saver.checkpoints.newest:
-                self.watch.say("the checkpoints are of another training; starting anew")
+                self.reporter.say(
+                    "the checkpoints belong to another training; starting from scratch"
+                )
                 self.saver.checkpoints.clear()
             return TrainingProgress()
         progress = self.saver.load(newest)
-        self.watch.say(f"going on after step {progress.step:,}, in epoch {progress.epoch + 1}")
+        self.reporter.say(f"resuming after step {progress.step:,}, in epoch {progress.epoch + 1}")
         return progress
 
     def _save(self, progress: TrainingProgress) -> None:
-        """The chief's checkpoint, with the places of all workers' lanes."""
+        """Saves a checkpoint on the chief, with the places of all workers' shards."""
         places = self.workers.gathered(progress.position.places)
         if self.workers.is_chief:
             position = replace(progress.position, places=places)
@@ -138,12 +140,12 @@ class Trainer:
 
 
 def _of_feed(feed: Feed, position: Position) -> Position:
-    """The part of a position of all lanes that is a feed's."""
-    places = position.places and tuple(position.places[lane] for lane in feed.shard_indices)
+    """The part of a position that belongs to a feed's shards."""
+    places = position.places and tuple(position.places[shard] for shard in feed.shard_indices)
     return replace(position, places=places)
 
 
 def _of_worker(positions: Sequence[Position]) -> Position:
-    """The positions of a worker's feeds as one."""
+    """Joins the positions of a worker's feeds."""
     places = tuple(place for position in positions for place in position.places)
     return replace(positions[0], places=places)

@@ -8,18 +8,18 @@ import numpy as np
 
 from pipelines.feed import Feed
 from pipelines.metrics import auc_by_class, logloss
-from pipelines.scoring import Scorer
+from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
 
 
 class Validation:
-    """AUC and logloss of every task, and the AUC that decides which epoch is the best.
+    """AUC and logloss of every task, and the monitored AUC.
 
     Args:
-        model: Whose scores are measured.
-        feed: The split, in the order of its files.
-        monitor: Task whose AUC decides; the mean of all tasks' where None.
+        model: The model.
+        feed: The validation split.
+        monitor: Task whose AUC is monitored; None: the mean of all tasks.
     """
 
     def __init__(self, model: RankingModel, feed: Feed, monitor: str | None) -> None:
@@ -44,11 +44,11 @@ class Validation:
 
 
 class _Task:
-    """One task's scores by label: an exact AUC needs all of them, and nothing else is kept."""
+    """One task's scores by label, which an exact AUC needs, and its losses."""
 
     def __init__(self) -> None:
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self._losses: list[float] = []  # of batches, times their rows
+        self._losses: list[float] = []  # losses of batches times their rows
         self._rows = 0
 
     def add(self, labels: np.ndarray, scores: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""A training begins where an older run ended, though its vocabularies have grown."""
+"""Starts a training from the weights of an older run, even if vocabularies have changed."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ import keras
 import numpy as np
 import pyarrow.compute as pc
 
-from pipelines.artifacts import CHECKPOINTS, FEATURES, MODEL
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import CHECKPOINTS, FEATURES, MODEL
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.progress import Saver
+from pipelines.training.state import Saver
+from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.schema import RESERVED_IDS, Schema
-from recsys_attn.tables import Table, plan_tables
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Which rows of a new table are which of an old one."""
+class RowMapping:
+    """Rows of a new table and their rows in an old one."""
 
     new: np.ndarray
     old: np.ndarray
 
 
 @dataclass(frozen=True)
-class OlderRun:
-    """A run folder to begin from.
+class WarmStart:
+    """An older run to start from.
 
     Args:
-        folder: It holds the model, its features and its checkpoints.
+        folder: Its run folder, with the model, the features and the checkpoints.
     """
 
     folder: Path
 
     def start(self, saver: Saver, fitted: FittedFeatures) -> str:
-        """Sets the variables to those of the older run's best epoch, the optimizer's included.
+        """Restores model and optimizer from the older run's best epoch.
 
-        Rows of tables are found by their keys; new rows stay as they were initialised, and so do
-        learning rates.
+        Rows of tables are matched by their values; new rows keep their initial values, and the
+        optimizer its learning rates.
 
         Args:
-            saver: Of the new training, whose model and optimizer are of the same parts.
-            fitted: Its features.
+            saver: The saver of the new training, with a model of the same structure.
+            fitted: The features of the new training.
 
         Returns:
-            A line that says what was carried over.
+            A summary line.
 
         Raises:
-            PipelineError: The folder is no run with checkpoints, or its model is another.
+            PipelineError: The folder has no checkpoints, or its model has another structure.
         """
         schema, width = self._embedding()
         model, variables = saver.model, dict(saver.variables())
@@ -92,18 +92,18 @@ class OlderRun:
         if variables:
             raise self._another("it has fewer variables")
         kept, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
-        return f"beginning from {self.folder}: {kept:,} of {known:,} rows of tables carried over"
+        return f"warm start from {self.folder}: {kept:,} of {known:,} table rows reused"
 
     def _check_parts(self, schema: Schema, best: Checkpoint, saver: Saver) -> None:
-        """Variables are matched by their order, which says nothing of what they are for."""
+        """Checks tasks and optimizer, as variables are matched only by their order."""
         there, here = (
             [task.name for task in tasks] for tasks in (schema.tasks, saver.model.schema.tasks)
         )
         if there != here:
-            raise self._another(f"it has the tasks {there}, in this order, and this one {here}")
+            raise self._another(f"it has the tasks {there}, in this order, and this run has {here}")
         before, now = best.state["optimizer"], kind_of(saver.optimizer)
         if before != now:
-            raise self._another(f"its optimizer is {before}, and this one's {now}")
+            raise self._another(f"its optimizer is {before}, and this run's is {now}")
 
     def _embedding(self) -> tuple[Schema, int]:
         """Schema and default width of the older model."""
@@ -114,7 +114,7 @@ class OlderRun:
             return Schema.from_dict(config["schema"]), int(config["width"])
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise PipelineError(
-                f"`training.warm_start`: {path} is not the model of a run: {error}."
+                f"`training.warm_start`: {path} cannot be read as a model: {error}."
             ) from None
 
     def _best(self) -> Checkpoint:
@@ -130,40 +130,40 @@ class OlderRun:
 
     def _another(self, why: str) -> PipelineError:
         return PipelineError(
-            f"`training.warm_start`: the model of {self.folder} is another: {why}. Give both runs "
-            "the same model, features and optimizer; vocabularies may differ."
+            f"`training.warm_start`: the model of {self.folder} does not fit: {why}. Give both "
+            "runs the same model, features and optimizer; vocabularies may differ."
         )
 
 
-def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> Rows:
-    """Rows of the features that both tables have."""
+def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> RowMapping:
+    """The rows of the features that both tables have."""
     news, olds = [], []
     for name in new.sizes.keys() & old.sizes.keys():
         if name not in before.transforms or name not in after.transforms:
-            continue  # it shares the rows of another
+            continue  # it shares another feature's rows
         new_ids, old_ids = _same_ids(before.transforms[name], after.transforms[name])
         news.append(new.offsets[name] + new_ids)
         olds.append(old.offsets[name] + old_ids)
-    return Rows(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
+    return RowMapping(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
 
 
 def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of the same values in a feature that was fitted twice."""
+    """Ids of the same values in two fits of a feature."""
     reserved = np.arange(RESERVED_IDS)
     if isinstance(before, VocabularyTransform) and isinstance(after, VocabularyTransform):
-        # As text, since the type of a column may have changed.
+        # Compared as text, since the type of the column may have changed.
         values, known_before = (x.values.cast("string") for x in (after, before))
         places = pc.index_in(values, value_set=known_before)
         known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
         old = places.drop_null().to_numpy(zero_copy_only=False)
         new_ids, old_ids = (np.append(reserved, RESERVED_IDS + ids) for ids in (known, old))
         return new_ids, old_ids
-    if type(before) is type(after) and before.size == after.size:  # buckets keep their numbers
+    if type(before) is type(after) and before.size == after.size:  # bucket numbers do not change
         return np.arange(after.size), np.arange(after.size)
     return reserved, reserved
 
 
-def _counts(rows: Mapping[int, Rows], new: Mapping[int, Table]) -> list[tuple[int, int]]:
+def _counts(rows: Mapping[int, RowMapping], new: Mapping[int, Table]) -> list[tuple[int, int]]:
     return [
         (len(rows[width].new) if width in rows else 0, table.rows) for width, table in new.items()
     ]

@@ -1,4 +1,4 @@
-"""The devices and the workers that train together."""
+"""The workers that train together, and their devices."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
-from pipelines.feed.order import Place
+from pipelines.common.errors import PipelineError
+from pipelines.feed.order import ShardPosition
 
 _GONE = (
     tf.errors.UnavailableError,
@@ -27,12 +27,12 @@ _GONE = (
 
 @dataclass(frozen=True)
 class Workers:
-    """This worker among those that train together, each on replicas of its own.
+    """This worker among those that train together, each with its own replicas.
 
     Args:
-        strategy: TensorFlow's strategy of distribution.
-        index: Number of this worker, from 0.
-        count: How many workers there are.
+        strategy: TensorFlow's distribution strategy.
+        index: Index of this worker.
+        count: Number of workers.
     """
 
     strategy: tf.distribute.Strategy
@@ -41,36 +41,36 @@ class Workers:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker writes what all have made."""
+        """Whether this worker writes the results."""
         return self.index == 0
 
     @property
     def replicas(self) -> int:
-        """Replicas of all workers."""
+        """Number of replicas of all workers."""
         return self.strategy.num_replicas_in_sync
 
     @property
     def own_replicas(self) -> range:
-        """Numbers of the replicas of this worker."""
+        """Indices of this worker's replicas."""
         count = self.replicas // self.count
         return range(self.index * count, (self.index + 1) * count)
 
-    def lanes(self, lanes: int) -> list[tuple[int, ...]]:
-        """For each replica of this worker, the lanes of the data that it runs.
+    def shards(self, shards: int) -> list[tuple[int, ...]]:
+        """The shards of each replica of this worker.
 
         Args:
-            lanes: Lanes that the data are dealt to.
+            shards: Number of shards of the data.
         """
-        if lanes % self.replicas:
+        if shards % self.replicas:
             raise PipelineError(
-                f"`training.lanes`: expected a multiple of the {self.replicas} replicas that "
-                f"train together. Received: {lanes}."
+                f"`training.shards`: expected a multiple of the {self.replicas} replicas that "
+                f"train together. Received: {shards}."
             )
-        each = lanes // self.replicas
+        each = shards // self.replicas
         return [tuple(range(r * each, (r + 1) * each)) for r in self.own_replicas]
 
-    def gathered(self, places: tuple[Place, ...]) -> tuple[Place, ...]:
-        """The places of the lanes of all workers, from each worker's own."""
+    def gathered(self, places: tuple[ShardPosition, ...]) -> tuple[ShardPosition, ...]:
+        """Gathers the places of all workers' shards."""
         if self.count == 1 or not places:
             return places
         first, each = self.own_replicas[0], len(places) // len(self.own_replicas)
@@ -79,11 +79,11 @@ class Workers:
         return tuple((int(chunk), int(request)) for chunk, request in self._sum(own))
 
     def any(self, wish: bool) -> bool:
-        """Whether any worker wishes it."""
+        """Whether `wish` is true on any worker."""
         return wish if self.count == 1 else bool(self._sum(np.array([wish], "int64"))[0])
 
     def _sum(self, own: np.ndarray) -> np.ndarray:
-        """The sum of what each worker gives."""
+        """The sum of an array over all workers."""
 
         def everything() -> tf.Tensor:
             context = tf.distribute.get_replica_context()
@@ -97,7 +97,7 @@ class Workers:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What TensorFlow says when another worker is gone becomes one sentence."""
+        """Turns TensorFlow's errors for a lost worker into a `PipelineError`."""
         try:
             yield
         except _GONE as error:
@@ -105,15 +105,15 @@ class Workers:
                 raise
             raise PipelineError(
                 f"Worker {self.index} of {self.count} stopped, since another worker is gone "
-                f"({type(error).__name__}). Start all workers again: training goes on from the "
+                f"({type(error).__name__}). Start all workers again: training resumes from the "
                 "last checkpoint."
             ) from None
 
 
 def find_workers() -> Workers:
-    """The workers that `TF_CONFIG` names, else all GPUs of this machine, else one device.
+    """The workers of `TF_CONFIG`, else all GPUs of this machine, else one device.
 
-    It must be called before TensorFlow does anything else.
+    Must be called before TensorFlow does anything else.
     """
     config = _tf_config()
     workers = config.get("cluster", {}).get("worker", [])
@@ -126,12 +126,12 @@ def find_workers() -> Workers:
 
 
 def worker_index() -> int:
-    """Number of this worker by `TF_CONFIG`; 0 for the only one."""
+    """Index of this worker in `TF_CONFIG`; 0 for a single worker."""
     return int(_tf_config().get("task", {}).get("index", 0))
 
 
 def _tf_config() -> dict[str, Any]:
-    """`TF_CONFIG`, as TensorFlow and Kubernetes' TFJob write it; only workers are known here."""
+    """Reads `TF_CONFIG`, as TensorFlow and Kubernetes' TFJob write it; workers only."""
     text = os.environ.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)

@@ -1,17 +1,17 @@
-"""Attention as parts that compose; README.md in this folder leads from a paper to its parts."""
+"""Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
-from recsys_attn.attention.attention import Attention
 from recsys_attn.attention.disagreement import Disagreement
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.attention.layers.pooling import AttentionPooling
+from recsys_attn.attention.layers.prepend_tokens import PrependTokens
+from recsys_attn.attention.layers.pruning import prune_heads
+from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
+from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
-from recsys_attn.attention.multi_head import MultiHeadAttention
-from recsys_attn.attention.pooling import AttentionPooling
-from recsys_attn.attention.pruning import prune_heads
-from recsys_attn.attention.recurrence import Recurrence
-from recsys_attn.attention.tokens import PrependTokens
 
 __all__ = [
     "Attention",
@@ -20,10 +20,10 @@ __all__ = [
     "Dense",
     "Disagreement",
     "Linear",
+    "Lookup",
     "MultiHeadAttention",
     "PrependTokens",
     "Recurrence",
-    "Retrieved",
     "Routed",
     "prune_heads",
 ]

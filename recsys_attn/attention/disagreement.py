@@ -1,4 +1,4 @@
-"""A penalty on heads that are alike."""
+"""A penalty on similar heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.normalise import unit
 from recsys_attn.checks import require_number, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import deserialize
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Disagreement(Layer):
-    """Adds to the loss, in training only, how alike the heads of an attention are.
+    """Adds the similarity of the heads to the loss, in training only.
 
     `loss += subspace * mean_ij cos(v_i, v_j)`, for the values v of heads i and j at each key
 
@@ -25,29 +25,30 @@ class Disagreement(Layer):
 
     `loss += outputs * mean_ij cos(o_i, o_j)`, for the outputs o at each query
 
-    each averaged over the positions that are not masked. The paper maximises the negative of
-    these similarities. It counts i = j too: for cosines a constant 1 / N, for weights a penalty
-    on those that are peaked. A zero vector is like nothing, and gets no gradient.
+    each averaged over the positions that are not masked. The paper maximises the negative of these
+    similarities. Pairs i = j count too: for cosines a constant 1 / N, for weights a penalty on
+    peaked weights. The similarity of a zero vector is 0, without gradient.
 
-    A layer that a model calls twice adds to the loss twice; on JAX, Keras keeps the last only.
+    A layer called twice adds to the loss twice; on JAX, Keras keeps the last one only.
 
     Source: Li et al., "Multi-Head Attention with Disagreement Regularization", EMNLP 2018,
     arXiv 1810.10183; the paper leaves open how positions are averaged.
 
     Args:
-        subspace: Factor of the similarity of the values.
-        positions: Factor of the similarity of the weights, those before dropout.
-        outputs: Factor of the similarity of the outputs, before heads are combined.
+        subspace: Factor of the similarity of the values. Defaults to 0.
+        positions: Factor of the similarity of the weights before dropout. Defaults to 0; it needs
+            the mechanism `Dense`.
+        outputs: Factor of the similarity of the outputs of the heads. Defaults to 0.
 
     Call arguments:
         value: (B, S, N, V); B may be 1.
-        weights: (B, N, T, S), or None where a mechanism makes none.
+        weights: (B, N, T, S), or None if the mechanism makes none.
         output: (B, T, N, V).
         query_mask: (B, T), False for queries that do not count.
         key_mask: (B, S), False for keys that do not count.
 
     Returns:
-        The output as it is.
+        The output, unchanged.
 
     Example:
 
@@ -76,7 +77,7 @@ class Disagreement(Layer):
             ("positions", positions),
             ("outputs", outputs),
         ):
-            # A negative one would make the heads more alike.
+            # A negative factor would make the heads more similar.
             require_number(name, factor, least=0)
         self.subspace = subspace
         self.positions = positions
@@ -115,11 +116,11 @@ class Disagreement(Layer):
 
 
 def get_disagreement(given: Any) -> Disagreement | None:
-    """A penalty from an instance, a config, or the weights by name; None for None.
+    """Returns a penalty for an instance, a config, or factors by name; None for None.
 
     Raises:
-        TypeError: It is none of these.
-        ValueError: A weight has a name that is not known, or is negative.
+        TypeError: `given` is none of these.
+        ValueError: The name of a factor is unknown, or a factor is negative.
 
     >>> get_disagreement({"outputs": 0.1}).get_config()["outputs"]
     0.1
@@ -143,7 +144,7 @@ def get_disagreement(given: Any) -> Disagreement | None:
 
 
 def _cosines(x: Tensor) -> Tensor:
-    """(B, T, N, V) -> (B, T), the mean cosine of two heads: that of all pairs at once is
+    """(B, T, N, V) -> (B, T), the mean cosine of two heads; for all pairs at once
 
     `mean_ij u_i . u_j = |mean_i u_i|^2`, for vectors u of length one.
     """
@@ -157,7 +158,7 @@ def _overlaps(weights: Tensor) -> Tensor:
 
 
 def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Over (B, T), either of which may have a batch of 1; 0 where nothing counts."""
+    """Returns the mean over (B, T); one batch may be 1; 0 if no position counts."""
     if mask is None:
         return ops.mean(x)
     counts = ops.cast(mask, "float32") * ops.ones_like(x)

@@ -1,20 +1,21 @@
-"""Each paper's attention by its name: functions that put a mechanism together from its parts.
+"""Presets: mechanisms of papers by name, made of their parts.
 
-Wherever a mechanism is asked for, a preset's name will do, and so will
-`{"class_name": "performer", "config": {"features": 128}}`. What a preset does not name is an
-argument of its mechanism, such as `pattern`, `causal` or `dropout`. `README.md` in this folder
-says what each is for.
+A preset's name works wherever a mechanism is expected, and so does
+`{"class_name": "performer", "config": {"features": 128}}`. Other keyword arguments are those of
+the mechanism, such as `pattern`, `causal` or `dropout`. `docs/reference/attention.md` says which
+preset serves which purpose.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
-from recsys_attn.attention import mechanisms
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
@@ -28,38 +29,59 @@ from recsys_attn.checks import require_not_negative, require_number, require_pos
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
+PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {}
+get = replace(
+    MECHANISMS,
+    kind="a mechanism or a preset",
+    members=ChainMap[str, Any](PRESETS, MECHANISMS.members),
+).get
+_Preset = TypeVar("_Preset", bound=Callable[..., keras.layers.Layer])
 
+
+def _preset(function: _Preset) -> _Preset:
+    """Enters a preset under its own name."""
+    PRESETS[function.__name__] = function
+    return function
+
+
+@_preset
 def transformer(**kwargs: Any) -> Dense:
     """Scaled dot product and softmax: Vaswani et al., NIPS 2017, arXiv 1706.03762."""
     return Dense("scaled_dot", **kwargs)
 
 
+@_preset
 def additive(units: int | None = None, **kwargs: Any) -> Dense:
     """`v^T tanh(W_q q + W_k k)`: Bahdanau et al., ICLR 2015, arXiv 1409.0473."""
     return Dense(_part("additive", units=units), **kwargs)
 
 
+@_preset
 def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
     """`softmax(beta cos(q, k))`: Graves et al., 2014, arXiv 1410.5401."""
     require_number("sharpness", sharpness, above=0)
     return Dense(_part("cosine", temperature=1 / sharpness), **kwargs)
 
 
+@_preset
 def local_p(width: float = 10.0, score: Any = "general", **kwargs: Any) -> Dense:
     """A window and a bell around a predicted position: Luong et al., 2015, arXiv 1508.04025."""
     return Dense(score, weighting=_part("gaussian", width=width), **kwargs)
 
 
+@_preset
 def han(**kwargs: Any) -> Dense:
     """`softmax(q . tanh(W k + b))`, the query a context vector: Yang et al., NAACL-HLT 2016."""
     return Dense(_part("general", activation="tanh", use_bias=True), **kwargs)
 
 
+@_preset
 def afm(units: int | None = None, **kwargs: Any) -> Dense:
     """`softmax(v^T relu(W k + b))` over pairs of fields: Xiao et al., 2017, arXiv 1708.04617."""
     return Dense(_part("key_only", units=units, activation="relu"), **kwargs)
 
 
+@_preset
 def din(
     units: Sequence[int] = (80, 40),
     activation: Any = "dice",
@@ -71,16 +93,19 @@ def din(
     return Dense(score, weighting=weighting, **kwargs)
 
 
+@_preset
 def interest(units: Sequence[int] = (80, 40), **kwargs: Any) -> Dense:
-    """DIN's with ReLU, which keeps no statistics of a batch."""
+    """DIN's score with ReLU, which has no batch statistics."""
     return din(units, activation="relu", **kwargs)
 
 
+@_preset
 def autoint(**kwargs: Any) -> Dense:
     """Dot product, not scaled, and softmax: Song et al., CIKM 2019, arXiv 1810.11921."""
     return Dense("dot", **kwargs)
 
 
+@_preset
 def transformer_xl(max_distance: int = 128, pattern: Any = "causal", **kwargs: Any) -> Dense:
     """Content and position biases, causal: Dai et al., ACL 2019, arXiv 1901.02860."""
     scores = [
@@ -90,27 +115,32 @@ def transformer_xl(max_distance: int = 128, pattern: Any = "causal", **kwargs: A
     return Dense(_part("sum", scores=scores), pattern, **kwargs)
 
 
+@_preset
 def xlnet(max_distance: int = 128, **kwargs: Any) -> Dense:
     """Transformer-XL's score in both directions, masked by a permutation: arXiv 1906.08237."""
     return transformer_xl(max_distance, **{"pattern": None, **kwargs})
 
 
+@_preset
 def t5(num_buckets: int = 32, max_distance: int = 128, **kwargs: Any) -> Dense:
     """A bias by bucket of distance, not scaled: Raffel et al., 2020, arXiv 1910.10683."""
     bias = _part("relative_buckets", num_buckets=num_buckets, max_distance=max_distance)
     return Dense(_part("sum", scores=["dot", bias]), **kwargs)
 
 
+@_preset
 def alibi(**kwargs: Any) -> Dense:
     """A penalty that grows with distance: Press et al., ICLR 2022, arXiv 2108.12409."""
     return Dense(_part("sum", scores=["scaled_dot", "alibi"]), **kwargs)
 
 
+@_preset
 def rotary(base: float = 10000.0, **kwargs: Any) -> Dense:
     """Queries and keys turned by their positions: Su et al., 2021, arXiv 2104.09864."""
     return Dense(_part("rotary", base=base), **kwargs)
 
 
+@_preset
 def synthesizer(kind: str = "dense", length: int | None = None, **kwargs: Any) -> Dense:
     """Weights that ignore the keys: Tay et al., ICML 2021, arXiv 2005.00743.
 
@@ -119,26 +149,30 @@ def synthesizer(kind: str = "dense", length: int | None = None, **kwargs: Any) -
     return Dense(_part(f"{kind}_synthesizer", length=length), **kwargs)
 
 
+@_preset
 def talking_heads(score: Any = "scaled_dot", **kwargs: Any) -> Dense:
     """Heads mixed before and after the softmax: Shazeer et al., 2020, arXiv 2003.02436."""
     return Dense(score, weighting="talking_heads", **kwargs)
 
 
+@_preset
 def sparsemax(score: Any = "scaled_dot", **kwargs: Any) -> Dense:
     """Weights of which many are zero: Martins and Astudillo, ICML 2016, arXiv 1602.02068."""
     return Dense(score, weighting="sparsemax", **kwargs)
 
 
+@_preset
 def hstu(length: int | None = None, **kwargs: Any) -> Dense:
     """`silu(q . k + bias by distance) / length`: Zhai et al., ICML 2024, arXiv 2402.17152."""
     score = _part("sum", scores=["dot", "relative_buckets"])
     return Dense(score, weighting=_part("silu", length=length), **kwargs)
 
 
+@_preset
 def sparse_transformer(
     stride: int = 128, summary: int | None = None, pattern: Any = None, **kwargs: Any
 ) -> Dense:
-    """The past `stride` steps and every so many; with `summary`, blocks and the last of each.
+    """The last `stride` keys and every `stride`-th; with `summary`, blocks and their last keys.
 
     Source: Child et al., 2019, arXiv 1904.10509 ("strided", and "fixed" with `summary`).
     """
@@ -153,18 +187,20 @@ def sparse_transformer(
     return Dense(pattern=_and(past & Causal(), pattern), **kwargs)
 
 
+@_preset
 def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
-    """A window on both sides, at a cost that grows with the length times the window."""
+    """A window on both sides; the cost grows with the length times the window."""
     require_positive("window", window)
     inside = _and(Local(window), pattern)
     blocks = _part("blocks", size=window, after=0 if inside.is_causal else 1)
     return Routed(blocks, pattern=inside, **kwargs)
 
 
+@_preset
 def longformer(
     window: int = 64, tokens: Sequence[int] = (0,), pattern: Any = None, **kwargs: Any
 ) -> Routed:
-    """A window, and the first `tokens` seen by all and seeing all: arXiv 2004.05150."""
+    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150."""
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
@@ -177,36 +213,42 @@ def longformer(
     return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
 
 
+@_preset
 def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
-    """Blocks: neighbours, the first and the last, and random ones: arXiv 2007.14062."""
+    """Neighbouring, first, last and random blocks: Zaheer et al., arXiv 2007.14062."""
     require_not_negative("count", count)
     return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)
 
 
+@_preset
 def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
-    """Buckets of a hash that keeps near vectors together: Kitaev et al., arXiv 2001.04451."""
+    """Buckets of a locality-sensitive hash: Kitaev et al., arXiv 2001.04451."""
     return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
 
 
+@_preset
 def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> Routed:
     """Clusters of k-means: Roy et al., TACL 2021, arXiv 2003.05997."""
     return Routed(_part("k_means", clusters=clusters, window=window), **kwargs)
 
 
+@_preset
 def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
-    """Blocks that a network sorts: Tay et al., ICML 2020, arXiv 2002.11296."""
+    """Blocks in a learned order: Tay et al., ICML 2020, arXiv 2002.11296."""
     return Routed(_part("sinkhorn", size=size), **kwargs)
 
 
+@_preset
 def linformer(rank: int = 64, length: int | None = None, **kwargs: Any) -> Compressed:
     """Keys projected along the sequence: Wang et al., 2020, arXiv 2006.04768."""
     return Compressed(_part("low_rank", rank=rank, length=length), **kwargs)
 
 
+@_preset
 def memory_compressed(stride: int = 3, summaries: int | None = None, **kwargs: Any) -> Compressed:
     """Keys convolved along the sequence: Liu et al., ICLR 2018, arXiv 1801.10198.
 
-    With `summaries` then pooled into at most so many, at a cost that grows with the length.
+    With `summaries`, they are then pooled to at most that number, at a linear cost.
     """
     require_positive("stride", stride)
     compressor = _part("convolution", width=stride, stride=stride)
@@ -216,78 +258,38 @@ def memory_compressed(stride: int = 3, summaries: int | None = None, **kwargs: A
     return Compressed(compressor, **kwargs)
 
 
+@_preset
 def efficient_attention(**kwargs: Any) -> Linear:
     """Softmax of queries over channels, of keys over positions: WACV 2021, arXiv 1812.01243."""
     return Linear("softmax", **kwargs)
 
 
+@_preset
 def linear_transformer(**kwargs: Any) -> Linear:
     """`elu + 1`: Katharopoulos et al., ICML 2020, arXiv 2006.16236."""
     return Linear("elu", **kwargs)
 
 
+@_preset
 def performer(features: int = 256, **kwargs: Any) -> Linear:
     """FAVOR+, which estimates the softmax: Choromanski et al., ICLR 2021, arXiv 2009.14794."""
     return Linear(_part("favor", features=features), **kwargs)
 
 
+@_preset
 def random_feature_attention(features: int = 128, **kwargs: Any) -> Linear:
     """Random Fourier features: Peng et al., ICLR 2021, arXiv 2103.02143."""
     return Linear(_part("fourier", features=features), **kwargs)
 
 
+@_preset
 def taylor(**kwargs: Any) -> Linear:
     """`1 + cos(q, k)`, the start of the exponential's series: Su, spaces.ac.cn/archives/7546."""
     return Linear("taylor", **kwargs)
 
 
-PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {
-    preset.__name__: preset
-    for preset in (
-        additive,
-        afm,
-        alibi,
-        autoint,
-        bigbird,
-        content_addressing,
-        din,
-        efficient_attention,
-        han,
-        hstu,
-        interest,
-        linear_transformer,
-        linformer,
-        local,
-        local_p,
-        longformer,
-        memory_compressed,
-        performer,
-        random_feature_attention,
-        reformer,
-        rotary,
-        routing_transformer,
-        sinkhorn,
-        sparse_transformer,
-        sparsemax,
-        synthesizer,
-        t5,
-        talking_heads,
-        taylor,
-        transformer,
-        transformer_xl,
-        xlnet,
-    )
-}
-
-get = replace(
-    mechanisms.FAMILY,
-    kind="a mechanism or a preset",
-    members={**mechanisms.FAMILY.members, **PRESETS},
-).get
-
-
 def fresh(identifier: Any) -> keras.layers.Layer:
-    """A mechanism of its own, with weights of its own, even where an instance is given."""
+    """Returns a new mechanism with new weights, also for an instance."""
     return deserialize(serialize(get(identifier)))
 
 
@@ -296,5 +298,5 @@ def _and(pattern: Pattern, other: Any) -> Pattern:
 
 
 def _part(class_name: str, **config: Any) -> Config:
-    """A part in the short form, so that it takes the dtype policy of what holds it."""
+    """Returns the short form of a part, which gets the dtype policy of its owner."""
     return {"class_name": class_name, "config": config}

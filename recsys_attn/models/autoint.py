@@ -6,17 +6,19 @@ from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_share, require_sizes
+from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Count, Gate, Mechanism, Penalty, Share, Sizes
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Count, Gate, Mechanism, Penalty, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
-from recsys_attn.tables import require_one_width
 
 
+@register
 def autoint(
     schema: Schema,
     *,
@@ -39,15 +41,14 @@ def autoint(
     Args:
         schema: A fitted schema.
         width: Embedding width.
-        num_layers: Interacting layers.
-        num_heads: Heads of each.
+        num_layers: Number of interacting layers.
+        num_heads: Number of heads of each.
         head_dim: Size of a head.
-        mechanism: How fields attend to each other, of `recsys_attn.attention.presets`.
-        gate: Which heads count, of `recsys_attn.attention.gates`.
-        disagreement: Weights of the penalties on heads that are alike, the arguments of
-            `Disagreement`.
+        mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
+        gate: Weights or switches off heads, of `recsys_attn.attention.gates`.
+        disagreement: Factors of the penalties on similar heads, the arguments of `Disagreement`.
         dropout: Dropout of the MLP; that of the attention weights is an argument of `mechanism`.
-        mlp_units: Hidden units of the network beside the attention.
+        mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

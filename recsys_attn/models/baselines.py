@@ -1,4 +1,4 @@
-"""What every attention model is held against."""
+"""Baselines without attention."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Activation, Count, Share, Sizes
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
+@register
 def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
     """Logistic regression: one weight per id and per number, no interaction.
 
-    A width of one, then a linear layer over the fields.
+    Embeddings of width one and a linear layer over the fields.
 
     Args:
         schema: A fitted schema.
@@ -47,6 +49,7 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     return _baseline("logistic_regression", embedding, None)
 
 
+@register
 def mlp(
     schema: Schema,
     *,
@@ -56,14 +59,14 @@ def mlp(
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """Embeddings, concatenated, through a network that all tasks share.
+    """A network over the concatenated embeddings, shared by all tasks.
 
     Args:
         schema: A fitted schema.
         width: Embedding width.
         units: Hidden units of the network.
-        activation: Its activation.
-        dropout: Its dropout.
+        activation: Activation of the network.
+        dropout: Dropout of the network.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

@@ -1,4 +1,4 @@
-"""MMoE: tasks share experts, each through its own gate."""
+"""MMoE: experts shared by tasks, with one gate per task."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Any, Literal
 
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.options import Count, Mechanism, Share, Sizes, require_with
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
+from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import register
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
 
+@register
 def mmoe(
     schema: Schema,
     *,
@@ -35,12 +37,12 @@ def mmoe(
     Args:
         schema: A fitted schema.
         width: Embedding width.
-        num_experts: Experts that the tasks share.
+        num_experts: Number of experts shared by the tasks.
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
             experts' outputs) or `"both"`.
-        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`;
-            `"transformer"` where None. The gate `"softmax"` has none.
+        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`.
+            Defaults to `"transformer"`; the gate `"softmax"` has none.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
         embeddings_regularizer: Regularizer of the embedding tables.

@@ -1,4 +1,4 @@
-"""What decides how much of each expert a task takes."""
+"""Gates of MMoE: the share of each expert for a task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.attend import attend, crossing, require_apart, require_taken
-from recsys_attn.attention.positions import after_the_last
+from recsys_attn.attention.core.positions import after_the_last
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer, build_part
@@ -50,7 +49,7 @@ class InputGate(Layer):
         self.num_experts = num_experts
 
     def build(self, input_shape: Shape) -> None:
-        # One matrix product for all tasks, each with a block of columns.
+        # One matrix product; each task has a block of columns.
         self.kernel = self.add_weight(
             shape=(input_shape[-1], self.num_tasks * self.num_experts),
             initializer=blockwise(self.num_tasks, axis=1),
@@ -74,13 +73,13 @@ class InputGate(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AttentionGate(Layer):
-    """Tasks attend to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
+    """Attention of tasks to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
 
     Each task has one learned query. With the mechanism `"han"` it is HAN's context vector:
-    `gate[t, e] = softmax_e(query_t . tanh(W expert_e(x) + b))`. The inputs reach the gate only
-    through the experts, so that its size does not depend on their number, and equal experts are
-    weighted equally. Where the mechanism looks at positions, experts stand at 0 ... E-1 and every
-    task right after them.
+    `gate[t, e] = softmax_e(query_t . tanh(W expert_e(x) + b))`. The gate sees the inputs only
+    through the experts, so its size does not depend on the number of experts, and equal experts get
+    equal weights. For a positional mechanism, experts stand at 0 ... E-1 and all tasks right after
+    them.
 
     Args:
         num_tasks: Number of tasks T.
@@ -92,7 +91,7 @@ class AttentionGate(Layer):
         bias: (M, T, E), added to the scores.
 
     Returns:
-        (M, T, U), and the gates (M, T, E), or None where the mechanism makes no weights.
+        (M, T, U), and the gates (M, T, E), or None if the mechanism makes no weights.
 
     Raises:
         ValueError: There is no bias, and the mechanism gives all of several tasks the same gate.
@@ -112,7 +111,7 @@ class AttentionGate(Layer):
         super().__init__(**kwargs)
         require_positive("num_tasks", num_tasks)
         self.num_tasks = num_tasks
-        self.mechanism = crossing(presets.get(mechanism, dtype=self.dtype_policy))
+        self.mechanism = presets.get(mechanism, dtype=self.dtype_policy).as_cross_attention()
 
     def build(self, experts_shape: Shape) -> None:
         size = experts_shape[-1]
@@ -123,7 +122,7 @@ class AttentionGate(Layer):
             )
         self.queries = self.add_weight(
             shape=(self.num_tasks, size),
-            # Not zeros, with which every task would start with the same gate.
+            # Not zeros, with which all tasks would start with the same gate.
             initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
             name="queries",
         )
@@ -134,13 +133,12 @@ class AttentionGate(Layer):
 
     def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         if bias is not None:
-            require_taken(self.mechanism, "attention_bias")
+            self.mechanism.require_honoured("attention_bias")
         else:
-            require_apart(self.mechanism, self.num_tasks, experts.shape[1], "num_tasks")
+            self.mechanism.require_distinct_results(self.num_tasks, experts.shape[1], "num_tasks")
         keys = ops.expand_dims(experts, 2)
         queries = ops.cast(self.queries, self.compute_dtype)[None, :, None]
-        output, weights = attend(
-            self.mechanism,
+        output, weights = self.mechanism(
             queries,
             keys,
             keys,

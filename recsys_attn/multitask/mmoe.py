@@ -1,4 +1,4 @@
-"""MMoE: tasks share experts, each through its own gate."""
+"""MMoE: experts shared by tasks, with one gate per task."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.attend import (
-    require_apart,
-    require_taken,
-    require_weights,
-    returns_weights,
-)
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.layer import Layer
@@ -32,8 +26,8 @@ class MMoE(Layer):
     `output[t] = sum_e gate[t, e] expert_e(x)`, with `gate[t] = softmax_e(logits[t])` and
 
     - `gate="softmax"`: `logits[t] = W_t x`, as in the paper;
-    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, one learned query a task,
-      or whatever else the mechanism makes of tasks that look at experts;
+    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, with one learned query per
+    task, for other mechanisms accordingly;
     - `gate="both"`: the sum of the two.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
@@ -45,12 +39,12 @@ class MMoE(Layer):
         num_experts: Number of experts E.
         expert_units: Sizes of each expert's layers; the last is U.
         gate: `"softmax"`, `"attention"` or `"both"`.
-        mechanism: Of the attention gate: an instance, a name or a config of
-            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`, `"transformer"`
-            where None; `"han"` gives each task a context vector. One that tells no tasks apart is
-            refused. The gate `"softmax"` has none.
+        mechanism: Mechanism of the attention gate: an instance, a name or a config of
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`. Defaults to
+            `"transformer"`; `"han"` gives each task a context vector. A mechanism without a query
+            is an error, as is one with the gate `"softmax"`.
         activation: Any Keras activation, after every layer of the experts.
-        dropout: Share of the experts' activations that is dropped in training.
+        dropout: Share of the experts' activations dropped in training. Defaults to 0.
 
     Call arguments:
         inputs: (..., D).
@@ -61,8 +55,8 @@ class MMoE(Layer):
 
     Raises:
         ValueError: A number or a size is not positive, there is no expert layer, `gate` or
-            `mechanism` is not known or gives all tasks one gate, or gates are wanted of a
-            mechanism that makes no weights.
+            `mechanism` is unknown or gives all tasks one gate, or `return_gates` is True and the
+            mechanism makes no weights.
 
     Example:
 
@@ -106,15 +100,17 @@ class MMoE(Layer):
                 f"leave it out. Received: gate='softmax', mechanism={mechanism!r}"
             )
         if gate == "attention":
-            require_apart(self.attention_gate.mechanism, num_tasks, num_experts, "num_tasks")
+            self.attention_gate.mechanism.require_distinct_results(
+                num_tasks, num_experts, "num_tasks"
+            )
         if gate == "both":
-            require_taken(self.attention_gate.mechanism, "attention_bias")
+            self.attention_gate.mechanism.require_honoured("attention_bias")
         self.weighting = Softmax(dtype=policy)
 
     @property
     def returns_gates(self) -> bool:
-        """Whether the gates are weights of experts, which not every mechanism makes."""
-        return self.gate == "softmax" or returns_weights(self.attention_gate.mechanism)
+        """Whether the gates are weights of experts, as not all mechanisms make them."""
+        return self.gate == "softmax" or self.attention_gate.mechanism.returns_weights
 
     def build(self, input_shape: Shape) -> None:
         rows_shape = (None, input_shape[-1])
@@ -127,7 +123,7 @@ class MMoE(Layer):
 
     def call(self, inputs: Tensor, return_gates: bool = False) -> Any:
         if return_gates and self.gate != "softmax":
-            require_weights(self.attention_gate.mechanism, "`return_gates`")
+            self.attention_gate.mechanism.require_weights("`return_gates`")
         leading = ops.shape(inputs)[:-1]
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         output, gates = self._mixed(rows, ops.transpose(self.experts(rows), (1, 0, 2)))
@@ -137,7 +133,7 @@ class MMoE(Layer):
         return output, ops.reshape(gates, (*leading, *gates.shape[1:]))
 
     def _mixed(self, rows: Tensor, experts: Tensor) -> tuple[Tensor, Any]:
-        """The experts' outputs (M, E, U) by task (M, T, U), and the gates (M, T, E)."""
+        """Mixes the experts' outputs (M, E, U) to (M, T, U); returns the gates (M, T, E) too."""
         if self.gate == "softmax":
             gates = self.weighting(self.input_gate(rows))
             return ops.matmul(gates, experts), gates

@@ -1,11 +1,11 @@
-"""Optimizers of models with large embedding tables: a step costs what the batch looked up."""
+"""Optimizers for large embedding tables: the cost of a step grows with the batch only."""
 
 from recsys_attn.optimizers.adagrad import LazyAdagrad, RowWiseAdagrad
 from recsys_attn.optimizers.adam import LazyAdam
 from recsys_attn.optimizers.loss_scale import LossScale
 from recsys_attn.optimizers.rows import RowOptimizer
 from recsys_attn.optimizers.schedules import InverseSqrtDecay, WarmUp
-from recsys_attn.optimizers.split import Split
+from recsys_attn.optimizers.split_optimizer import Split
 
 __all__ = [
     "InverseSqrtDecay",

@@ -1,27 +1,27 @@
-"""Arrays of several requests in one, and back."""
+"""Joins the arrays of several requests, and cuts them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-Arrays = Mapping[str, np.ndarray]
+from serving.common.request import Arrays
 
 
 def bucket(size: int) -> int:
-    """The next power of two: what is padded to a common length does not differ by more."""
+    """Returns the next power of two: arrays padded to a common length differ by less."""
     return 1 << max(size - 1, 0).bit_length()
 
 
 def merge(
     requests: Sequence[Arrays], fill: Callable[[np.ndarray], object]
 ) -> dict[str, np.ndarray]:
-    """The rows of all requests after each other, by input.
+    """Concatenates the rows of all requests, by input.
 
     Args:
         requests: Arrays by input name.
-        fill: What fills up the axes after the first to a common length, by the first array.
+        fill: Returns the padding of the axes after the first, from the first array.
     """
     if len(requests) == 1:
         return dict(requests[0])
@@ -50,17 +50,17 @@ def _padded(array: np.ndarray, shape: tuple[int, ...], fill: object) -> np.ndarr
 
 
 def grown(arrays: Arrays, rows: int) -> dict[str, np.ndarray]:
-    """The arrays with their last row repeated, up to a number of rows."""
+    """Repeats the last row of the arrays, up to a number of rows."""
     return {
         name: np.concatenate([array, np.repeat(array[-1:], rows - len(array), axis=0)])
         for name, array in arrays.items()
     }
 
 
-def parts(
+def chunks(
     arrays: Arrays, names: Sequence[str], axis: int, size: int
 ) -> list[dict[str, np.ndarray]]:
-    """The arrays in parts along an axis: `names` are cut, the others are in each part whole."""
+    """Cuts the arrays of `names` along an axis; each chunk has the other arrays whole."""
     total = arrays[names[0]].shape[axis]
     found = []
     for start in range(0, total, size):
@@ -70,7 +70,7 @@ def parts(
 
 
 def joined(results: Sequence[Arrays], axis: int) -> dict[str, np.ndarray]:
-    """What `parts` gave, as one again."""
+    """Joins the results of chunks."""
     if len(results) == 1:
         return dict(results[0])
     return {name: np.concatenate([r[name] for r in results], axis) for name in results[0]}

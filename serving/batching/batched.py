@@ -1,72 +1,76 @@
-"""A signature's requests as jobs: which may share a batch, and how a batch is computed."""
+"""Batching of a signature: which requests may share a batch, and its computation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from serving.answering import finished
 from serving.batching.arrays import bucket, grown, merge
 from serving.batching.jobs import Job
-from serving.batching.parameters import BatchingParameters
-from serving.call import Call
-from serving.errors import InvalidArgument
-from serving.signature import DEFAULT_SIGNATURE, RANK_SIGNATURE, Compute, Signature
+from serving.batching.scheduler import BatchScheduler
+from serving.common.errors import InvalidArgument
+from serving.common.request import Arrays, RequestContext
+from serving.common.request_trace import RequestTrace
+from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.config.batching import BatchingParameters
+from serving.models.signature import Compute, Signature
 
 Fill = Callable[[np.dtype[Any]], Any]
 
 
 class Batched:
-    """Computes a signature's requests together; stands where its own `Compute` stood.
+    """Computes a signature's requests in batches; used in place of its own `Compute`.
 
     Args:
-        signature: The signature: its axes say what may be joined.
+        signature: The signature. Its axes decide which requests can be joined.
         compute: Computes one batch.
-        parameters: Sizes and times.
-        fill: The value of a dtype that lists may be filled up with to a common length without a
-            change of any score. None: they are filled up only where `pad_variable_length_inputs`
-            says so, with the first value of the array, as TensorFlow Serving does it.
+        scheduler: Chooses the batches.
+        parameters: Sizes and times of batches.
+        fill: Returns the value of a dtype that pads lists to a common length without a change of
+            any score. None: lists are padded only if `pad_variable_length_inputs` is set, with
+            the first value of the array, as TensorFlow Serving does it.
     """
 
     def __init__(
         self,
         signature: Signature,
         compute: Compute,
+        scheduler: BatchScheduler,
         parameters: BatchingParameters,
         fill: Fill | None,
     ) -> None:
         self._signature = signature
         self._compute = compute
+        self._scheduler = scheduler
         self._parameters = parameters
         self._fill = fill
-        # The outputs of other signatures may have an axis of what is filled up.
+        # The outputs of other signatures may have an axis that grows with the padding.
         known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE)
         self._pads = (fill is not None and known) or parameters.pad_variable_length_inputs
 
-    async def __call__(
-        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def __call__(
+        self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         size = 1
-        lane: Hashable = object()  # no other request is of it
+        key: Hashable = object()  # it shares its batch with no other request
         if self._signature.is_batched:
             _, size = self._signature.count(inputs)
-            lane = self._lane(inputs, outputs)
+            key = self._key(inputs, outputs)
         if size > self._parameters.execution_size:
             raise InvalidArgument(
                 f"Task size {size} is larger than maximum input batch size "
                 f"{self._parameters.max_batch_size}"
             )
-        job = Job(lane, self, self._parameters, size, call, self._run, (inputs, tuple(outputs)))
-        if call.entrypoint == "WARMUP":  # its thread has a low priority: requests need the slots
+        job = Job(key, self, self._parameters, size, inputs, tuple(outputs), trace, self._run)
+        if trace.context.entrypoint == "WARMUP":  # of low priority: clients need the slots
             self._run([job])
             return job.results
-        found: dict[str, np.ndarray] = await job
-        return found
+        return self._scheduler.run(job)
 
-    def _lane(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> Hashable:
-        """Of one lane are requests whose arrays can be joined."""
+    def _key(self, inputs: Arrays, outputs: Sequence[str]) -> Hashable:
+        """Returns the same key for requests whose arrays can be joined."""
         shapes = tuple(
             tuple(map(bucket, array.shape[1:])) if self._pads else array.shape[1:]
             for _, array in sorted(inputs.items())
@@ -75,24 +79,21 @@ class Batched:
         return (self, tuple(outputs), shapes)
 
     def _run(self, batch: Sequence[Job]) -> None:
-        requests = [job.payload[0] for job in batch]
-        outputs = batch[0].payload[1]
+        requests = [job.inputs for job in batch]
         merged = merge(requests, self._filler)
         rows = [_rows(request) for request in requests]
         allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
         if allowed and self._signature.is_batched and not self._signature.candidate_names:
             merged = grown(merged, allowed[0])
-        results = finished(self._compute(merged, outputs, _together(batch)))
+        results = self._compute(merged, batch[0].outputs, _shared_trace(batch))
         start = 0
         for job, request, count in zip(batch, requests, rows, strict=True):
             stop = start + count
             job.results = self._own(results, request, slice(start, stop))
             start = stop
 
-    def _own(
-        self, results: Mapping[str, np.ndarray], request: Mapping[str, np.ndarray], rows: slice
-    ) -> dict[str, np.ndarray]:
-        """What one request gets of its batch's results."""
+    def _own(self, results: Arrays, request: Arrays, rows: slice) -> dict[str, np.ndarray]:
+        """Returns the part of the batch's results that belongs to one request."""
         if not self._signature.is_batched:
             return dict(results)
         for name in self._signature.candidate_names:
@@ -108,13 +109,14 @@ class Batched:
         return b"" if array.dtype == object else 0
 
 
-def _rows(request: Mapping[str, np.ndarray]) -> int:
+def _rows(request: Arrays) -> int:
     return max([len(array) for array in request.values() if array.ndim], default=1)
 
 
-def _together(batch: Sequence[Job]) -> Call:
-    """The call of all: it waits as long as the most patient of them."""
-    remaining = [job.call.remaining() for job in batch]
+def _shared_trace(batch: Sequence[Job]) -> RequestTrace:
+    """Returns a trace for the batch, with the latest of the jobs' deadlines."""
+    contexts = [job.trace.context for job in batch]
+    remaining = [context.remaining() for context in contexts]
     known = [seconds for seconds in remaining if seconds is not None]
-    patience = max(known) if len(known) == len(remaining) else None
-    return Call(batch[0].call.api, remaining=lambda: patience)
+    latest = max(known) if len(known) == len(remaining) else None
+    return RequestTrace(RequestContext(contexts[0].api, remaining=lambda: latest))

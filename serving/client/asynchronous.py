@@ -5,61 +5,61 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import grpc
 
-from serving.client.call import Call, Steps
-from serving.client.connection import Line
-from serving.client.plans import Plans
-from serving.client.security import authorization
-from serving.client.settings import Configured
-from serving.errors import FailedPrecondition, ServingError
+from serving.client.base import ClientBase
+from serving.client.call import Calls, Rpc
+from serving.client.connection import methods_of
+from serving.client.methods import Methods
+from serving.common.errors import FailedPrecondition, ServingError
+from serving.common.tls import authorization
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def _awaited(
-    plan: Callable[Concatenate[Plans, P], Steps[T]],
+    calls_of: Callable[Concatenate[Methods, P], Calls[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    @functools.wraps(plan)
+    @functools.wraps(calls_of)
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client._run(plan(client._plans, *args, **kwargs))
+        return await client._run(calls_of(client._methods, *args, **kwargs))
 
     return method
 
 
-class AsyncClient(Configured):
-    """`Client` with methods to be awaited; it belongs to the event loop of its first call.
+class AsyncClient(ClientBase):
+    """`Client` with awaitable methods; it belongs to the event loop of its first call.
 
-    A call whose task is cancelled is cancelled at the server too. A `token` may be an async
-    function.
+    Cancelling a task cancels its call at the server. A `token` may be an async function.
 
     Example:
-        async with AsyncClient(["ctr-1:8500", "ctr-2:8500"], model="ctr") as client:
-            scores = await client.rank({"user_id": "u7"}, [{"item_id": "i1"}])
+        >>> async def rank():
+        ...     async with AsyncClient(["10.0.0.1:8500", "10.0.0.2:8500"], model="ctr") as client:
+        ...         return await client.rank({"user": "ann"}, [{"price": 1.5}, {"price": 2.0}])
+        >>> asyncio.run(rank())["click"].shape
+        (2,)
     """
 
-    predict = _awaited(Plans.predict)
-    predict_rows = _awaited(Plans.predict_rows)
-    rank = _awaited(Plans.rank)
-    explain = _awaited(Plans.explain)
-    classify = _awaited(Plans.classify)
-    regress = _awaited(Plans.regress)
-    metadata = _awaited(Plans.metadata)
-    status = _awaited(Plans.status)
-    health = _awaited(Plans.health)
-    reload = _awaited(Plans.reload)
+    predict = _awaited(Methods.predict)
+    predict_rows = _awaited(Methods.predict_rows)
+    rank = _awaited(Methods.rank)
+    explain = _awaited(Methods.explain)
+    classify = _awaited(Methods.classify)
+    regress = _awaited(Methods.regress)
+    metadata = _awaited(Methods.metadata)
+    status = _awaited(Methods.status)
+    health = _awaited(Methods.health)
+    reload = _awaited(Methods.reload)
 
     def _start(self) -> None:
-        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()  # those from before a change too
-        self._line: Line | None = None  # that of new calls; opened in the loop of the first
+        self._channel: grpc.aio.Channel | None = None  # opened in the event loop of the first call
+        self._stubs: Mapping[str, Callable[..., Any]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._looking_up: asyncio.Task[None] | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> AsyncClient:
@@ -74,14 +74,12 @@ class AsyncClient(Configured):
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connections, and the calls that still run."""
+        """Closes the connections and cancels running calls."""
         self._is_closed = True
-        if self._looking_up is not None:
-            self._looking_up.cancel()
-        for line in list(self._lines):
-            await line.channel.close()
+        if self._channel is not None:
+            await self._channel.close()
 
-    async def _run(self, steps: Steps[T]) -> T:
+    async def _run(self, steps: Calls[T]) -> T:
         try:
             call = next(steps)
             while True:
@@ -94,38 +92,28 @@ class AsyncClient(Configured):
         except StopIteration as end:
             return end.value
 
-    async def _send(self, call: Call) -> Any:
+    async def _send(self, call: Rpc) -> Any:
         if self._is_closed:
             raise self._connection.closed(call)
-        line = self._line or self._open()
+        if self._channel is None:
+            self._loop = asyncio.get_running_loop()
+            self._channel = self._connection.open(grpc.aio)
+            self._stubs = methods_of(self._channel)
         if self._loop is not asyncio.get_running_loop():
             raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
-        is_looking_up = self._looking_up is not None and not self._looking_up.done()
-        if self._connection.target.is_due() and not is_looking_up:
-            self._looking_up = asyncio.create_task(self._look_up())
         headers, token = call.invocation.headers, self._connection.token
         if token is not None:
             value = token() if callable(token) else token
             headers += (authorization(await value if inspect.isawaitable(value) else value),)
         try:
-            return await line.methods[call.method](
+            return await self._stubs[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:
             raise self._connection.failure(call, error, is_closed=self._is_closed) from error
         except (asyncio.CancelledError, grpc.aio.UsageError) as error:
-            # Closing cancels calls, and not their tasks, which would end without a word.
+            # `close` cancels calls but not their tasks; a cancelled task must stay cancelled.
             task = asyncio.current_task()
             if not self._is_closed or (task is not None and task.cancelling()):
                 raise
             raise self._connection.closed(call) from error
-
-    async def _look_up(self) -> None:
-        if await asyncio.to_thread(self._connection.target.refresh):
-            self._open()
-
-    def _open(self) -> Line:
-        self._loop = asyncio.get_running_loop()
-        self._line = line = self._connection.open(grpc.aio)
-        self._lines.add(line)
-        return line

@@ -1,20 +1,18 @@
-"""What a blocking and an asyncio connection have in common: all but the I/O."""
+"""The connection of a client without its I/O: target, credentials, headers and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.client.addresses import Addresses, Target
-from serving.client.call import Call
-from serving.client.options import Options
-from serving.client.security import Tls, Token, check_token
-from serving.errors import (
+from serving.client.call import Rpc
+from serving.client.options import ClientOptions
+from serving.common.addresses import Addresses
+from serving.common.errors import (
     Cancelled,
     DeadlineExceeded,
     FailedPrecondition,
@@ -22,9 +20,10 @@ from serving.errors import (
     Unavailable,
     from_code,
 )
+from serving.common.tls import Tls, Token, check_token
 from serving.protos import scoring_pb2_grpc
 
-# Part of gRPC's words -> what to do.
+# Part of gRPC's message -> advice.
 _HINTS = (
     ("CERTIFICATE_VERIFY_FAILED", "Trust its authority with `tls`, or give `Tls(server_name=...)`"),
     ("Hostname Verification", "Give `Tls(server_name=...)` the name in the server's certificate"),
@@ -32,8 +31,8 @@ _HINTS = (
     ("handshake failed", "Check `tls`, and whether the server asks for a client's certificate"),
     ("Socket closed", "Check whether the server wants TLS: set `tls`"),
     ("Connection reset", "Check whether the server wants TLS: set `tls`"),
-    ("resol", "Check the host's name"),
-    # Of a host with several addresses gRPC tells of the last, where maybe nobody ever listened.
+    ("resol", "Check the host name"),
+    # For a host with several addresses gRPC reports the last, on which no server may ever listen.
     ("onnect", "Check that the server runs and listens there, and whether it speaks TLS: `tls`"),
 )
 _ASKS = "Check whether the server asks for a certificate: `Tls(certificate=..., key=...)`"
@@ -48,65 +47,53 @@ _TLS_HINTS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
-    """A channel, and the methods of all services by name.
-
-    A call holds the line that it began on: where the names change, the channel before ends with
-    the last of its calls.
-    """
-
-    channel: Any
-    methods: Mapping[str, Callable[..., Any]]
-
-
 class Connection:
-    """Where calls go and what they carry.
+    """Opens channels, and turns errors of gRPC into errors of this project.
 
     Args:
-        addresses: Where the servers are.
-        tls: How they are encrypted; None is plaintext.
-        token: What proves who calls.
-        options: Retries, time and headers.
+        addresses: The servers.
+        tls: Encryption; None for plaintext.
+        token: Bearer token of every call.
+        options: Retries, timeouts and headers.
+
+    Raises:
+        InvalidArgument: A certificate cannot be read, or a token would travel in plaintext.
     """
 
     def __init__(
-        self, addresses: Addresses, tls: Tls | None, token: Token | None, options: Options
+        self, addresses: Addresses, tls: Tls | None, token: Token | None, options: ClientOptions
     ) -> None:
         check_token(token, tls, addresses, options.allow_insecure_token)
         self.addresses = addresses
         self.token = token
         self._hints = _HINTS if tls is None else _TLS_HINTS
-        self.credentials = None if tls is None else tls.credentials()
-        self.options = options.channel_options() + ([] if tls is None else tls.options(addresses))
-        self.target = Target(addresses)
+        self._credentials = None if tls is None else tls.credentials()
+        self._options = options.channel_options() + ([] if tls is None else tls.options(addresses))
+        self._target = addresses.target()
 
-    def open(self, library: Any) -> Line:
-        """A line to where the names are now, by `grpc` or `grpc.aio`."""
-        target, options = self.target.name, self.options
-        if self.credentials is None:
-            channel = library.insecure_channel(target, options)
-        else:
-            channel = library.secure_channel(target, self.credentials, options)
-        return Line(channel, _methods(channel))
+    def open(self, library: Any) -> Any:
+        """Opens a channel by `grpc` or `grpc.aio`."""
+        if self._credentials is None:
+            return library.insecure_channel(self._target, self._options)
+        return library.secure_channel(self._target, self._credentials, self._options)
 
-    def closed(self, call: Call) -> ServingError:
-        """The error of a call that the client's end stops, or that comes after it."""
+    def closed(self, call: Rpc) -> ServingError:
+        """The error of a call during or after `close`."""
         raised = FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
         raised.request_id = call.invocation.request_id
         return raised
 
-    def failure(self, call: Call, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
-        """The error of a call that has none of this project, by a client that is now closed."""
+    def failure(self, call: Rpc, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
+        """The error of this project for an error of gRPC."""
         if is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self.closed(call)
         raised = from_code(error.code().value[0], error.details() or "")
         words = str(raised)
-        # Only closing cancels: a cancelled call met a server that was stopping.
+        # The client cancels on close only: any other cancelled call met a stopping server.
         if isinstance(raised, (Unavailable, Cancelled)):
             hints = [hint for part, hint in self._hints if part in words]
             todo = f". {hints[0]}." if hints else ""
-            raised = Unavailable(f"No scores from {self.addresses}: {words}{todo}")
+            raised = Unavailable(f"Cannot reach {self.addresses}: {words}{todo}")
         if isinstance(raised, DeadlineExceeded) and call.invocation.timeout is not None:
             raised = DeadlineExceeded(
                 f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {words}"
@@ -115,7 +102,8 @@ class Connection:
         return raised
 
 
-def _methods(channel: Any) -> Mapping[str, Callable[..., Any]]:
+def methods_of(channel: Any) -> Mapping[str, Callable[..., Any]]:
+    """The methods of all services by name; no two services share one."""
     return {
         **vars(prediction_service_pb2_grpc.PredictionServiceStub(channel)),
         **vars(model_service_pb2_grpc.ModelServiceStub(channel)),

@@ -1,8 +1,8 @@
-"""Raw values as TensorFlow's Examples: the requests of Classify and Regress.
+"""Raw values as tf.train.Examples, for Classify and Regress.
 
-str and bytes become a bytes_list, integers an int64_list, floats a float_list; a list gives all of
-its values. What is absent or None is not sent. No signature says which features a model reads from
-an Example, so that nothing is checked here but the values themselves.
+str and bytes become a bytes_list, integers an int64_list, floats a float_list; a list keeps all of
+its values. Absent values and None are not sent. No signature names the features that a model reads
+from an Example, so only the values themselves are checked.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_serving.apis import input_pb2
 
-from serving import arrow
-from serving.errors import InvalidFeature
-from serving.features import Row, Rows, as_rows, check_rows
-from serving.raw_values import convert, shortened, wrong
+from serving.common.errors import InvalidFeature
+from serving.encoding import arrow
+from serving.encoding.features import Row, Rows, as_rows, check_rows
+from serving.encoding.raw_values import convert, shortened, wrong
 
 _BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
 _KINDS = ((_BYTES, (str, bytes)), (_INT64, numbers.Integral), (_FLOAT, numbers.Real))
@@ -26,7 +26,7 @@ _ANY = (str, bytes, numbers.Real)
 
 
 def encode_examples(rows: Rows, context: Row | arrow.Table | None = None) -> input_pb2.Input:
-    """One Example a row; with a context, what they share is sent once.
+    """Returns one Example for each row; a context, which they share, is sent once.
 
     Raises:
         InvalidFeature: A value cannot be sent, or a feature is in a row and in the context.
@@ -44,7 +44,7 @@ def encode_examples(rows: Rows, context: Row | arrow.Table | None = None) -> inp
 
 
 def _dicts(rows: Rows) -> Sequence[Row]:
-    """An Example is an object for each row in any case: an Arrow table becomes dicts."""
+    """The rows as dicts, as there is one Example object for each row anyway."""
     return rows.to_pylist() if arrow.is_table(rows) else rows
 
 

@@ -1,4 +1,4 @@
-"""What a served version takes and gives."""
+"""Signatures of a served version."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from tensorflow_serving.apis import get_model_metadata_pb2
 
-from serving.errors import signature_not_found
-from serving.features import TensorSpec
+from serving.common.errors import signature_not_found
+from serving.encoding.features import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ class ModelMetadata:
                 {
                     key: SignatureSpec(_specs(definition.inputs), _specs(definition.outputs))
                     for key, definition in definitions.signature_def.items()
-                    if not key.startswith("__")  # TensorFlow's own
+                    if not key.startswith("__")  # internal to TensorFlow
                 }
             ),
         )
 
     def signature(self, key: str) -> SignatureSpec:
+        """Returns a signature; raises FailedPrecondition if the model lacks it."""
         if key not in self.signatures:
             raise signature_not_found(key)
         return self.signatures[key]

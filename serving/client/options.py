@@ -1,4 +1,4 @@
-"""How a client connects, retries and waits; gRPC does all three."""
+"""Options of a client: retries, connections and headers, all of which gRPC implements."""
 
 from __future__ import annotations
 
@@ -8,41 +8,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
+from serving.common.headers import is_header
 
-MAX_ATTEMPTS = 5  # gRPC makes no more
+MAX_ATTEMPTS = 5  # gRPC's own limit
 _MAX_TOKENS = 1000
 _MOST_SECONDS = 1e9
-_MOST_MS = 2**31 - 1  # of gRPC, to which it means never
+_MOST_MS = 2**31 - 1  # means never to gRPC
 _MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
 _RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
 
 
 @dataclass(frozen=True)
-class Options:
-    """What most clients leave as it is. Times are in seconds.
+class ClientOptions:
+    """Retries, connections and headers of a client. Times are in seconds.
 
-    Only UNAVAILABLE is tried again: nothing listens, the connection broke, the server is
-    stopping. A call is tried again while its deadline lasts and the client's budget does: each
-    failure takes one token, each success returns `retry_ratio`, and below half of
-    `retry_tokens` nothing is tried again.
+    UNAVAILABLE is retried (no server listens, the connection broke, or the server is stopping),
+    and CANCELLED, with which a stopping gRPC server answers calls in transit. A call is retried
+    until its deadline, while the client's retry budget lasts: each failure takes one token, each
+    success returns `retry_ratio`, and below half of `retry_tokens` no call is retried.
 
     Args:
-        attempts: How often a call is tried at most, 1 to 5.
-        initial_backoff: Wait before the second attempt, at least 0.01; it doubles, and varies by
-            a fifth.
-        max_backoff: Longest such wait.
-        retry_tokens: Budget of failures, up to 1000; clients of one address share it.
+        attempts: Attempts of a call, 1 to 5. Defaults to 5; 1 disables retries.
+        initial_backoff: Wait before the second attempt, at least 0.01; it doubles with each, and
+            varies by a fifth.
+        max_backoff: Longest wait between attempts. Defaults to 1; raise it when servers take
+            longer to restart.
+        retry_tokens: Budget of failures, up to 1000; clients of one address share it. Lower it
+            to spare servers that fail.
         retry_ratio: Part of a token that a success returns.
         max_reconnect_backoff: Longest wait between two attempts to connect.
         keep_alive: Idle time after which the connection is tested, and again; None never tests.
-            The server must allow it: many close the connection on pings that come more than
-            once in five minutes.
+            Set it when a firewall drops idle connections. Many servers close connections that
+            are tested more than once in five minutes.
         keep_alive_timeout: Wait for the answer to such a test.
-        health_service: Service of grpc.health.v1 that an address must report as SERVING to get
-            calls ("" is the whole server); None asks nobody.
+        health_service: Service of grpc.health.v1 that a server must report as SERVING to get
+            calls ("" is the whole server); None sends calls without asking.
         metadata: Headers of every call.
-        allow_insecure_token: Whether a token may travel in plaintext beyond this machine.
+        allow_insecure_token: Whether a token may leave this machine unencrypted. Set it only if
+            something else encrypts, such as a service mesh.
+
+    Raises:
+        InvalidArgument: A value is out of range.
+
+    Example:
+        >>> fast = ClientOptions(attempts=2, max_backoff=0.1)
+        >>> no_retries = ClientOptions(attempts=1)
+        >>> idle = ClientOptions(keep_alive=600.0)  # behind a firewall
+        >>> labelled = ClientOptions(metadata={"x-team": "ads"})
     """
 
     attempts: int = MAX_ATTEMPTS
@@ -76,17 +89,17 @@ class Options:
         check_metadata(self.metadata)
 
     def channel_options(self) -> list[tuple[str, Any]]:
-        """The options in gRPC's words."""
+        """Returns the options as gRPC names them."""
         chosen: dict[str, Any] = {
             "grpc.service_config": json.dumps(self._service_config()),
             "grpc.max_receive_message_length": -1,
             "grpc.max_send_message_length": -1,
             "grpc.enable_retries": int(self.attempts > 1),
-            # What is larger would not be tried again; by default that is 256 KiB.
+            # Larger requests would not be retried; gRPC's default is 256 KiB.
             "grpc.per_rpc_retry_buffer_size": 2**31 - 1,
             "grpc.initial_reconnect_backoff_ms": min(100, _ms(self.max_reconnect_backoff)),
             "grpc.max_reconnect_backoff_ms": _ms(self.max_reconnect_backoff),
-            "grpc.min_reconnect_backoff_ms": 5000,  # in truth: how long connecting may take
+            "grpc.min_reconnect_backoff_ms": 5000,  # gRPC's limit for connecting
             "grpc.dns_min_time_between_resolutions_ms": _ms(self.max_reconnect_backoff),
         }
         if self.keep_alive is not None:
@@ -108,7 +121,7 @@ class Options:
                 "initialBackoff": _seconds(self.initial_backoff),
                 "maxBackoff": _seconds(self.max_backoff),
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             }
             config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
             config["retryThrottling"] = {
@@ -119,13 +132,13 @@ class Options:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Raises unless the value is a positive number."""
+    """Raises InvalidArgument unless the value is a positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise InvalidArgument(f"`{name}` must be a positive number. Received: {value!r}")
 
 
 def check_metadata(metadata: Mapping[str, str | bytes]) -> None:
-    """Raises where gRPC would not send a header."""
+    """Raises InvalidArgument for a header that gRPC would not send."""
     for key, value in metadata.items():
         if key in _RESERVED:
             raise InvalidArgument(f"`metadata` must leave {key!r} to {_RESERVED[key]}.")
@@ -138,11 +151,6 @@ def check_metadata(metadata: Mapping[str, str | bytes]) -> None:
         if not isinstance(value, wants) or (wants is str and not is_header(value)):
             expected = "bytes" if wants is bytes else "printable ASCII"
             raise InvalidArgument(f"`metadata[{key!r}]` must be {expected}. Received: {value!r}")
-
-
-def is_header(value: Any) -> bool:
-    """Whether HTTP carries the text as it is."""
-    return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
 def _seconds(seconds: float) -> str:

@@ -2,21 +2,21 @@
 
 GET  /v1/models/M[/versions/V|/labels/L][/metadata]
 POST /v1/models/M[/versions/V|/labels/L]:predict|:classify|:regress|:rank
-GET  /healthz, /readyz              the process lives; every model is served
+GET  /healthz, /readyz              the process runs; every model is served
 GET  /monitoring/prometheus/metrics
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import json_format
@@ -29,33 +29,31 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_pb2,
-    predict_pb2,
     regression_pb2,
 )
 
-from serving import errors
-from serving.call import Call, request_id_of
-from serving.inference import Inference
-from serving.interceptors import Refusal
+from serving.common import errors
+from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
+from serving.common.request_trace import RequestTrace
+from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.inference.plan import Api, Plan, compute, ref_to
+from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
+from serving.models.model import Model
 from serving.protos import scoring_pb2
-from serving.rest.bodies import LARGE, too_large, unpacked
-from serving.rest.documents import parsed, written
+from serving.rest.bodies import too_large, unpacked
+from serving.rest.documents import parsed
 from serving.rest.examples import classes, fill_examples, values
-from serving.rest.tensors import answer, fill_inputs, shown
-from serving.signature import DEFAULT_SIGNATURE
-from serving.workers import Turns
+from serving.rest.tensors import read_inputs, shown, write_outputs
 
 _LOGGER = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
-_MOMENT_SECONDS = 0.01
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
-    re.IGNORECASE | re.ASCII,  # else a Turkish i will do for an i, and no method has that name
+    re.IGNORECASE | re.ASCII,  # otherwise a Turkish dotless i matches an i
 )
 _GET, _POST = ("GET", "HEAD"), ("POST",)
-Write = Callable[[Any], Any]  # a message's document
-_METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last are refused
+_METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last four get an error
 _MAX_DIGITS = 19  # of an int64
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
 HTTP_STATUS = {
@@ -69,35 +67,32 @@ HTTP_STATUS = {
 
 @dataclass(frozen=True)
 class Rest:
-    """What the REST API stands on.
+    """The REST API as an ASGI application.
 
     Args:
-        inference: Answers.
-        executor: The threads that do it.
-        timeout_seconds: Time that a request may take.
-        max_bytes: Largest body, as it is sent and as it was before it was packed.
-        is_ready: Whether every model is served.
-        refusal: Whether what is new is refused.
-        admit: Raises where the headers of a request are not those of somebody who may ask.
-        metrics: The metrics page; None where there is none.
-        metrics_path: Where it is.
-        large: Of those who have a large body or answer, one at a time works on it in Python, whose
-            lock it shares with all other requests.
+        service: Serves the requests.
+        executor: The threads that serve them.
+        timeout_seconds: Deadline of a request.
+        max_bytes: Largest body, as sent and as unpacked.
+        is_ready: Returns whether every model is served.
+        is_draining: Returns whether new requests are rejected.
+        admit: Raises if the `authorization` header has no valid token.
+        metrics: Returns the metrics page; None serves none.
+        metrics_path: Path of the metrics page.
     """
 
-    inference: Inference
+    service: InferenceService
     executor: futures.Executor
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
-    refusal: Refusal
+    is_draining: Callable[[], bool]
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
-    large: Turns = field(default_factory=lambda: Turns(1))
 
     def app(self) -> Starlette:
-        """The application, to be run by an ASGI server."""
+        """Returns the application, to be run by an ASGI server."""
         routes = [Route("/healthz", self._healthz), Route("/readyz", self._readyz)]
         if self.metrics is not None:
             routes.append(Route(self.metrics_path, self._metrics))
@@ -114,59 +109,61 @@ class Rest:
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
             return PlainTextResponse("", 404)
-        # Not by the threads that answer: who looks why they are busy shall see it.
+        # Not in the executor: the page must load while all of its threads are busy.
         page = await asyncio.to_thread(self.metrics)
         return Response(page, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, request: Request) -> Response:
-        path = request.scope["path"]  # `request.url` has the `Host` in it, which may be anything
+        path = request.scope["path"]  # `request.url` contains the `Host`, which may be malformed
         request_id = request_id_of(request.headers.get(REQUEST_ID))
         end = time.monotonic() + self.timeout_seconds
-        call = Call("", "REST", request_id, remaining=lambda: end - time.monotonic())
-        headers = {REQUEST_ID: request_id}
         found = _PATH.fullmatch(path)
-        if found is not None:
-            call.model, call.api = found["model"], _APIS.get((found["method"] or "").lower(), "")
+        api = "" if found is None else _APIS.get((found["method"] or "").lower(), "")
+        gone = threading.Event()
+        context = RequestContext(
+            api, "REST", request_id, lambda: end - time.monotonic(), lambda: not gone.is_set()
+        )
+        trace = RequestTrace(context, model="" if found is None else found["model"])
+        headers = {REQUEST_ID: request_id}
         try:
-            await self._admit(request, call, headers)
+            await self._admit(request, trace, headers)
             body = await self._body(request)
-            watch = asyncio.ensure_future(_gone(request, call))
+            watch = asyncio.ensure_future(_watch(request, gone))
             try:
                 status, text = (
                     200,
                     await asyncio.get_running_loop().run_in_executor(
-                        self.executor, self._text, request, found, body, call
+                        self.executor, self._text, request, found, body, trace
                     ),
                 )
             finally:
                 watch.cancel()
         except errors.ServingError as error:
-            error.with_traceback(None)  # which has the call, which has the error
-            if call.api and call.error is None:
-                self.inference.refuse(call, error)
+            # The tracebacks hold the values of the body, and the trace, which holds the error.
+            error.with_traceback(None).__context__ = None
+            if api and trace.error is None:
+                self.service.reject(trace, error)
             status = HTTP_STATUS.get(error.code.name, 500)
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
             status, text = 499, ""
-        except asyncio.CancelledError:  # the grace is over, and this is the last thing that is said
+        except asyncio.CancelledError:  # the grace of the drain is over
             status, text = 503, json.dumps({"error": str(errors.shutting_down())})
-        except Exception as error:  # a fault of ours is answered too
+        except Exception as error:
             _LOGGER.exception("%s %s failed", request.method, path)
             status, text = 500, json.dumps({"error": f"{type(error).__name__}: {error}"})
         return Response(text, status, headers, media_type="application/json")
 
-    async def _admit(self, request: Request, call: Call, headers: dict[str, str]) -> None:
-        """Raises where a request is refused, whatever it asks for; the observers see that."""
+    async def _admit(self, request: Request, trace: RequestTrace, headers: dict[str, str]) -> None:
+        """Raises, and reports to the observers, if a request is rejected before it is read."""
         try:
-            if self.refusal.is_on:
+            if self.is_draining():
                 headers["connection"] = "close"
-                while not self.refusal.is_free.is_set():
-                    await asyncio.sleep(_MOMENT_SECONDS)
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
-            self.inference.turns.require_room()
+            self.service.limit.require_room()
         except errors.ServingError as error:
-            self.inference.refuse(call, error)
+            self.service.reject(trace, error)
             raise
 
     async def _body(self, request: Request) -> bytes:
@@ -186,8 +183,10 @@ class Rest:
             ) from error
         return bytes(body)
 
-    def _text(self, request: Request, found: re.Match[str] | None, body: bytes, call: Call) -> str:
-        """The answer."""
+    def _text(
+        self, request: Request, found: re.Match[str] | None, body: bytes, trace: RequestTrace
+    ) -> str:
+        """Returns the answer as JSON."""
         method, path = request.method, request.scope["path"]
         if found is None or method not in (_POST if found["method"] else _GET):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
@@ -196,71 +195,85 @@ class Rest:
             return json.dumps(self._about(spec, bool(found["metadata"])))
         encoding = request.headers.get("content-encoding", "")
         unpacked_body = unpacked(body, encoding, self.max_bytes)
-        with self._turn(len(unpacked_body), call):
-            try:
-                message, write = self._read(found["method"].lower(), spec, unpacked_body)
-            except errors.ServingError as error:
-                # Tracebacks keep all values of the body, beside those of the next one.
-                error.__context__ = None
-                raise error.with_traceback(None) from None
-        response = self.inference.answer(message, call)
-        size = response.ByteSize()
-        with self._turn(size, call):
-            return written(write(response), is_large=size > LARGE)
+        answer = self._predict if trace.context.api == "Predict" else self._other
+        return answer(spec, unpacked_body, trace)
 
-    def _turn(self, size: int, call: Call) -> contextlib.AbstractContextManager[None]:
-        """For work on so many bytes."""
-        return self.large.taken(call) if size > LARGE else contextlib.nullcontext()
+    def _predict(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
+        """Answers Predict: JSON to arrays and back, in one lease of the model."""
+        in_rows = False
+
+        def work(model: Model) -> Arrays:
+            nonlocal in_rows
+            request, in_rows = _predict_request(model, spec, body)
+            with self.service.limit.acquire(trace):
+                return compute(model, Plan((request,), lambda results: results[0]), trace)
+
+        with self.service.observed(trace):
+            trace.response = results = self.service.answer(model_ref(spec), work, trace)
+        return json.dumps(write_outputs(results, in_rows))
+
+    def _other(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
+        """Answers Classify, Regress and Rank, whose values are protobuf for the model too."""
+        api, message, write = _read(trace.context.api, spec, body)
+        return json.dumps(write(self.service.handle(api, message, trace)))
 
     def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
         if not metadata:
             status = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
-            return _to_json(self.inference.status(status))
+            return _to_json(self.service.status(status))
         asked = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=spec, metadata_field=["signature_def"]
         )
-        document = _to_json(self.inference.metadata(asked))
+        document = _to_json(self.service.metadata(asked))
         del document["metadata"]["signature_def"]["@type"]  # TensorFlow Serving has none
         return document
 
-    def _read(
-        self, method: str, spec: model_pb2.ModelSpec, body: bytes | bytearray
-    ) -> tuple[Any, Write]:
-        """The request that a body is, and what makes a document of its answer."""
-        document = parsed(body)
-        if "signature_name" in document:
-            if not isinstance(document["signature_name"], str):
-                raise errors.InvalidArgument(
-                    f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
-                    "must be a string value."
-                )
-            spec.signature_name = document["signature_name"]
-        if method == "predict":
-            return self._predict(spec, document)
-        if method == "classify":
-            classification = classification_pb2.ClassificationRequest(model_spec=spec)
-            fill_examples(document, classification.input)
-            return classification, lambda response: classes(response.result)
-        if method == "regress":
-            regression = regression_pb2.RegressionRequest(model_spec=spec)
-            fill_examples(document, regression.input)
-            return regression, lambda response: values(response.result)
-        return _rank(spec, document), _to_json
 
-    def _predict(self, spec: model_pb2.ModelSpec, document: Any) -> tuple[Any, Write]:
-        request = predict_pb2.PredictRequest(model_spec=spec)
-        definitions, takes_missing = self.inference.described(spec)
-        key = spec.signature_name or DEFAULT_SIGNATURE
-        if key not in definitions:
+def _document(body: bytes, spec: model_pb2.ModelSpec) -> dict[str, Any]:
+    """Returns a body as a document; the spec receives its signature's name."""
+    document: dict[str, Any] = parsed(body)
+    if "signature_name" in document:
+        if not isinstance(document["signature_name"], str):
             raise errors.InvalidArgument(
-                f'Serving signature name: "{key}" not found in signature def'
+                f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
+                "must be a string value."
             )
-        in_rows = fill_inputs(document, definitions[key].inputs, request, takes_missing)
-        return request, lambda response: answer(response, in_rows)
+        spec.signature_name = document["signature_name"]
+    return document
+
+
+def _predict_request(
+    model: Model, spec: model_pb2.ModelSpec, body: bytes
+) -> tuple[InferenceRequest, bool]:
+    """Returns the request of a body, and whether the body has rows (`instances`)."""
+    document = _document(body, spec)
+    key = spec.signature_name or DEFAULT_SIGNATURE
+    signature = model.signatures.get(key)
+    if signature is None:
+        raise errors.InvalidArgument(f'Serving signature name: "{key}" not found in signature def')
+    inputs = read_inputs(document, signature.input_specs, model.takes_missing)
+    request = InferenceRequest(ref_to(model), key, inputs, signature.select(()))
+    return request, "instances" in document
+
+
+def _read(
+    name: str, spec: model_pb2.ModelSpec, body: bytes
+) -> tuple[Api, Any, Callable[[Any], Any]]:
+    """Returns the API, its message, and the function that makes a document of its answer."""
+    document = _document(body, spec)
+    if name == CLASSIFY.name:
+        classification = classification_pb2.ClassificationRequest(model_spec=spec)
+        fill_examples(document, classification.input)
+        return CLASSIFY, classification, lambda response: classes(response.result)
+    if name == REGRESS.name:
+        regression = regression_pb2.RegressionRequest(model_spec=spec)
+        fill_examples(document, regression.input)
+        return REGRESS, regression, lambda response: values(response.result)
+    return RANK, _rank(spec, document), _to_json
 
 
 def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
-    """The model and version that a path names."""
+    """Returns the model, and the version or label, that a path names."""
     spec = model_pb2.ModelSpec(name=found["model"])
     if found["version"]:
         if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
@@ -275,7 +288,7 @@ def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
 
 def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.RankRequest:
     request = scoring_pb2.RankRequest()
-    for side in ("context", "candidates"):  # null is what was not sent, of a column too
+    for side in ("context", "candidates"):  # a column of null is one that was not sent
         if isinstance(document.get(side), dict):
             sent = document[side].items()
             document = {
@@ -290,11 +303,11 @@ def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.Ra
     return request
 
 
-async def _gone(request: Request, call: Call) -> None:
-    """Notes that the caller has gone, once he has."""
+async def _watch(request: Request, gone: threading.Event) -> None:
+    """Sets the event when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    call.is_active = lambda: False
+    gone.set()
 
 
 def _to_json(message: Any) -> Any:

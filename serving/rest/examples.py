@@ -9,7 +9,7 @@ import numpy as np
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_serving.apis import classification_pb2, input_pb2, regression_pb2
 
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
 from serving.rest.tensors import from_base64, kind_of, numbers, shown
 
 _INT64 = np.iinfo(np.int64)
@@ -17,10 +17,10 @@ _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def fill_examples(document: Mapping[str, Any], sent: input_pb2.Input) -> None:
-    """Fills the input of a request with a document's `examples`, and its `context`.
+    """Fills the input of a request with the `examples` and the `context` of a document.
 
     Raises:
-        InvalidArgument: There are none, or a value is of no kind that an Example has.
+        InvalidArgument: `examples` is missing or empty, or an Example cannot hold a value.
     """
     examples = document.get("examples")
     if "examples" not in document:
@@ -42,7 +42,7 @@ def fill_examples(document: Mapping[str, Any], sent: input_pb2.Input) -> None:
 
 
 def classes(result: classification_pb2.ClassificationResult) -> dict[str, Any]:
-    """A list of `[label, score]` for each Example."""
+    """Returns a list of `[label, score]` for each Example."""
     rows = []
     for row in result.classifications:
         scores = numbers(np.array([one.score for one in row.classes], np.float32))
@@ -53,7 +53,7 @@ def classes(result: classification_pb2.ClassificationResult) -> dict[str, Any]:
 
 
 def values(result: regression_pb2.RegressionResult) -> dict[str, Any]:
-    """A number for each Example."""
+    """Returns a number for each Example."""
     return {"results": numbers(np.array([one.value for one in result.regressions], np.float32))}
 
 

@@ -1,19 +1,18 @@
-"""Null in JSON: a missing value, and in place of a list one that holds nothing else."""
+"""Null in JSON: a missing value; in place of a list, a list of missing values."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from tensorflow.core.protobuf import meta_graph_pb2
-
-from serving.codec import MAX_RANK
-from serving.columns import MAX_PADDED_ELEMENTS
-from serving.errors import InvalidArgument
+from serving.common.errors import InvalidArgument
+from serving.encoding.codec import MAX_RANK
+from serving.encoding.columns import MAX_PADDED_ELEMENTS
+from serving.encoding.features import TensorSpec
 
 
 def has_null(value: Any, axes: int = MAX_RANK) -> bool:
-    """Whether there is a null in nested lists of so many axes; objects are not looked into."""
+    """Returns whether nested lists, `axes` deep at most, contain a null; objects are skipped."""
     if not isinstance(value, list) or not axes:
         return value is None
     if None in value:
@@ -22,27 +21,29 @@ def has_null(value: Any, axes: int = MAX_RANK) -> bool:
     return is_nested and any(has_null(one, axes - 1) for one in value)
 
 
-def filled_up(name: str, value: Any, info: meta_graph_pb2.TensorInfo) -> Any:
-    """The same with a list of nulls, as long as the other lists are, for each null in their place.
+def filled_up(name: str, value: Any, spec: TensorSpec) -> Any:
+    """Returns the value with a list of nulls for each null in place of a list.
+
+    These lists are as long as the others at their level.
 
     Args:
-        name: Of the input, for errors.
+        name: Name of the input, for errors.
         value: Nested lists.
-        info: The input, whose rank is known.
+        spec: The input's dtype and shape.
 
     Raises:
-        InvalidArgument: All of it is null, or so many nulls would become too long lists.
+        InvalidArgument: All of the value is null, or the lists would be too long in all.
     """
-    if value is None and info.tensor_shape.dim:
+    if value is None and spec.shape:
         raise InvalidArgument(
             f"All of {name!r} is null. Expected a list with null for each row that has no value."
         )
     lists, lengths, nulls = [value], [], 0
-    for dim in info.tensor_shape.dim[1:]:
+    for size in (spec.shape or ())[1:]:
         inside = [one for part in lists for one in part]
         lists = [one for one in inside if isinstance(one, list)]
         nulls = max(nulls, inside.count(None))
-        lengths.append(dim.size if dim.size >= 0 else max(map(len, lists), default=1))
+        lengths.append(max(map(len, lists), default=1) if size is None else size)
     if nulls * math.prod(lengths) > MAX_PADDED_ELEMENTS:
         raise InvalidArgument(
             f"{nulls} nulls in {name!r} in place of lists of {lengths[-1]} values are too many to "

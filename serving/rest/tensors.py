@@ -5,26 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import predict_pb2
 
-from serving.codec import MAX_RANK, decode, dtype_name, encode, numpy_dtype, plain_dtype
-from serving.errors import InvalidArgument, Unimplemented
-from serving.raw_values import missing_value, takes_raw_values
+from serving.common.errors import InvalidArgument, Unimplemented
+from serving.common.request import Arrays
+from serving.encoding.codec import MAX_RANK, plain_dtype
+from serving.encoding.features import TensorSpec
+from serving.encoding.raw_values import missing_value, takes_raw_values
 from serving.rest.nulls import filled_up, has_null
 
-Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
+Inputs = Mapping[str, TensorSpec]
 _SHOWN = 200  # characters of a value in an error
-_PART = 2**12  # values
-_INT32 = np.iinfo(np.int32)
 
 
 def shown(value: Any) -> str:
-    """The start of a value as JSON, for an error."""
+    """Returns the start of a value as JSON, for an error."""
     text = ""
     try:
         for piece in json.JSONEncoder().iterencode(value):
@@ -36,19 +34,15 @@ def shown(value: Any) -> str:
     return text
 
 
-def fill_inputs(
-    document: Mapping[str, Any],
-    declared: Inputs,
-    request: predict_pb2.PredictRequest,
-    takes_missing: bool = False,
-) -> bool:
-    """Fills a request with a document's tensors; returns whether they were in rows.
+def read_inputs(
+    document: Mapping[str, Any], declared: Inputs, takes_missing: bool = False
+) -> dict[str, np.ndarray]:
+    """Returns the arrays of a document, by input name.
 
     Args:
         document: `{"instances": [...]}` or `{"inputs": ...}`.
         declared: The signature's inputs.
-        request: Receives the tensors.
-        takes_missing: Whether the model has missing values, which null stands for.
+        takes_missing: Whether the model has missing values, for which null stands.
 
     Raises:
         InvalidArgument: Neither form, or values that are not of the input's dtype or shape.
@@ -64,21 +58,25 @@ def fill_inputs(
         columns = _columns(document["inputs"], declared)
     else:
         raise InvalidArgument("Missing 'inputs' or 'instances' key")
-    for name, value in columns.items():
-        array = _array(name, value, declared[name], takes_missing)
-        request.inputs[name].CopyFrom(encode(array, content=True))
-    return "instances" in document
+    return {
+        name: _array(name, value, declared[name], takes_missing) for name, value in columns.items()
+    }
 
 
-def answer(response: predict_pb2.PredictResponse, in_rows: bool) -> dict[str, Any]:
-    """The outputs as a document, in rows or in columns; of a single output without its name."""
+def write_outputs(results: Arrays, in_rows: bool) -> dict[str, Any]:
+    """Returns the outputs as a document; a single output goes without its name.
+
+    Args:
+        results: Arrays by output name.
+        in_rows: Whether the request had `instances`; the answer then has `predictions`.
+    """
     values = {
-        name: _plain(decode(name, proto), as_bytes=name.endswith("_bytes"))
-        for name, proto in sorted(response.outputs.items())
+        name: _plain(array, as_bytes=name.endswith("_bytes"))
+        for name, array in sorted(results.items())
     }
     if not in_rows:
         return {"outputs": values if len(values) > 1 else next(iter(values.values()), {})}
-    _check_rows(response)
+    _check_rows(results)
     if len(values) == 1:
         return {"predictions": next(iter(values.values()))}
     rows = zip(*values.values(), strict=True)
@@ -86,19 +84,15 @@ def answer(response: predict_pb2.PredictResponse, in_rows: bool) -> dict[str, An
 
 
 def numbers(array: np.ndarray) -> Any:
-    """Floats with the digits of their own precision: 0.2 and not 0.20000000298."""
+    """Returns an array as lists; floats have the digits of their own precision (0.2 as float32)."""
     if array.dtype in (np.float32, np.float16):
-        flat = array.ravel()
-        wide = np.empty(flat.shape, np.float64)
-        for part in _parts(flat.size):
-            wide[part] = flat[part].astype(np.str_)
-        return wide.reshape(array.shape).tolist()
+        return array.astype(np.str_).astype(np.float64).tolist()
     plain = array.view(plain_dtype(array.dtype))
     return (plain if plain.dtype.isbuiltin == 1 else plain.astype(np.float64)).tolist()
 
 
 def from_base64(value: Mapping[str, Any]) -> bytes:
-    """The bytes of `{"b64": "..."}`."""
+    """Returns the bytes of `{"b64": "..."}`."""
     if set(value) != {"b64"} or not isinstance(value["b64"], str):
         raise InvalidArgument(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
     try:
@@ -156,18 +150,16 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and set(value) != {"b64"}
 
 
-def _array(
-    name: str, value: Any, info: meta_graph_pb2.TensorInfo, takes_missing: bool
-) -> np.ndarray:
-    enum = info.dtype
+def _array(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> np.ndarray:
+    dtype = spec.numpy_dtype
     if has_null(value):
-        if not (takes_missing and takes_raw_values(numpy_dtype(enum))):
+        if not (takes_missing and takes_raw_values(dtype)):
             raise InvalidArgument(
-                f"JSON Value: null Type: Null is not of expected type: {dtype_name(enum)}. Null "
+                f"JSON Value: null Type: Null is not of expected type: {spec.dtype}. Null "
                 "is a missing value, and this model has none: only exports of this project do. "
                 f"Received in {name!r}"
             )
-        value = filled_up(name, value, info)
+        value = filled_up(name, value, spec)
     shape: list[int] = []
     inner = value
     while isinstance(inner, list):
@@ -177,25 +169,18 @@ def _array(
         raise InvalidArgument(f"A tensor has at most {MAX_RANK} axes. Received: {len(shape)}")
     leaves: list[Any] = []
     _collect(value, tuple(shape), 0, leaves)
-    dtype = numpy_dtype(enum)
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
-        raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {dtype_name(enum)}")
+        raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {spec.dtype}")
     array = np.empty(len(leaves), dtype)
-    for part in _parts(len(leaves)):
-        array[part] = [
-            missing_value(dtype) if leaf is None else _converted(leaf, dtype, enum)
-            for leaf in leaves[part]
-        ]
+    array[:] = [
+        missing_value(dtype) if leaf is None else _converted(leaf, dtype, spec.dtype)
+        for leaf in leaves
+    ]
     return array.reshape(shape)
 
 
-def _parts(size: int) -> Iterator[slice]:
-    """The parts of many values: while numpy converts one, no other thread of the process runs."""
-    return (slice(start, start + _PART) for start in range(0, size, _PART))
-
-
 def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:
-    """The values of nested lists, which must all be as long and as deep as the first ones."""
+    """Appends the values of nested lists, which must all have the shape of the first ones."""
     if not isinstance(value, list):
         if level != len(shape):
             raise InvalidArgument(
@@ -217,7 +202,7 @@ def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) 
         _collect(one, shape, level + 1, leaves)
 
 
-def _converted(value: Any, dtype: np.dtype[Any], enum: int) -> Any:
+def _converted(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
     if dtype.kind == "O":
         if isinstance(value, dict):
             return from_base64(value)
@@ -236,8 +221,7 @@ def _converted(value: Any, dtype: np.dtype[Any], enum: int) -> Any:
         if limits.min <= value <= limits.max:
             return value
     raise InvalidArgument(
-        f"JSON Value: {shown(value)} Type: {kind_of(value)} is not of expected type: "
-        f"{dtype_name(enum)}"
+        f"JSON Value: {shown(value)} Type: {kind_of(value)} is not of expected type: {expected}"
     )
 
 
@@ -256,7 +240,7 @@ def _float(value: float, dtype: np.dtype[Any]) -> float:
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls the kind of a value."""
+    """Returns the JSON name of the kind of a value."""
     if isinstance(value, bool):
         return str(value)
     names = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
@@ -274,14 +258,13 @@ def _plain(array: np.ndarray, as_bytes: bool) -> Any:
     return flat.reshape(array.shape).tolist()
 
 
-def _check_rows(response: predict_pb2.PredictResponse) -> None:
+def _check_rows(results: Arrays) -> None:
     size = -1
-    for name, proto in sorted(response.outputs.items()):
-        if not proto.tensor_shape.dim:
+    for name, array in sorted(results.items()):
+        if not array.ndim:
             raise InvalidArgument(f"Tensor name: {name} has no shape information ")
-        found = proto.tensor_shape.dim[0].size
-        if size not in (-1, found):
+        if size not in (-1, len(array)):
             raise InvalidArgument(
-                f"Tensor name: {name} has inconsistent batch size: {found} expecting: {size}"
+                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}"
             )
-        size = found
+        size = len(array)

@@ -1,1 +1,1 @@
-"""What computes a version's signatures: TensorFlow, ONNX Runtime, or other servers."""
+"""What computes a version's signatures: TensorFlow in this process, or other servers."""

@@ -1,4 +1,4 @@
-"""What a runtime is: signatures in, arrays out."""
+"""The protocol of a runtime, which computes signatures."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-# gRPC gives a caller who set no deadline one of 292 million years, which overflows elsewhere.
+# Without a deadline gRPC reports one of 292 million years, which overflows in other libraries.
 LONGEST_SECONDS = 86_400.0
 
 
 class Runtime(Protocol):
-    """Computes the signatures of one version; threads may share it."""
+    """Computes the signatures of one version; it is thread-safe."""
 
     definitions: Mapping[str, meta_graph_pb2.SignatureDef]
 
@@ -24,17 +24,17 @@ class Runtime(Protocol):
         outputs: Sequence[str],
         timeout: float | None,
     ) -> dict[str, np.ndarray]:
-        """Outputs by name.
+        """Returns outputs by name.
 
         Args:
             key: Name of the signature.
             inputs: An array for each of its inputs; strings are `object` arrays of bytes.
             outputs: Names of the outputs to compute.
-            timeout: Seconds that it may take; None for ever.
+            timeout: Seconds that the computation may take; None for no limit.
 
         Raises:
-            ServingError: There is no result; `DeadlineExceeded` where it took too long.
+            ServingError: The computation failed; `DeadlineExceeded` if it took too long.
         """
 
     def close(self) -> None:
-        """Frees what it holds. It is never called while a run is under way."""
+        """Frees its memory. It is never called during a run."""

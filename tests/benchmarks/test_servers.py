@@ -21,7 +21,7 @@ from benchmarks.servers.tables import (
     to_alone,
     to_plain,
 )
-from serving.codec import decode
+from serving.encoding.codec import decode
 
 
 def test_answers_a_second_are_those_within_the_time_or_all() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from pipelines.cli import main
+from pipelines.cli.commands import main
 from tests.support.experiments import write
 
 # It hears Ctrl-C, which a process ignores where the tests run in a shell's background. It sees to
@@ -18,7 +18,7 @@ COMMAND = [
     sys.executable,
     "-c",
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from pipelines.cli import main; main(prog_name='recsys-attn')",
+    "from pipelines.cli.commands import main; main(prog_name='recsys-attn')",
 ]
 
 

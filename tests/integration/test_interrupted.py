@@ -15,7 +15,7 @@ from tests.support.experiments import QUICK, write
 
 LONG = ("--set", "training.epochs=100000", "--set", "training.patience=100000")
 HUGE = ("--set", "data.simulate.rows=100000000")
-INTERRUPTED = "Interrupted. Finished steps are kept; the same command goes on from there.\n"
+INTERRUPTED = "Interrupted. Finished steps are kept; run the same command to continue from there.\n"
 ENDINGS = [
     pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
     pytest.param(signal.SIGTERM, 143, id="SIGTERM"),

@@ -1,4 +1,4 @@
-"""The table of missing values in `serving/README.md`, row by row against an export's scores."""
+"""The table of missing values in `docs/serving/clients.md`, against an export's scores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pipelines.raw import MISSING
+from pipelines.export.raw_inputs import MISSING
 from recsys_attn.schema import Feature, Sequence, is_listed
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 from tests.serving.commands import free_port
 from tests.support import shop
 from tests.support.exports import write_export
 
-README = Path(__file__).parents[2] / "serving/README.md"
+PAGE = Path(__file__).parents[2] / "docs/serving/clients.md"
 NAMED = {"None": None, "null": None, "NaN": math.nan, "Infinity": math.inf}
 PRESENT = {"string": ["a", "b"], "int64": [7, 13], "float32": [1.5, -11.0]}  # that the shop knows
 SINGLE = [f for f in shop.SCHEMA.features if not is_listed(f)]
@@ -40,9 +40,8 @@ class _Row(NamedTuple):
 
 
 def _table() -> list[_Row]:
-    lines = re.findall(
-        r"^\|(.+)\|$", README.read_text("utf-8").split("**Missing values.**")[1], re.M
-    )
+    section = PAGE.read_text("utf-8").split("## Missing values\n")[1]
+    lines = re.findall(r"^\|(.+)\|$", section, re.M)
     rows = [[cell.strip() for cell in line.split("|")] for line in lines[2:9]]
     return [_Row(name, dtype, *map(_values, cells[:3])) for name, dtype, *cells in rows]
 

@@ -16,11 +16,11 @@ import pytest
 
 from recsys_attn.schema import Numeric, Task
 from serving.client import Client
-from serving.config import ServerConfig
+from serving.config.server_config import ServerConfig
 from serving.protos import scoring_pb2_grpc
-from serving.rank_messages import make_rank_request, read_rank_response
-from serving.server import create_server
+from serving.server.server import create_server
 from tests.integration.commands import invoke
+from tests.serving.rank_messages import make_rank_request, read_rank_response
 from tests.support import shop
 from tests.support.exports import split_requests
 
@@ -130,7 +130,9 @@ def test_what_is_missing_may_be_left_out(client: Client, scored: pa.Table) -> No
     _check(client.predict_rows(rows), scored)
 
 
-def test_rank_explains_a_request_by_the_events_that_it_sent(address: str, scored: pa.Table) -> None:
+def test_rank_and_client_explain_by_the_events_sent(
+    address: str, client: Client, scored: pa.Table
+) -> None:
     """The model sees the last five that are no gap; their weights stand where they were sent."""
     kinds = set()
     with grpc.insecure_channel(address) as channel:
@@ -138,18 +140,19 @@ def test_rank_explains_a_request_by_the_events_that_it_sent(address: str, scored
         for table in split_requests(scored):
             context, candidates = _raw(table, "context")[0], _raw(table, "candidate")
             request = make_rank_request("shop", context, candidates, rank_by="buy", explain=True)
-            found = read_rank_response(stub.Rank(request, timeout=60))
-            _check(dict(found.scores), table)
-            best = found.scores["buy"][found.ranking]
-            assert sorted(found.ranking) == list(range(table.num_rows))
-            np.testing.assert_array_equal(best, np.sort(best)[::-1])
+            by_rank = read_rank_response(stub.Rank(request, timeout=60))
             gaps = _gaps(context)
-            assert found.attention["history"].shape[1] >= len(gaps)
-            seen = np.flatnonzero(~gaps)[-5:]
-            for weights in found.attention["history"]:
-                np.testing.assert_array_equal(np.flatnonzero(weights), seen)
-            for gates in found.gates.values():
-                np.testing.assert_allclose(gates.sum(axis=1), 1, atol=1e-5)
+            for found in (by_rank, client.explain(context, candidates, rank_by="buy")):
+                _check(dict(found.scores), table)
+                best = found.scores["buy"][found.ranking]
+                assert sorted(found.ranking) == list(range(table.num_rows))
+                np.testing.assert_array_equal(best, np.sort(best)[::-1])
+                assert found.attention["history"].shape[1] >= len(gaps)
+                seen = np.flatnonzero(~gaps)[-5:]
+                for weights in found.attention["history"]:
+                    np.testing.assert_array_equal(np.flatnonzero(weights), seen)
+                for gates in found.gates.values():
+                    np.testing.assert_allclose(gates.sum(axis=1), 1, atol=1e-5)
             kinds.add((len(gaps) > 5, bool(gaps.any())))
     assert len(kinds) == 4, "long and short histories, with gaps and without"
 

@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.artifacts import MANIFEST, write_json
-from pipelines.config import load_experiment
-from pipelines.data import DataSplit
-from pipelines.export import export
+from pipelines.common.artifacts import MANIFEST, write_json
+from pipelines.experiment.config import load_experiment
+from pipelines.export.export import export
+from pipelines.export.parity import sample_requests
 from pipelines.features import FittedFeatures
-from pipelines.parity import sample_requests
-from pipelines.scoring import Scorer
-from pipelines.steps import Steps
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
+from pipelines.workflow.steps import Steps
 from serving.client import Client
-from serving.config import ServerConfig
-from serving.server import create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ROWS = 300

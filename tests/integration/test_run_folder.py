@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import load_experiment
+from pipelines.experiment.config import load_experiment
 from tests.integration.commands import error_of, finish, invoke
 from tests.support.experiments import write
 from tests.support.once import once
@@ -56,8 +56,8 @@ def test_a_step_that_reads_another_training_names_the_key(folder: Path, command:
     path = write(folder, ("epochs = 2", "epochs = 1"))
     for given in ([path, "--run-dir", folder / "run"], [folder / "run", *CHANGED]):
         error = error_of(invoke(command, *given, *_arguments(command, folder)))
-        assert f"model was made with another configuration: {EPOCHS}. To go on" in error
-        assert f"give {folder / 'run'} in place of the experiment's file" in error
+        assert f"model was made with another configuration: {EPOCHS}. To keep" in error
+        assert f"pass {folder / 'run'} instead of the experiment file" in error
 
 
 def test_what_was_set_is_kept_and_a_step_made_with_other_values_names_them(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_what_was_set_is_kept_and_a_step_made_with_other_values_names_them(tmp_p
     printed = invoke("ingest", path, "--run-dir", run).stdout
     split = "`data.split.test` was 0.2 and is 0.1 now"
     epochs = "`training.epochs` was 1 and is 2 now"
-    assert f"ingest: with other settings: {split}\n" in printed
-    assert f"experiment: changed in the folder: {split}; {epochs}\n" in printed
+    assert f"ingest: settings changed: {split}\n" in printed
+    assert f"experiment: updated in the run folder: {split}; {epochs}\n" in printed
     assert load_experiment(run) == load_experiment(path)
 
 
@@ -89,7 +89,7 @@ def test_a_step_with_its_own_settings_leaves_those_of_the_others(folder: Path) -
 def test_a_new_version_of_the_export_names_what_is_other_than_in_the_last(folder: Path) -> None:
     changes = ("--set", "name=other", "--set", "export.warmup_requests=0")
     printed = invoke("export", folder / "run", *changes).stdout
-    line = printed.partition("export: with other settings: ")[2].partition("\n")[0]
+    line = printed.partition("export: settings changed: ")[2].partition("\n")[0]
     assert set(line.split("; ")) == {
         '`export.name` was "tiny" and is "other" now',
         "`export.warmup_requests` was 5 and is 0 now",

@@ -1,4 +1,4 @@
-"""What several tests need and only one should make."""
+"""Shared fixtures of the pipelines' tests."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from recsys_attn import models
 from recsys_attn.attention import MultiHeadAttention, patterns, presets
 from recsys_attn.blocks import TransformerBlock, TransformerEncoder
 from recsys_attn.interactions import TargetAttention
+from recsys_attn.models import building_blocks
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
 
 FOLDERS = ("attention", "blocks", "interactions", "models", "multitask")
@@ -44,11 +45,11 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "dilation": lambda: 2,
     "encoder": lambda: TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4))]),
     "features": lambda: 8,
-    "head": lambda: models.parts.TaskHeads(["click"]),
+    "head": lambda: building_blocks.TaskHeads(["click"]),
     "head_dim": lambda: 4,
     "histories": dict,
     "history": TargetAttention,
-    "interaction": models.parts.FieldInteraction,
+    "interaction": building_blocks.FieldInteraction,
     "length": lambda: 10,
     "max_distance": lambda: 8,
     "num_experts": lambda: 2,

@@ -21,7 +21,7 @@ from recsys_attn.attention import (
     presets,
 )
 from recsys_attn.attention.compressors import Convolution
-from recsys_attn.attention.mechanisms import Compressed, Retrieved, Routed
+from recsys_attn.attention.mechanisms import Compressed, Lookup, Routed
 from recsys_attn.attention.patterns import Causal
 from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
@@ -35,7 +35,7 @@ PRESENT = np.array([[True] * 5, [True, True, False, True, False]])
 UNKNOWN = [
     (lambda: Routed("lsh", weighting="sigmoid"), "Routed has no argument `weighting`: its weights"),
     (lambda: presets.reformer(weighting="silu"), "Routed has no argument `weighting`"),
-    (lambda: Retrieved("lsh", weighting="silu"), "Retrieved has no argument `weighting`"),
+    (lambda: Lookup("lsh", weighting="silu"), "Lookup has no argument `weighting`"),
     (lambda: Linear(gate="output"), "`gate`: a gate belongs to the layer around"),
     (lambda: Linear(pattern="causal"), "`pattern`: .* causal=True is here"),
     (lambda: Dense(causal=True), "`causal`: give pattern='causal'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,19 +9,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from serving.config import ServerConfig
-from serving.server import Server, create_server
+from serving.config.server_config import ServerConfig
+from serving.server.server import Server, create_server
 from tests.serving.exports import install, write_model
 
 StartServer = Callable[..., tuple[Server, str]]
-
-
-@pytest.fixture
-def small_heap() -> Iterator[None]:
-    """What is imported is not collected again and again."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import MANIFEST, write_json
-from pipelines.contents import FILES, list_files
-from pipelines.signatures import add_views
+from pipelines.common.artifacts import MANIFEST, write_json
+from pipelines.export.file_list import FILES, list_files
+from pipelines.export.signatures import add_views
 
 MISSING_INT = -(2**63)
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from serving.errors import DataLoss
-from serving.manager import ManagerOptions, ModelManager
-from serving.model_config import ModelConfig
-from serving.status import State
+from serving.common.errors import DataLoss
+from serving.common.status import State
+from serving.models.manager import ModelManager
 
 BROKEN = "broken"
 
@@ -78,17 +77,6 @@ def add(base_path: Path, *versions: int | str, content: str = "whole") -> None:
 
 def remove(base_path: Path, version: int) -> None:
     shutil.rmtree(base_path / str(version))
-
-
-def manager_of(
-    *models: ModelConfig, load: FakeLoader | None = None, **options: object
-) -> ModelManager:
-    """A manager that has polled once."""
-    manager = ModelManager(
-        models, load or FakeLoader(), Reports(), options=ManagerOptions(**options)
-    )
-    manager.poll()
-    return manager
 
 
 def states(manager: ModelManager, name: str = "tiny") -> Mapping[int, State]:

@@ -1,4 +1,4 @@
-"""What the commands print, and how they fail."""
+"""The output of the commands, and their errors."""
 
 from __future__ import annotations
 
@@ -35,38 +35,49 @@ def _cells(output: str) -> list[list[str]]:
     return [[cell.strip() for cell in line[1:-1].replace("┃", "│").split("│")] for line in lines]
 
 
-def test_rows_are_printed_in_their_order(shared_address: str) -> None:
-    result = _request(shared_address, {"rows": [{"user": "ann"}, {"price": 1.25, "tags": ["t"]}]})
+@pytest.mark.parametrize(
+    ("document", "options", "expected"),
+    [
+        (
+            {"rows": [{"user": "ann"}, {"price": 1.25, "tags": ["t"]}]},
+            [],
+            [
+                ["row", "click", "convert"],
+                ["0", "0.000000", "3.000000"],
+                ["1", "102.500000", "0.000000"],
+            ],
+        ),
+        (
+            RANKING,
+            ["--model", "tiny"],
+            [
+                ["rank", "candidate", "price", "click", "convert"],
+                ["1", "1", "2.5", "6.000000", "3.000000"],
+                ["2", "0", "1", "3.000000", "3.000000"],
+                ["3", "2", "-", "1.000000", "3.000000"],
+            ],
+        ),
+    ],
+    ids=["rows", "candidates"],
+)
+def test_table_of_scores(
+    shared_address: str, document: Any, options: list[str], expected: list[list[str]]
+) -> None:
+    result = _request(shared_address, document, *options)
     assert result.exit_code == 0, result.output
-    assert _cells(result.output) == [
-        ["row", "click", "convert"],
-        ["0", "0.000000", "3.000000"],
-        ["1", "102.500000", "0.000000"],
-    ]
+    assert _cells(result.output) == expected
 
 
-def test_candidates_are_printed_best_first(shared_address: str) -> None:
-    result = _request(shared_address, RANKING, "--model", "tiny")
-    assert result.exit_code == 0, result.output
-    assert _cells(result.output) == [
-        ["rank", "candidate", "price", "click", "convert"],
-        ["1", "1", "2.5", "6.000000", "3.000000"],
-        ["2", "0", "1", "3.000000", "3.000000"],
-        ["3", "2", "-", "1.000000", "3.000000"],
-    ]
-
-
-def test_candidates_are_ranked_by_the_task_that_is_named(shared_address: str) -> None:
-    rising = dict(RANKING, context={"history": ["a"]})
-    result = _request(shared_address, rising, "--by", "convert")
+def test_candidates_are_ranked_by_a_task(shared_address: str) -> None:
+    result = _request(shared_address, RANKING, "--by", "convert")
     order = [row[1] for row in _cells(result.output)[1:]]
-    assert order == ["0", "1", "2"]  # all convert alike: the order sent
-    result = _request(shared_address, rising, "--by", "convrt")
+    assert order == ["0", "1", "2"], "equal scores keep the order of the request"
+    result = _request(shared_address, RANKING, "--by", "convrt")
     assert result.exit_code == 1
     assert "No task is named 'convrt'. Tasks: click, convert." in result.output
 
 
-def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path) -> None:
+def test_json_keeps_the_order_of_the_request(shared_address: str, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps(RANKING), encoding="utf-8")
     result = CliRunner().invoke(
         request, ["--address", shared_address, "--file", f"{tmp_path}/request.json", "--json"]
@@ -96,7 +107,7 @@ def test_json_keeps_the_order_that_was_sent(shared_address: str, tmp_path: Path)
         ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
     ],
 )
-def test_a_wrong_request_is_one_sentence(shared_address: str, document: Any, words: str) -> None:
+def test_invalid_request(shared_address: str, document: Any, words: str) -> None:
     result = _request(shared_address, document)
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
@@ -104,12 +115,12 @@ def test_a_wrong_request_is_one_sentence(shared_address: str, document: Any, wor
     assert len(result.output.splitlines()) == 1
 
 
-def test_other_failures_of_a_request(shared_address: str) -> None:
+def test_failed_request(shared_address: str) -> None:
     unreachable = _request("localhost:1", RANKING)
     unknown = _request(shared_address, RANKING, "--model", "ctr")
     absent = CliRunner().invoke(request, ["--file", "/nowhere.json"])
     for result, words in (
-        (unreachable, "Error: No scores from localhost:1"),
+        (unreachable, "Error: Cannot reach localhost:1"),
         (unknown, "Error: Servable not found for request: Latest(ctr)"),
         (absent, "Error: Cannot read /nowhere.json: No such file or directory."),
     ):
@@ -119,7 +130,7 @@ def test_other_failures_of_a_request(shared_address: str) -> None:
 
 
 @needs_openssl
-def test_a_request_is_encrypted_and_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_and_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = make_authority(tmp_path)
     own = make_certificate(tmp_path, authority, "ctr.example")
     reader = make_certificate(tmp_path, authority, "reader", client=True)
@@ -153,9 +164,7 @@ def test_a_request_is_encrypted_and_signed(tmp_path: Path, monkeypatch: pytest.M
         ("ctr", [], "`addresses` must be host:port, or one name such as dns:///ctr:8500."),
     ],
 )
-def test_a_connection_that_cannot_be_is_one_sentence(
-    address: str, options: list[str], words: str
-) -> None:
+def test_invalid_connection(address: str, options: list[str], words: str) -> None:
     result = _request(address, RANKING, *options)
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {words}")
@@ -163,7 +172,7 @@ def test_a_connection_that_cannot_be_is_one_sentence(
     assert len(result.output.splitlines()) == 1
 
 
-def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None:
+def test_no_version_to_serve(tmp_path: Path, twofold: Path) -> None:
     (tmp_path / "1").mkdir()
     result = CliRunner().invoke(serve, ["--model-base-path", str(tmp_path), "--port", "0"])
     assert result.exit_code == 2
@@ -177,15 +186,20 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, twofold: Path) -> None
     assert len(itself.output.splitlines()) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
-def test_an_address_that_cannot_be_is_one_sentence(
-    shared_address: str, base_path: Path, host: str
-) -> None:
-    """A port that is taken, and a host that is not this machine's; gRPC logs nothing."""
+def test_host_of_another_machine(base_path: Path) -> None:
+    arguments = ["--host", "192.0.2.1", "--port", "0", "--allow-insecure"]
+    result = CliRunner().invoke(serve, ["--model-base-path", str(base_path), *arguments])
+    assert result.exit_code == 2
+    assert result.output.startswith("Error: ")
+    assert len(result.output.splitlines()) == 1
+
+
+def test_used_port_is_one_line_of_output(shared_address: str, base_path: Path) -> None:
+    """gRPC logs nothing beside it."""
     port = shared_address.rsplit(":", 1)[1]
     answer = subprocess.run(
         [sys.executable, "-c", "from serving.cli import serve; serve()", "--model-base-path",
-         str(base_path), "--host", host, "--port", port, "--allow-insecure"],
+         str(base_path), "--port", port],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert answer.returncode == 2
@@ -200,7 +214,7 @@ def test_help_shows_the_document() -> None:
     assert re.search(r"default:\s+8500", CliRunner().invoke(serve, ["--help"]).output)
 
 
-def test_a_process_of_its_own_prints_its_answer_and_nothing_else(shared_address: str) -> None:
+def test_process_prints_the_table_and_nothing_else(shared_address: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", "from serving.cli import request; request()", "--address",
          shared_address],

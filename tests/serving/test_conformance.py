@@ -23,9 +23,9 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.config import ServerConfig
+from serving.config.server_config import ServerConfig
 from serving.rest.app import HTTP_STATUS
-from serving.server import create_server
+from serving.server.server import create_server
 from tests.serving.exports import install
 from tests.serving.stubs import (
     ROWS,
@@ -230,14 +230,14 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_codes_and_words(shared_channel: grpc.Channel, case: str) -> None:
+def test_status_codes_and_messages(shared_channel: grpc.Channel, case: str) -> None:
     request, code, words = ERRORS[case]
     with pytest.raises(grpc.RpcError) as raised:
         send(shared_channel, request)
     assert (raised.value.code(), raised.value.details()) == (code, words)
 
 
-def test_malformed_tensors_and_failing_graphs_are_the_callers_fault(
+def test_malformed_tensors_are_invalid_arguments(
     shared_channel: grpc.Channel,
 ) -> None:
     huge = predict()
@@ -250,7 +250,7 @@ def test_malformed_tensors_and_failing_graphs_are_the_callers_fault(
         assert words in raised.value.details()
 
 
-def test_bytes_that_are_no_request_do_not_stop_the_server(shared_channel: grpc.Channel) -> None:
+def test_malformed_messages_do_not_stop_the_server(shared_channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         shared_channel.unary_unary(PREDICT_METHOD)(b"\xff\xff\xff", timeout=10.0)
     assert raised.value.code() == grpc.StatusCode.INTERNAL
@@ -287,13 +287,13 @@ def _error(channel: grpc.Channel, request: Any) -> tuple[grpc.StatusCode, str]:
     return raised.value.code(), raised.value.details()
 
 
-def test_a_request_larger_than_a_batch(batched_channel: grpc.Channel) -> None:
+def test_a_request_larger_than_a_batch_is_rejected(batched_channel: grpc.Channel) -> None:
     request = predict(inputs={"values": np.ones(3, np.float32)}, signature_name="double")
     words = "Task size 3 is larger than maximum input batch size 2"
     assert _error(batched_channel, request) == (INVALID, words)
 
 
-def test_a_full_queue(batched_channel: grpc.Channel) -> None:
+def test_a_full_queue_is_unavailable(batched_channel: grpc.Channel) -> None:
     """One computes, two wait, and there is no room for more."""
     wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
     with ThreadPoolExecutor(8) as pool:
@@ -309,7 +309,7 @@ def test_a_full_queue(batched_channel: grpc.Channel) -> None:
     assert failures.count(None) >= 3
 
 
-def test_unequal_shapes_are_kept_apart_not_refused(batched_channel: grpc.Channel) -> None:
+def test_requests_of_other_shapes_use_another_batch(batched_channel: grpc.Channel) -> None:
     """TensorFlow Serving's FAILED_PRECONDITION of a batch without padding: its one row that no
     request meets here, beside RESOURCE_EXHAUSTED of resources, which nothing declares."""
     wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
@@ -323,7 +323,7 @@ def test_unequal_shapes_are_kept_apart_not_refused(batched_channel: grpc.Channel
     assert clicks == [[3 + 1 + 100], [3 + 7 + 100]]
 
 
-def test_reloads_that_cannot_be(batched_channel: grpc.Channel, tmp_path: Path) -> None:
+def test_invalid_reloads_are_rejected(batched_channel: grpc.Channel, tmp_path: Path) -> None:
     request = model_management_pb2.ReloadConfigRequest()
     config = request.config.model_config_list.config.add(
         name="tiny", base_path=str(tmp_path), model_platform="tensorflow"
@@ -340,7 +340,7 @@ def test_reloads_that_cannot_be(batched_channel: grpc.Channel, tmp_path: Path) -
     )  # fmt: skip
 
 
-def test_labels_where_no_model_was_ever_configured(tmp_path: Path) -> None:
+def test_labels_without_any_model_are_unavailable(tmp_path: Path) -> None:
     models = tmp_path / "models.config"
     models.write_text("model_config_list { }")
     server, port = create_server(ServerConfig(model_config_file=str(models), port=0))
@@ -359,5 +359,5 @@ HTTP = {
 
 
 @pytest.mark.parametrize("status", HTTP)
-def test_codes_over_http(status: int) -> None:
+def test_every_http_status_is_mapped(status: int) -> None:
     assert {HTTP_STATUS[name] for name in HTTP[status].split()} == {status}

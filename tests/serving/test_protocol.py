@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
 from tests.serving.stubs import metadata, predict, send, status
 
 
-def test_scores_come_in_typed_fields_with_the_version(shared_channel: grpc.Channel) -> None:
+def test_scores_are_typed_fields_with_the_version(shared_channel: grpc.Channel) -> None:
     response = send(shared_channel, predict())
     np.testing.assert_array_equal(response.outputs["click"].float_val, [105.0, 0.0])
     np.testing.assert_array_equal(response.outputs["convert"].float_val, [34.0, 0.0])
@@ -25,7 +25,7 @@ def test_scores_come_in_typed_fields_with_the_version(shared_channel: grpc.Chann
     assert response.model_spec.signature_name == "serving_default"
 
 
-def test_signature_version_and_filter_are_honoured(shared_channel: grpc.Channel) -> None:
+def test_signature_version_and_filter_are_used(shared_channel: grpc.Channel) -> None:
     pair = {"pair": np.float32([[1, 2], [3, 4], [5, 6]])}
     request = predict(inputs=pair, signature_name="pair", version=5, output_filter=("words",))
     response = send(shared_channel, request)
@@ -48,7 +48,7 @@ def test_the_metadata_is_the_signatures_of_the_saved_model(shared_channel: grpc.
     assert (response.model_spec.name, response.model_spec.version.value) == ("tiny", 5)
 
 
-def test_the_status_tells_each_version(shared_channel: grpc.Channel) -> None:
+def test_status_lists_each_version(shared_channel: grpc.Channel) -> None:
     for request in (status(), status(version=5)):
         (version,) = send(shared_channel, request).model_version_status
         assert version.version == 5

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2, json_format
 
 from serving.protos import scoring_pb2, scoring_pb2_grpc
-from serving.rank_messages import make_rank_request
+from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"
@@ -36,7 +36,7 @@ def _lower_bound(name: str) -> tuple[int, ...]:
     return _version(*bound)
 
 
-def test_the_code_is_that_of_the_proto_file() -> None:
+def test_generated_code_is_current() -> None:
     """Messages, fields, numbers and types as protoc reads them now; else run `make protos`."""
     described = describe().file
     assert [file.name for file in described] == list(PROTOS)
@@ -61,7 +61,7 @@ def _drop_json_names(message: Any) -> None:
 
 
 @pytest.mark.parametrize("path", PROTOS)
-def test_the_types_are_those_of_the_messages(path: str) -> None:
+def test_type_stubs_match_the_messages(path: str) -> None:
     """What mypy reads has every message with its fields."""
     file = (ROOT / path).with_name(Path(path).stem + "_pb2.pyi")
     tree = ast.parse(file.read_text("utf-8"))
@@ -76,7 +76,7 @@ def _slots(node: ast.ClassDef) -> tuple[str, ...]:
     return tuple(ast.literal_eval(slots.value))
 
 
-def test_the_stubs_are_those_of_the_service() -> None:
+def test_client_stubs_match_the_service() -> None:
     """Each method has its path and its messages on both sides."""
     called = {}
 
@@ -97,7 +97,7 @@ def test_the_stubs_are_those_of_the_service() -> None:
         assert options["response_deserializer"](b"") == response()
 
 
-def test_the_oldest_versions_that_may_be_installed_run_it() -> None:
+def test_generated_code_runs_on_the_oldest_versions() -> None:
     """Generated code refuses a protobuf or gRPC that is older than the tools it was made with."""
     for path in PROTOS:
         code = Path(_module(path).__file__).read_text("utf-8")
@@ -109,13 +109,13 @@ def test_the_oldest_versions_that_may_be_installed_run_it() -> None:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_every_message_travels_as_json(name: str) -> None:
+def test_messages_survive_json(name: str) -> None:
     message = getattr(scoring_pb2, name)()
     text = json_format.MessageToJson(message)
     assert json_format.Parse(text, type(message)()) == message
 
 
-def test_the_example_of_the_proto_file() -> None:
+def test_the_proto_files_example_is_a_request() -> None:
     """It is JSON of a request, and the one that the same Python values make."""
     comment = (FOLDER / "scoring.proto").read_text("utf-8").partition("syntax")[0]
     lines = [line.removeprefix("//") for line in comment.splitlines()]

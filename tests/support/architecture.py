@@ -19,14 +19,15 @@ recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
-serving      starlette uvicorn prometheus_client pyarrow onnxruntime tf2onnx
+serving      starlette uvicorn prometheus_client pyarrow
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
     ALLOWED_IMPORTS[_package] = ALLOWED_IMPORTS.get(_package, frozenset()).union(_targets)
 BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
 BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
-RAY = "pipelines.engines.ray_"  # the only modules that import Ray
+RAY = "pipelines.engines.ray"  # the only folder that imports Ray
+PRIVATE_TENSORFLOW = "serving.runtimes.tensorflow.private_api"  # says why for each name
 # Parts that a model is made of; they know nothing of models.
 PARTS = tuple(
     f"recsys_attn.{part}" for part in ["attention", "interactions", "blocks", "multitask"]
@@ -38,7 +39,20 @@ SLOTS = tuple(
 )
 # The folders of a package from top to bottom: each imports only those below it. A package with no
 # row yet is not held. A module beside the folders (`cli.py`) is a folder of its own.
-FOLDER_ORDER: Mapping[str, str] = {}
+FOLDER_ORDER: Mapping[str, str] = {
+    "serving": "cli cli_output server proxy rest rpc observability inference batching models "
+    "client runtimes encoding config common protos",
+    "pipelines": "__main__ cli workflow prediction_log export training evaluation experiment "
+    "scoring feed features ingest storage report engines metrics common",
+    "recsys_attn": (
+        "models interactions multitask attention blocks optimizers embeddings losses initializers "
+        "backend layer registry serialization embedding_tables schema checks masked_mean tensors"
+    ),
+    "recsys_attn.attention": (
+        "layers disagreement presets mechanisms routers gates scores weightings feature_maps "
+        "compressors patterns masks core"
+    ),
+}
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {
     "deepctr_torch": "deepctr-torch",
@@ -86,12 +100,23 @@ def lazy_serving(source: Source) -> list[str]:
 
 def ray_apart(source: Source) -> list[str]:
     """Ray is an extra: what imports it is itself imported by name, when it is asked for."""
-    if source.package != "pipelines" or source.module.startswith(RAY):
+    if source.package != "pipelines" or _within(source.module, RAY):
         return []
     return [
-        _finding(source, line, f"imports {target}; only {RAY}* may")
+        _finding(source, line, f"imports {target}; only {RAY} may")
         for target, line, _ in source.imports
-        if _top(target) == "ray" or target.startswith(RAY)
+        if _top(target) == "ray" or _within(target, RAY)
+    ]
+
+
+def private_tensorflow(source: Source) -> list[str]:
+    """Only one module of `serving` imports what TensorFlow has no public name for."""
+    if source.package != "serving" or source.module == PRIVATE_TENSORFLOW:
+        return []
+    return [
+        _finding(source, line, f"imports {target}; add it to {PRIVATE_TENSORFLOW}")
+        for target, line, _ in source.imports
+        if _within(target, "tensorflow.python")
     ]
 
 
@@ -121,19 +146,27 @@ def independent_slots(source: Source) -> list[str]:
 
 def folder_order(source: Source) -> list[str]:
     """Inside a package imports go one way: each folder imports only those below it."""
-    for package, order in FOLDER_ORDER.items():
-        above: list[str] = []
-        for folder in (f"{package}.{name}" for name in order.split()):
-            if _within(source.module, folder):
-                return [
-                    _finding(source, line, f"imports {target}, a folder above {folder}")
-                    for target, line, _ in source.imports
-                    if any(_within(target, higher) for higher in above)
-                ]
-            above.append(folder)
-    if source.package in FOLDER_ORDER and not source.is_package:
-        return [_finding(source, 1, "is in no folder of FOLDER_ORDER; add it where it belongs")]
-    return []
+    return [
+        finding
+        for package, order in FOLDER_ORDER.items()
+        if _within(source.module, package)
+        for finding in _out_of_order(source, package, order.split())
+    ]
+
+
+def _out_of_order(source: Source, package: str, order: list[str]) -> list[str]:
+    above: list[str] = []
+    for folder in (f"{package}.{name}" for name in order):
+        if _within(source.module, folder):
+            return [
+                _finding(source, line, f"imports {target}, a folder above {folder}")
+                for target, line, _ in source.imports
+                if any(_within(target, higher) for higher in above)
+            ]
+        above.append(folder)
+    if source.module == package:
+        return []
+    return [_finding(source, 1, f"is in no folder of {package} in FOLDER_ORDER; add it")]
 
 
 def names_from_their_module(source: Source, modules: Collection[str]) -> list[str]:

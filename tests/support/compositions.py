@@ -166,21 +166,17 @@ _ROUTED = {
     ),
 }
 _RETRIEVED = {
-    "retrieved, LSH": Composition(
-        part("retrieved", router=part("lsh", size=3, buckets=2, rounds=2))
-    ),
-    "retrieved, k-means": Composition(
-        part("retrieved", router=part("k_means", clusters=2, window=4))
-    ),
+    "retrieved, LSH": Composition(part("lookup", router=part("lsh", size=3, buckets=2, rounds=2))),
+    "retrieved, k-means": Composition(part("lookup", router=part("k_means", clusters=2, window=4))),
     "retrieved, blocks": Composition(
         part(
-            "retrieved",
+            "lookup",
             router=part("blocks", size=2, first=1, random=1),
             pattern=serialize(Local(2) | Global((0,))),
         )
     ),
     "retrieved, Sinkhorn": Composition(
-        part("retrieved", router=part("sinkhorn", size=2, length=LENGTH + 1))
+        part("lookup", router=part("sinkhorn", size=2, length=LENGTH + 1))
     ),
 }
 _COMPRESSED = {

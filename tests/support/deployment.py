@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from serving.cli import serve
-from serving.config import ServerConfig
+from serving.config.server_config import ServerConfig
 
 ROOT = Path(__file__).parents[2]
 Manifest = dict[tuple[str, str], Any]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 
 
 def joined(first: str, second: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pipelines.config import Experiment, load_experiment
-from pipelines.steps import Steps
+from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.workflow.steps import Steps
 
 SIMULATED = """
 name = "tiny"

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.config import ExportOptions
-from pipelines.data import DataSplit
-from pipelines.export import export
+from pipelines.experiment.config import ExportOptions
+from pipelines.export.export import export
 from pipelines.features import FittedFeatures
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import is_listed
 from tests.support import shop

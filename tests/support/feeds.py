@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipelines.data import DataSplit
 from pipelines.feed import Batch
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import shop
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.arrow import arrow_type
 from pipelines.features import FittedFeatures, fit
 from pipelines.features.base import MISSING_INT
+from pipelines.storage.columns import arrow_type
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression
 from recsys_attn.schema import (
     Categorical,

@@ -20,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.progress import Progress
-from pipelines.training import Data, Place, train
+from pipelines.training import OutputPaths, TrainingData, train
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import Workers
 from tests.support.experiments import load
@@ -41,17 +41,6 @@ OPTIONS = {
     "model": {"name": "mlp", "width": 4, "units": [8], "activation": "dice"},
     "model__dropout": 0.1,
 }
-# Instead of that model, the flagship: each of its parts drops out with a seed of its own.
-FLAGSHIP = {
-    "name": "attention_ranker",
-    "width": 4,
-    "target_attention": {"class_name": "din", "config": {"units": [3]}},  # with Dice
-    "num_layers": 1,
-    "head_dim": 3,
-    "num_experts": 2,
-    "expert_units": [5],
-    "tower_units": [3],
-}
 
 
 def main(
@@ -67,8 +56,10 @@ def main(
     try:
         model, history, _ = train(
             load(own, **{**OPTIONS, **options}),
-            Data(prepared / "data", "request_id", FittedFeatures.load(prepared / "features")),
-            Place(folder / "checkpoints", folder / "tensorboard", "key"),
+            TrainingData(
+                prepared / "data", "request_id", FittedFeatures.load(prepared / "features")
+            ),
+            OutputPaths(folder / "checkpoints", folder / "tensorboard", "key"),
             Progress(Console(width=80)),
         )
     except PipelineError as error:

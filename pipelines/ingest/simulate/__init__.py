@@ -1,1 +1,1 @@
-"""The simulated marketplace: data whose true probabilities, and so the best AUC, are known."""
+"""The simulated marketplace: data with known true probabilities, and so a known best AUC."""

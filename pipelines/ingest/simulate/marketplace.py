@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.options import SimulateOptions
-from pipelines.ingest.simulate.requests import Requests, draw_requests
+from pipelines.ingest.data_options import SimulateOptions
+from pipelines.ingest.simulate.request_draws import RequestDraws, draw_requests
 from pipelines.ingest.simulate.world import (
     AGE_NAMES,
     BRAND_NAMES,
@@ -30,7 +30,7 @@ _PILOT_REQUESTS = 16_384
 
 
 class Marketplace:
-    """A world and the constants that give its clicks and conversions their rates.
+    """A world, and the offsets for its click and conversion rates.
 
     The click's logit is the sum of the world's effects. The conversion's is
     `scale * (correlation * z(click's logit) + sqrt(1 - correlation**2) * z(other tables))`.
@@ -77,8 +77,8 @@ class Marketplace:
         return CONVERSION_SCALE * (shared + own)
 
 
-def _click_logit(world: World, requests: Requests) -> np.ndarray:
-    """(R, T), up to its offset."""
+def _click_logit(world: World, requests: RequestDraws) -> np.ndarray:
+    """Logit of a click (R, T), without its offset."""
     effects, item = world.effects, requests.item
     segment = world.segment[requests.user][:, None]
     age = world.age_group[requests.user][:, None]
@@ -95,15 +95,15 @@ def _click_logit(world: World, requests: Requests) -> np.ndarray:
     )
 
 
-def _similar(world: World, requests: Requests) -> np.ndarray:
-    """(R, T) how many past clicks have the candidate's hidden style."""
+def _similar(world: World, requests: RequestDraws) -> np.ndarray:
+    """Number of past clicks with the candidate's hidden style (R, T)."""
     past_style = np.where(requests.clicked < 0, -1, world.style[requests.clicked])
     style = world.style[requests.item]
     return sum(style == past_style[:, [event]] for event in range(past_style.shape[1]))
 
 
-def _other_logit(world: World, requests: Requests) -> np.ndarray:
-    """(R, T) what makes a conversion and not a click."""
+def _other_logit(world: World, requests: RequestDraws) -> np.ndarray:
+    """The part of a conversion's logit that is independent of the click (R, T)."""
     category = world.category[requests.item]
     age = world.age_group[requests.user][:, None]
     return (
@@ -113,7 +113,7 @@ def _other_logit(world: World, requests: Requests) -> np.ndarray:
     )
 
 
-def _columns(world: World, requests: Requests, first: int) -> dict[str, pa.Array]:
+def _columns(world: World, requests: RequestDraws, first: int) -> dict[str, pa.Array]:
     count, candidates = requests.item.shape
     number = np.arange(first, first + count)
     row = pa.array(np.repeat(np.arange(count), candidates))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipelines.ingest.options import DataOptions, SimulateOptions
+from pipelines.ingest.data_options import DataOptions, SimulateOptions
 from pipelines.ingest.simulate.marketplace import REQUESTS_PER_CHUNK, SECONDS, START, Marketplace
-from pipelines.ingest.source import ALL, Columns, File, Source
+from pipelines.ingest.source import ALL, Columns, Source, SourceFile
 
 
 def read(options: DataOptions, seed: int) -> Source:
-    """Any number of requests, made chunk by chunk; the first ones do not depend on the number."""
+    """Simulates requests chunk by chunk; the first ones do not depend on the total number."""
     size = options.simulate or SimulateOptions()
     requests = size.rows // size.candidates
 
@@ -23,7 +23,7 @@ def read(options: DataOptions, seed: int) -> Source:
             yield marketplace.chunk(chunk).slice(0, left * size.candidates)
 
     return Source(
-        {ALL: [File("simulate", chunks)]},
+        {ALL: [SourceFile("simulate", chunks)]},
         request="request_id",
         user="user_id",
         time="timestamp",

@@ -1,9 +1,9 @@
-"""What is true in the simulated marketplace: who there is, and what makes them click.
+"""The hidden truth of the simulated marketplace: users, items and effects.
 
 A click's logit is a sum of effects of single fields; of tables of two fields whose rows and
 columns average to zero, so that neither field alone shows them; of one such table that turns the
 effect of the price; and of how many past clicks share the item's hidden style, with diminishing
-returns. The style is no column: it must be learned from the item's id.
+returns. The style is not a column: it must be learned from the item id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.options import SimulateOptions
+from pipelines.ingest.data_options import SimulateOptions
 
 SEGMENTS, CATEGORIES, BRANDS, STYLES = 8, 12, 20, 8
 HOURS, HOUR_PARTS = 24, 4
@@ -55,7 +55,7 @@ class World:
         rng = np.random.default_rng([seed, 1])
         age_group = rng.integers(AGE_GROUPS, size=size.users)
         age_group[rng.random(size.users) < UNKNOWN_AGE] = AGE_GROUPS
-        # Balanced, so that no field tells the hidden style of an item.
+        # Balanced, so that no field reveals the hidden style of an item.
         place = rng.permutation(size.items)
         category, style = place % CATEGORIES, place // CATEGORIES % STYLES
         brand = rng.integers(BRANDS, size=size.items)
@@ -117,7 +117,7 @@ def _effects(
 
 
 def crossed(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """A random table that neither its rows nor its columns show.
+    """A random table whose rows and columns have zero mean.
 
     Every row's mean (weighted by the shares `columns`) and every column's mean (by `rows`) is
     zero; the weighted variance is one. A level of share 0 has no effect.
@@ -130,5 +130,5 @@ def crossed(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> 
 
 
 def _or_unknown(table: np.ndarray) -> np.ndarray:
-    """The table with a last row of zeros, for a value that is not known."""
+    """Appends a row of zeros, for unknown values."""
     return np.vstack([table, np.zeros(table.shape[1])])

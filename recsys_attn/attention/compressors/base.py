@@ -1,20 +1,21 @@
-"""What every compressor has in common."""
+"""The base class of compressors."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class CompressedKeys(NamedTuple):
-    """C summaries in the place of S events.
+    """C summaries of S events.
 
     Attributes:
         key: (B, C, N, H).
         value: (B, C, N, V).
-        key_mask: (B, C), False for summaries of padding alone; None where all of them count.
+        key_mask: (B, C), False for summaries of padding only; None if all of them count.
     """
 
     key: Tensor
@@ -23,11 +24,11 @@ class CompressedKeys(NamedTuple):
 
 
 class Compressor(Layer):
-    """Few summaries in the place of many keys and values, so that each query meets only those.
+    """Replaces many keys and values by a few summaries.
 
     Attributes:
-        ordered: Whether each summary stands for the same positions however many events there are.
-            If not, it depends on all of them: it stands nowhere, and nothing of it can be causal.
+        ordered: Whether the positions of a summary do not depend on the number of events. If they
+            do, a summary has no position and there is no causal form.
 
     Its method `build` takes the shapes of keys and values.
 
@@ -51,27 +52,30 @@ class Compressor(Layer):
     ordered = True
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:
-        """Makes the weights, which a compressor need not have."""
+        """Creates the weights; the default has none."""
 
     def compress(
         self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
     ) -> CompressedKeys:
-        """The summaries of keys (B, S, N, H) and values (B, S, N, V) that `key_mask` (B, S) keeps.
+        """Returns summaries of keys (B, S, N, H) and values (B, S, N, V), under `key_mask` (B, S).
 
-        Masked keys and values must reach no summary.
+        Masked keys and values must not influence a summary.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `compress`")
 
     def count(self, length: int | None) -> int | None:
-        """Number of summaries of `length` events; None where it is not known."""
+        """Returns the number of summaries of `length` events; None if it is unknown."""
         raise NotImplementedError(f"{type(self).__name__} must implement `count`")
 
     def ends(self, summaries: Tensor) -> Tensor:
-        """The last position that each of these summaries, counted from 0, stands for.
+        """Returns the last position of each of these summaries, counted from 0.
 
-        Even if the events end before it; not asked where `ordered` is False.
+        The events may end before it. Not called if `ordered` is False.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `ends`")
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+COMPRESSORS = Registry("a compressor", "compressors", Compressor)

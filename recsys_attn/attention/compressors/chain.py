@@ -1,24 +1,22 @@
-"""Compressors that follow each other."""
+"""A chain of compressors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Chain")
+@COMPRESSORS.register("chain")
 class Chain(Compressor):
-    """Each compressor summarises the summaries of the one before: `compress_2(compress_1(K, V))`.
+    """Applies compressors one after the other: `compress_2(compress_1(K, V))`.
 
-    A convolution, and then a fixed number of segments, is memory-compressed attention whose cost
-    grows with the length and not with its square.
+    A convolution followed by a fixed number of segments is memory-compressed attention with a cost
+    linear in the length.
 
     Args:
         compressors: The compressors in their order: instances, names or configs.
@@ -36,15 +34,13 @@ class Chain(Compressor):
     """
 
     def __init__(self, compressors: Sequence[Any], **kwargs: Any) -> None:
-        from recsys_attn.attention.compressors.family import get  # which knows the chain too
-
         super().__init__(**kwargs)
         if isinstance(compressors, str) or not isinstance(compressors, Sequence) or not compressors:
             raise ValueError(
                 "`compressors` must be a list of at least one compressor, such as "
                 f"['convolution', 'segments']. Received: compressors={compressors!r}"
             )
-        self.compressors = [get(each, dtype=self.dtype_policy) for each in compressors]
+        self.compressors = [COMPRESSORS.get(each, dtype=self.dtype_policy) for each in compressors]
         self.ordered = all(each.ordered for each in self.compressors)
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:

@@ -1,36 +1,35 @@
-"""Strided convolutions."""
+"""Compression by a strided convolution."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Convolution")
+@COMPRESSORS.register("convolution")
 class Convolution(Compressor):
-    """Each summary is a learned mix of `width` events that follow each other.
+    """Each summary is a learned mix of `width` consecutive events.
 
     `key'[c] = sum_w W_w key[c * stride + w]`, the values likewise, each head with its own W.
 
-    Padding is taken out of keys and values before the convolution, and a summary is masked where
-    all of its events are padding, but for those that the summary before has too. So nothing
-    depends on how far a sequence is padded. The last block is filled up with zeros, so that the
-    newest events count too; Tensor2Tensor, the authors' code, drops them.
+    Padded keys and values are set to zero before the convolution. A summary is masked if all its
+    events are padding, apart from those that the previous summary has too. So the amount of padding
+    changes nothing. The last block is padded with zeros, so that the newest events count;
+    Tensor2Tensor, the authors' code, drops them.
 
     Source: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
     arXiv 1801.10198.
 
     Args:
         width: Number of events in a summary.
-        stride: Steps from one summary to the next, at most `width`, so that no event is left out.
+        stride: Distance between summaries, at most `width`, so that every event is in one.
 
     Example:
 
@@ -72,8 +71,8 @@ class Convolution(Compressor):
         if key_mask is not None:
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
-            blocks = blocks_of(key_mask, self.width, self.stride)
-            # A block that adds only padding would not be there for a sequence padded less.
+            blocks = overlapping_blocks(key_mask, self.width, self.stride)
+            # A block that adds only padding would not exist with less padding.
             own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
             key_mask = ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
         return CompressedKeys(
@@ -84,7 +83,9 @@ class Convolution(Compressor):
 
     def _convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
         """(B, S, N, H) -> (B, C, N, H)."""
-        return ops.einsum("bcwnh,nwhu->bcnu", blocks_of(x, self.width, self.stride), kernel)
+        return ops.einsum(
+            "bcwnh,nwhu->bcnu", overlapping_blocks(x, self.width, self.stride), kernel
+        )
 
     def count(self, length: int | None) -> int | None:
         return None if length is None else count_blocks(length, self.width, self.stride)

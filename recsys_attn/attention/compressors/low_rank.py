@@ -1,36 +1,34 @@
-"""Learned sums over all positions."""
+"""Linformer's compression by learned sums over all positions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.LowRank")
+@COMPRESSORS.register("low_rank")
 class LowRank(Compressor):
     """Each summary is a learned sum over all positions: `E K` and `F V`.
 
     `E` and `F` (rank x length) are learned for each head. A shorter sequence uses their first S
-    columns. Padding is taken out of keys and values before the sums, since afterwards nothing
-    could; the summaries themselves are never masked.
+    columns. Padded keys and values are set to zero before the sums; the summaries are never masked.
 
-    Fit for what has a place of its own: fields, or a history of fixed length. Since each summary
-    has seen every event, it cannot be causal and has no position.
+    Use it for fields, or for a history of fixed length. Each summary depends on every event, so it
+    has no causal form and no position.
 
     Source: Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020,
     arXiv 2006.04768.
 
     Args:
         rank: Number of summaries C.
-        length: The longest sequence there will be; that of the keys when it is built where None.
-        share_key_and_value: Whether `F = E`.
+        length: Largest number of keys. Defaults to the number of keys in `build`.
+        share_key_and_value: Whether `F = E`. Defaults to False; True halves the weights.
 
     Raises:
         ValueError: The sequence is longer than `length`.

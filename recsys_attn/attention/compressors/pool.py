@@ -1,27 +1,26 @@
-"""Means and maxima of neighbours."""
+"""Compression by means or maxima of consecutive events."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.compressors.blocks import blocks_of, count_blocks
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 _LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Pool")
+@COMPRESSORS.register("pool")
 class Pool(Compressor):
-    """Each summary is the mean or the maximum of `size` events that follow each other.
+    """Each summary is the mean or the maximum of `size` consecutive events.
 
-    Without weights, and over real events only: a summary is masked where all of its events are
-    padding, and the last one may have fewer of them.
+    It has no weights and leaves padding out: a summary of padding only is masked, and the last one
+        may have fewer events.
 
     Args:
         size: Number of events in a summary.
@@ -50,13 +49,13 @@ class Pool(Compressor):
         self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
     ) -> CompressedKeys:
         length = ops.shape(key)[1]
-        # Without a mask too the last block may be filled up.
+        # Even without a mask the last block may have padding.
         given = ops.ones((1, length), "bool") if key_mask is None else key_mask
-        present = blocks_of(given, self.size, self.size)  # (B, C, size)
+        present = overlapping_blocks(given, self.size, self.size)  # (B, C, size)
         pool = _KINDS[self.kind]
         return CompressedKeys(
-            pool(blocks_of(key, self.size, self.size), present),
-            pool(blocks_of(value, self.size, self.size), present),
+            pool(overlapping_blocks(key, self.size, self.size), present),
+            pool(overlapping_blocks(value, self.size, self.size), present),
             None if key_mask is None else ops.any(present, axis=-1),
         )
 
@@ -77,7 +76,7 @@ def _mean(blocks: Tensor, present: Tensor) -> Tensor:
 
 
 def _max(blocks: Tensor, present: Tensor) -> Tensor:
-    # With a value to start from, no blocks at all are no error.
+    # `initial`, so that zero blocks are no error.
     real = ops.where(present[..., None, None], blocks, _LOWEST)
     highest = ops.max(real, axis=2, initial=_LOWEST)
     return ops.where(ops.any(present, axis=2)[..., None, None], highest, 0)

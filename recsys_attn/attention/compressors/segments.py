@@ -1,4 +1,4 @@
-"""A fixed number of runs of events, whatever the length."""
+"""Compression to a fixed number of segments."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.compressors.base import CompressedKeys, Compressor
-from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="compressors.Segments")
+@COMPRESSORS.register("segments")
 class Segments(Compressor):
-    """Each summary is the mean or the maximum of one of C runs that the events are cut into.
+    """Each summary is the mean or the maximum of one of C segments of the events.
 
-    The n events of an example that are no padding, wherever they stand, are cut as
-    `numpy.array_split` does: into C runs of `n // C` events that follow each other, the first
-    `n % C` of them with one more. So with at most C events each is its own summary, which is
-    attention to the events themselves, and with more the time still grows only with their number.
-
-    Where the runs begin depends on the number of events, so it cannot be causal, and its summaries
-    have no position.
+    The n events of an example that are present are cut as by `numpy.array_split`: into C segments
+    of `n // C` consecutive events, the first `n % C` with one more. With at most C events each one
+    is its own summary, so this is attention to the events themselves. The borders depend on the
+    number of events, so there is no causal form, and summaries have no position.
 
     Args:
         summaries: Number of summaries C.
@@ -61,7 +58,7 @@ class Segments(Compressor):
         return CompressedKeys(pool(key, runs, sizes), pool(value, runs, sizes), sizes > 0)
 
     def _runs(self, key_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The run of each event (B, S), for padding one behind the last, and their sizes (B, C)."""
+        """Returns the segment of each event (B, S), C for padding, and the sizes (B, C)."""
         present = ops.cast(key_mask, "int32")
         rank = ops.cumsum(present, axis=1) - 1
         number = ops.sum(present, axis=1, keepdims=True)
@@ -84,7 +81,7 @@ class Segments(Compressor):
 
 def _mean(x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:
     """(B, S, N, H), (B, S), (B, C) -> (B, C, N, H)."""
-    # Half precision would lose the small ones of many terms.
+    # Half precision would lose small terms of a long sum.
     wide = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
     total = _of_each_run(ops.segment_sum, wide, runs, sizes)
     return ops.cast(total / ops.cast(ops.maximum(sizes, 1), wide.dtype)[..., None, None], x.dtype)
@@ -98,7 +95,7 @@ def _max(x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:
 def _of_each_run(reduce: Any, x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:
     """(B, S, N, H), (B, S), (B, C) -> (B, C, N, H), where the runs of padding are left out."""
     _, length, heads, size = ops.shape(x)
-    # One history may be under several masks.
+    # One history may have several masks.
     batch = broadcast_size(ops.shape(x)[0], ops.shape(runs)[0])
     x = ops.broadcast_to(x, (batch, length, heads, size))
     count = ops.shape(sizes)[1]

@@ -1,5 +1,6 @@
-"""Which similarity factorises? Layers from queries and keys to features (B, N, T or S, M)."""
+"""Feature maps: from queries and keys to features (B, N, T or S, M)."""
 
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS as _FEATURE_MAPS
 from recsys_attn.attention.feature_maps.base import FeatureMap
 from recsys_attn.attention.feature_maps.elu import Elu
 from recsys_attn.attention.feature_maps.favor import Favor
@@ -7,20 +8,9 @@ from recsys_attn.attention.feature_maps.fourier import Fourier
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.attention.feature_maps.softmax import Softmax
 from recsys_attn.attention.feature_maps.taylor import Taylor
-from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family(
-    "a feature map",
-    {
-        "elu": Elu,
-        "favor": Favor,
-        "fourier": Fourier,
-        "softmax": Softmax,
-        "taylor": Taylor,
-    },
-    FeatureMap,
-).get
+get = _FEATURE_MAPS.get
 
 __all__ = [
     "Elu",

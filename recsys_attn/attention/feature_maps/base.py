@@ -1,4 +1,4 @@
-"""What every feature map has in common."""
+"""The base class of feature maps."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.head_layout import head_sizes, swap_heads
+from recsys_attn.attention.core.masks import Masks
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
-# Far below any exponent, and far enough from overflow for another one to be subtracted.
+# Below every exponent, and far enough from overflow for a subtraction.
 _NEVER = float(np.finfo("float32").min / 2)
 
 
 class FeatureMap(Layer):
-    """Vectors of M features whose inner product is how similar a query is to a key.
+    """Maps queries and keys to M features, with the similarity as inner product.
 
-    `similarity = phi_q(q) . phi_k(k)`, whose sums over the keys can be taken before any query is
-    known. A map overrides `query_features`, and `key_features` where keys differ from queries.
+    `similarity = phi_q(q) . phi_k(k)`, so that sums over the keys do not depend on the query. A map
+    overrides `query_features`, and `key_features` if keys have other features than queries.
 
-    Everything is computed in float32. What scales all features of one query, or of all keys, by
-    the same factor leaves attention as it is.
+    Everything is computed in float32. A common factor of all features of one query, or of all keys,
+    changes nothing.
 
     Attributes:
-        per_channel: Whether the features of the keys sum to one channel by channel, instead of
-            the weights of a query over the keys.
-        floor: The least value of a normaliser. It keeps the gradient finite where there is
-            nothing to attend.
+        per_channel: Whether each channel of the key features is normalised over the keys, instead
+            of the weights of each query.
+        floor: The smallest normaliser. It keeps the gradient finite if there is no key.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         key_mask: (B, S), False for padded keys, whose features are zeros.
-        streaming: Whether the features of a key depend on that key alone, and not on the others
-            for the sake of numerical stability. What is causal needs it, since even a common
-            factor, which cancels out, lets the future round the past.
+        streaming: Whether the features of a key must not depend on other keys, not even by a common
+            factor for numerical stability. Causal attention needs it: the factor cancels, but the
+            future would change the rounding of the past.
 
     Returns:
         Features of the queries (B, N, T, M) and of the keys (B, N, S, M).
@@ -56,7 +56,7 @@ class FeatureMap(Layer):
     """
 
     per_channel = False
-    floor = 1e-18  # the inverse square of anything smaller is infinite in float32
+    floor = 1e-18  # the inverse square of a smaller number is infinite in float32
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         _, query_size, key_size = head_sizes(query_shape, key_shape)
@@ -67,7 +67,7 @@ class FeatureMap(Layer):
             )
 
     def count(self, head_size: int) -> int:
-        """The number of features M."""
+        """Returns the number of features M."""
         return head_size
 
     def query_features(self, query: Tensor) -> Tensor:
@@ -92,8 +92,9 @@ class FeatureMap(Layer):
         if key_mask is None:
             return self.key_features(key, streaming=streaming)
         shape = (key.shape[0], key.shape[2])
-        real = ops.swapaxes(allowed_pairs(shape, shape, key_mask=key_mask), 2, 3)  # (B, 1, S, 1)
-        # Before the map too: its gradient at whatever padding holds may not be finite.
+        allowed = Masks.of(shape, shape, key_mask=key_mask).allowed()
+        real = ops.swapaxes(allowed, 2, 3)  # (B, 1, S, 1)
+        # Before the map too: the gradient at padding may not be finite.
         features = self.key_features(ops.where(real, key, 0.0), real, streaming)
         return ops.where(real, features, 0.0)
 
@@ -124,10 +125,13 @@ class FeatureMap(Layer):
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
+FEATURE_MAPS = Registry("a feature map", "feature_maps", FeatureMap)
+
+
 def stable_exp(
     exponents: Tensor, axis: int | tuple[int, ...], real: Tensor | None = None
 ) -> Tensor:
-    """`exp(x - max x)`, with the maximum over `axis` and the entries that are real."""
+    """Returns `exp(x - max x)`, with the maximum over `axis` and the real entries."""
     if real is not None:
         exponents = ops.where(real, exponents, _NEVER)
     largest = ops.max(exponents, axis=axis, keepdims=True, initial=_NEVER)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Elu")
+@FEATURE_MAPS.register("elu")
 class Elu(FeatureMap):
     """`phi(x) = elu(x) + 1`: `x + 1` above zero and `exp(x)` below, so always positive.
 
-    It resembles no softmax and needs no randomness: the plainest choice.
+    The simplest map; it does not approximate a softmax and is not random.
 
     Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
     Linear Attention", ICML 2020, arXiv 2006.16236.
@@ -29,5 +28,5 @@ class Elu(FeatureMap):
     """
 
     def query_features(self, query: Tensor) -> Tensor:
-        # Not elu(x) + 1 to the letter: from -17 downwards its sum is exactly 0.
+        # Not literally elu(x) + 1: below -17 that is exactly 0 in float32.
         return ops.where(query > 0, query + 1, ops.exp(ops.minimum(query, 0.0)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import stable_exp
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, stable_exp
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.checks import require_bool, unknown_name
 from recsys_attn.tensors import Config, Tensor
@@ -17,20 +16,20 @@ _EPSILON = {"relu": 1e-3, "softmax": 1e-6}  # added to every feature, so that no
 _LARGEST = 40.0  # of an exponent: a sum of many exp(40) is far from overflow in float32
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Favor")
+@FEATURE_MAPS.register("favor")
 class Favor(RandomFeatures):
     """FAVOR+: positive features whose products are `exp(q . k / sqrt(H))` on average.
 
     `phi(x) = exp(w_m . x' - |x'|^2 / 2) + epsilon`, `x' = x / H^(1/4)`, `w_m ~ N(0, I)`
 
-    So linear attention approaches `Dense("scaled_dot")`. The error falls as one over the square
-    root of the number of features, once they are many more than `exp(|q' + k'|^2)`: what is
-    wanted are short queries and keys, not more features.
+    So linear attention approximates `Dense("scaled_dot")`. The error falls as one over the square
+    root of the number of features, once it is far above `exp(|q' + k'|^2)`: short queries and keys
+    help more than more features.
 
-    For stability the exponents of a query are taken relative to their maximum over features, and
-    those of keys to that over features and positions. With `streaming` those of keys stay as
-    they are, cut off at 40: then the features of keys with |k'|^2 / 2 far above 14 vanish under
-    epsilon, and such keys weigh alike.
+    For stability the maximum over features is subtracted from the exponents of a query, and the
+    maximum over features and positions from those of keys. With `streaming` the exponents of keys
+    are only clipped at 40: then the features of keys with |k'|^2 / 2 far above 14 vanish beside
+    epsilon, and such keys get equal weights.
 
     The kernel `"relu"` is `phi(x) = relu(w_m . x / sqrt(M)) + 0.001`, which approximates no
     softmax.
@@ -39,13 +38,13 @@ class Favor(RandomFeatures):
     arXiv 2009.14794.
 
     Args:
-        features: Number of features M.
+        features: Number of features M. Defaults to 256; raise it for a smaller error.
         kernel: `"softmax"` or `"relu"`.
-        orthogonal: Whether the random vectors are orthogonal in groups of H, which lessens the
+        orthogonal: Whether the random vectors are orthogonal in groups of H, which reduces the
             error.
-        regularized: Whether orthogonal vectors all have the length sqrt(H): less error still,
-            about a kernel that is slightly smaller than the softmax one.
-        redraw_every: Number of training steps after which they are redrawn; never where None.
+        regularized: Whether all orthogonal vectors have the length sqrt(H): an even smaller error,
+            for a kernel that is slightly smaller than that of the softmax.
+        redraw_every: Number of training steps between redraws. Defaults to None: never.
 
     Raises:
         ValueError: A number is not positive, or the kernel is not known.
@@ -88,7 +87,7 @@ class Favor(RandomFeatures):
     def query_features(self, query: Tensor) -> Tensor:
         if self.kernel == "relu":
             return self._relu(query)
-        # |q'|^2 / 2 is the same for all features of a query, so it cancels out.
+        # |q'|^2 / 2 is a common factor of all features of a query, so it cancels.
         exponents = ops.matmul(self._scaled(query), self.projection)
         return stable_exp(exponents, axis=-1) + _EPSILON["softmax"]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import keras
 from keras import ops
 
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
-from recsys_attn.attention.unit import unit
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
-# What the mean of this many features cannot tell from zero.
+# A mean of so many features cannot be distinguished from zero below this.
 _NOISE = 0.01
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Fourier")
+@FEATURE_MAPS.register("fourier")
 class Fourier(RandomFeatures):
     """Features whose products are the Gaussian kernel of unit vectors, on average.
 
@@ -25,20 +25,19 @@ class Fourier(RandomFeatures):
     and k divided by their lengths: `E[phi(q) . phi(k)] = exp(-|q - k|^2 / (2 sigma^2))`, in
     proportion to `exp(q . k / sigma^2)`.
 
-    Features may be negative, and so may the estimate of a similarity. The exact similarity to
-    one key is at least `exp(-2 / sigma^2)`; a sum of similarities that comes out below that
-    (or below 0.01, about what the features resolve) is raised to it. The smaller sigma, the
-    sharper the attention and the more features it takes.
+    Features, and estimates of a similarity, may be negative. The exact similarity to one key is at
+    least `exp(-2 / sigma^2)`; a smaller sum of similarities (or one below 0.01, the precision of
+    the features) is raised to it.
 
     Source: Peng et al., "Random Feature Attention", ICLR 2021, arXiv 2103.02143. The paper draws
     w from N(0, sigma^2 I) and names the same kernel; the two agree only for w from
     N(0, I / sigma^2), as here.
 
     Args:
-        features: Number of random vectors D; there are 2 D features.
-        sigma: Width of the kernel.
+        features: Number of random vectors D, for 2 D features. Raise it for a smaller error.
+        sigma: Width of the kernel. Lower it for sharper attention, with more features.
         orthogonal: Whether the random vectors are orthogonal in groups of H.
-        redraw_every: Number of training steps after which they are redrawn; never where None.
+        redraw_every: Number of training steps between redraws. Defaults to None: never.
 
     Raises:
         ValueError: A number is not positive.

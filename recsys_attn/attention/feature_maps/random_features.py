@@ -1,4 +1,4 @@
-"""What maps with random features have in common: a projection that is drawn, kept and saved."""
+"""The base class of maps with random features: drawing and saving the projection."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class RandomFeatures(FeatureMap):
     """A feature map that projects on random vectors `w ~ N(0, I)`, the same for every head.
 
-    The vectors are a weight that is not trained, so that a saved model has those it was trained
-    with. They may be redrawn while training goes on, so that the model does not rely on the
-    errors of one draw; a state of the recurrence goes with the draw it was made with.
+    The vectors are a non-trainable weight, so that a saved model keeps them. They may be redrawn in
+    training, so that the model does not depend on the errors of one draw; a state of the recurrence
+    is valid for its draw only.
 
     Source: Choromanski et al., "Rethinking Attention with Performers", ICLR 2021,
     arXiv 2009.14794.
 
     Attributes:
-        regularized: Whether orthogonal vectors all have the length sqrt(H), and not one that is
-            as random as that of a Gaussian vector.
+        regularized: Whether all orthogonal vectors have the length sqrt(H), and not the random
+            length of a Gaussian vector.
 
     Args:
         features: Number of random vectors.
-        orthogonal: Whether to make them orthogonal in groups of H, which lessens the error.
-        redraw_every: Number of training steps after which they are redrawn; never where None.
+        orthogonal: Whether to make them orthogonal in groups of H, which reduces the error.
+        redraw_every: Number of training steps between redraws. Defaults to None: never.
 
     Example:
 
@@ -66,7 +66,7 @@ class RandomFeatures(FeatureMap):
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         super().build(query_shape, key_shape)
-        # One draw for all replicas that train together.
+        # One draw for all replicas.
         kept = {
             "trainable": False,
             "autocast": False,
@@ -100,7 +100,7 @@ class RandomFeatures(FeatureMap):
 
     def _count_step(self, redraw_every: int) -> None:
         due = self.steps + 1 >= redraw_every
-        # Outside of the branch, since it changes the state of the generator.
+        # Outside of the branch: it changes the state of the generator.
         noise = self._noise(self.projection.shape[0])
         kept = ops.convert_to_tensor(self.projection)
         self.projection.assign(ops.cond(due, lambda: self._vectors(noise), lambda: kept))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap, stable_exp
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap, stable_exp
 from recsys_attn.tensors import Tensor
 
 _LARGEST = 40.0  # exp(2 * 40) times the number of channels is far from overflow in float32
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Softmax")
+@FEATURE_MAPS.register("softmax")
 class Softmax(FeatureMap):
     """`phi_q(q) = softmax(q)` over channels, `phi_k(k) = softmax(k)` over positions.
 
-    So a channel is a map of the keys that sums to one, a query is a mixture of such maps, and
-    the weights of a query over the keys sum to one. There is no scale of 1 / sqrt(H).
+    So each channel is a distribution over the keys, and the weights of a query are a mixture of
+    these distributions. There is no scale of 1 / sqrt(H).
 
-    With `streaming` the softmax over positions is `exp(k)` and its running sum, with k cut off
-    at -40 and 40.
+    With `streaming` the softmax over positions is `exp(k)` and its running sum, with k clipped to
+    [-40, 40].
 
     Source: Shen et al., "Efficient Attention: Attention with Linear Complexities", WACV 2021,
     arXiv 1812.01243; the form of running sums is not in the paper.

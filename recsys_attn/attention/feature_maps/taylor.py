@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.feature_maps.base import FeatureMap
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, FeatureMap
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="feature_maps.Taylor")
+@FEATURE_MAPS.register("taylor")
 class Taylor(FeatureMap):
     """`phi(x) = [1, x / |x|]`, so that the similarity is `1 + cos(q, k)`, never negative.
 
-    The exponential `exp(q . k)` to first order, with unit vectors in the place of q and k. It is
-    nearly flat: no key weighs more than twice as much as one that is orthogonal to the query.
+    The exponential `exp(q . k)` to first order, for unit vectors q and k. It is nearly flat: the
+    largest weight is twice that of a key orthogonal to the query.
 
     Source: Su, "Linear attention: must attention have a softmax?", 2020,
     https://spaces.ac.cn/archives/7546.
@@ -30,7 +29,7 @@ class Taylor(FeatureMap):
     [(2, 4, 3, 9), (2, 4, 5, 9)]
     """
 
-    floor = 1e-6  # of a query opposite to every key rounding leaves a little, of either sign
+    floor = 1e-6  # rounding leaves a small number of either sign for a query opposite to every key
 
     def count(self, head_size: int) -> int:
         return head_size + 1

@@ -1,4 +1,4 @@
-"""Gates that close heads for good."""
+"""Gates that switch heads off."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.checks import require_not_negative, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
-_EPSILON = 1e-6  # keeps the noise from the ends of (0, 1), where its logit is infinite
+_EPSILON = 1e-6  # the logit of the noise is infinite at 0 and 1
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.HardConcrete")
+@GATES.register("hard_concrete")
 class HardConcrete(Layer):
-    """`output = g * heads` with one gate g in [0, 1] a head, which can be exactly 0 and 1.
+    """`output = g * heads` with one gate g in [0, 1] per head, which can be exactly 0 or 1.
 
-    In training a gate is random, one draw a head for the whole batch:
+    In training a gate is random, with one draw per head for the whole batch:
 
     `g = clip(sigmoid((log u - log(1 - u) + log_alpha) / temperature) (zeta - gamma) + gamma, 0, 1)`
 
@@ -30,8 +31,8 @@ class HardConcrete(Layer):
 
     `sum_n P(g_n > 0)`, `P(g > 0) = sigmoid(log_alpha - temperature log(-gamma / zeta))`
 
-    once a step, however often the layer is called. A head whose gate ends at 0 can be cut out of
-    the trained layer.
+    once per step, even if the layer is called several times. `prune_heads` removes heads with a
+    gate of 0 from the trained layer.
 
     Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
     Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418; the distribution is of Louizos
@@ -39,16 +40,17 @@ class HardConcrete(Layer):
     arXiv 1712.01312.
 
     Args:
-        penalty: What an open head adds to the loss.
-        temperature: How far from a coin a random gate is; towards 0 it is either open or closed.
+        penalty: Loss per open head. Defaults to 0; start with 1e-3 and raise it to remove more
+            heads.
+        temperature: Spread of the random gates; towards 0 a gate is either open or closed.
         stretch: gamma and zeta, the range before it is clipped to [0, 1].
-        initial: The first log_alpha of all heads. By default gates start open: exactly 1 outside
+        initial: Initial log_alpha of all heads. By default gates start open, exactly 1 outside of
             training.
-        seed: Of the random gates.
+        seed: Seed of the random gates.
 
     Call arguments:
         heads: (B, T, N, V), the output of each head.
-        inputs: (B, T, E), which this gate does not look at.
+        inputs: (B, T, E), not used.
 
     Returns:
         (B, T, N, V).
@@ -91,11 +93,11 @@ class HardConcrete(Layer):
         self.noise = keras.random.SeedGenerator(self.seed)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> None:
-        check_heads(heads_shape)
+        require_known_heads(heads_shape)
         self.log_alpha = self.add_weight(
             shape=(heads_shape[2],),
             initializer=keras.initializers.Constant(self.initial),
-            # Not `add_loss`, which would count every call of a layer that is shared.
+            # Not `add_loss`, which counts every call of a shared layer.
             regularizer=self._expected_penalty if self.penalty else None,
             dtype="float32",
             autocast=False,
@@ -130,11 +132,11 @@ class HardConcrete(Layer):
         return ops.sigmoid(log_alpha - self.temperature * math.log(-low / high))
 
     def open_probabilities(self) -> np.ndarray:
-        """How likely each random gate is above 0: (N,)."""
+        """Returns the probability of each random gate to be above 0: (N,)."""
         return ops.convert_to_numpy(self._open_probabilities(self.log_alpha))
 
     def open_heads(self) -> np.ndarray:
-        """The indices of the heads whose gate is above 0 outside training."""
+        """Returns the indices of the heads with a gate above 0 outside of training."""
         return np.flatnonzero(ops.convert_to_numpy(self._gates()) > 0)
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> Shape:
@@ -149,12 +151,3 @@ class HardConcrete(Layer):
             "initial": self.initial,
             "seed": self.seed,
         }
-
-
-def check_heads(heads_shape: Shape) -> None:
-    """Raises unless there are heads, and their number is known."""
-    if len(heads_shape) != 4 or heads_shape[2] is None:
-        raise ValueError(
-            "`heads` must have shape (B, T, N, V) with N known when the gate is built. "
-            f"Received: heads.shape={tuple(heads_shape)}"
-        )

@@ -1,13 +1,12 @@
-"""A gate that looks at the inputs."""
+"""A gate that depends on the inputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.gates.hard_concrete import check_heads
+from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
@@ -15,24 +14,24 @@ from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="gates.OutputGate")
+@GATES.register("output")
 class OutputGate(Layer):
-    """`output = heads * activation(W inputs)`, with one matrix W a head.
+    """`output = heads * activation(W inputs)`, with one matrix W per head.
 
-    What a query is decides how much of what it found goes on, channel by channel. The layer norm
-    that HSTU puts on the heads before the gate is not part of it.
+    HSTU's layer normalisation of the heads before the gate is not included.
 
     Source: Qiu et al., "Gated Attention for Large Language Models: Non-linearity, Sparsity, and
     Attention-Sink-Free", 2025, arXiv 2505.06708; with the activation `"silu"` it is the gate of
     Zhai et al., "Actions Speak Louder than Words", ICML 2024, arXiv 2402.17152.
 
     Args:
-        activation: Any activation of Keras.
-        per_channel: Whether each channel of a head has its own gate, or a head has one.
+        activation: Any Keras activation. Defaults to `"sigmoid"`.
+        per_channel: Whether each channel of a head has its own gate, or a head has one gate.
+            Defaults to True.
 
     Call arguments:
         heads: (B, T, N, V), the output of each head.
-        inputs: (B, T, E), what the queries were made of.
+        inputs: (B, T, E), the inputs of the query projection.
 
     Returns:
         (B, T, N, V).
@@ -56,7 +55,7 @@ class OutputGate(Layer):
         self.per_channel = per_channel
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
-        check_heads(heads_shape)
+        require_known_heads(heads_shape)
         heads, size = heads_shape[2] or 1, heads_shape[3] if self.per_channel else 1
         if size is None or inputs_shape[-1] is None:
             raise ValueError(

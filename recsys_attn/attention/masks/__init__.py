@@ -1,8 +1,9 @@
-"""Masks known only with the batch: True always means "may be attended", and masks meet by AND."""
+"""Masks of a batch, as tensors. True means "may be attended"; masks combine by AND."""
 
-from recsys_attn.attention.masks.pairs import allowed_pairs, pairwise
-from recsys_attn.attention.masks.requests import candidates, recency, time_gaps
-from recsys_attn.attention.masks.sequences import (
+from recsys_attn.attention.core.masks import Masks
+from recsys_attn.attention.core.positions import recency
+from recsys_attn.attention.masks.request_masks import candidates, time_gaps
+from recsys_attn.attention.masks.sequence_masks import (
     padding,
     permutation,
     prefix,
@@ -10,10 +11,9 @@ from recsys_attn.attention.masks.sequences import (
 )
 
 __all__ = [
-    "allowed_pairs",
+    "Masks",
     "candidates",
     "padding",
-    "pairwise",
     "permutation",
     "prefix",
     "recency",

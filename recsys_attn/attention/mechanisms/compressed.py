@@ -1,4 +1,4 @@
-"""Every query against summaries of the keys."""
+"""Compressed attention: every query with summaries of the keys."""
 
 from __future__ import annotations
 
@@ -8,66 +8,59 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import compressors, scores, weightings
-from recsys_attn.attention.layout import (
-    batched_matmul,
-    broadcast_batch,
-    logits_shape,
-    require_a_value_a_key,
-    swap_heads,
-)
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.positions import natural_positions, pairs
+from recsys_attn.attention.core.head_layout import logits_shape, require_a_value_a_key
+from recsys_attn.attention.core.masks import Masks, both
+from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.checks import require_bool, require_share
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Compressed")
-class Compressed(Layer):
+@MECHANISMS.register("compressed")
+class Compressed(Mechanism):
     """`output[t] = sum_c weighting(score(query[t], key'[c])) * value'[c]`, for each head.
 
-    C summaries `key'`, `value'` stand in the place of S keys and values; time and memory grow
-    with T times C. C is fixed for `LowRank` and `Segments`, and S by the stride for the others,
-    which are that much cheaper than `Dense` at any length. Keys are summarised and queries are
-    not, since each query has an output.
+    C summaries `key'`, `value'` replace S keys and values; time and memory grow with T times C. C
+    is fixed for `LowRank` and `Segments`, and S divided by the stride for the others.
 
-    With `causal`, query t may attend a summary whose last event is at t or before it, so the first
-    queries, which no summary precedes, get zeros, and a last summary that is not full yet is seen
-    by none: join it with a local attention or a residual. (Tensor2Tensor has the last event
-    strictly before t.) Of `LowRank` and `Segments` there is no causal form.
+    With `causal`, query t may attend a summary whose last event is at t or earlier. So the output
+    of the first queries is zero, and a last summary that is not full is attended by no query:
+    combine it with local attention or a residual. (In Tensor2Tensor the last event is strictly
+    before t.) `LowRank` and `Segments` have no causal form.
 
-    A positional score sees each summary at its last event, where that of a full one would be. So
-    padding behind the events changes nothing.
+    The position of a summary, for a positional score, is that of its last event, even if it is not
+    full. So padding after the events changes nothing.
 
     Sources: Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020,
     arXiv 2006.04768; Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018,
     arXiv 1801.10198.
 
     Args:
-        compressor: How keys and values are summarised: an instance, a name or a config of
+        compressor: Summarises keys and values: an instance, a name or a config of
             `recsys_attn.attention.compressors`.
-        score: How similar a query is to a summary; of `recsys_attn.attention.scores`.
-        weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
-        causal: Whether a query sees no event after it.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a summary; of `recsys_attn.attention.scores`. Defaults
+            to `"scaled_dot"`.
+        weighting: From scores to weights; of `recsys_attn.attention.weightings`. Defaults to
+            `"softmax"`.
+        causal: Whether to hide later events from a query. Defaults to False.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which reach no summary.
+        masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+        The output of each head (B, T, N, V), and None for the weights.
 
     Raises:
         ValueError: The compressor has no order of events for `causal` or for a positional score,
@@ -85,6 +78,7 @@ class Compressed(Layer):
     (2, 3, 4, 8)
     """
 
+    honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
@@ -138,56 +132,69 @@ class Compressed(Layer):
             )
         build_part(self, "compressor", self.compressor, key_shape, value_shape)
         summary_shape = (key_shape[0], self.compressor.count(keys), *key_shape[2:])
-        # It sees summaries at positions of keys.
+        # The positions of summaries are positions of keys.
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
-    def call(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
+    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
+        key_mask = masks.key
         if key_mask is not None:
-            allowed_pairs(query.shape, key.shape, key_mask=key_mask)  # refuses a wrong shape
-            whole = (ops.shape(key_mask)[0], ops.shape(key)[1])
-            key_mask = ops.broadcast_to(ops.cast(key_mask, "bool"), whole)
+            key_mask = ops.broadcast_to(key_mask, (ops.shape(key_mask)[0], ops.shape(key)[1]))
         key = fitting(key, self.score.most_keys)
         summaries = self.compressor.compress(key, value, key_mask)
         rows, _ = natural_positions(query, key)
         _, places = natural_positions(query, summaries.key)
         ends = self.compressor.ends(places) if self.compressor.ordered else None
-        allowed = allowed_pairs(query.shape, summaries.key.shape, query_mask, summaries.key_mask)
+        allowed = Masks(query=masks.query, key=summaries.key_mask).allowed()
         if self.causal:
             allowed = both(_seen(rows, ends), allowed)
-        logits = logits_of(self.score, query, summaries.key, allowed, rows, ends)
-        weights = weights_of(self.weighting, logits, allowed, query)
-        weights = self.dropout(ops.cast(weights, self.compute_dtype))
-        return swap_heads(batched_matmul(weights, swap_heads(summaries.value))), None
+
+        def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+            return logits_of(self.score, query, key, allowed, rows, ends)
+
+        def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
+            weights = weights_of(self.weighting, logits, allowed, query)
+            return ops.cast(weights, self.compute_dtype)
+
+        output, _ = attention(
+            query,
+            summaries.key,
+            summaries.value,
+            score,
+            weighting,
+            allowed,
+            dropout=self.dropout,
+        )
+        return output, None
+
+    def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
+        super().require_distinct_results(queries, keys, name)
+        if queries > 1 and keys not in (None, 1) and self.compressor.count(keys) == 1:
+            raise ValueError(
+                f"{type(self.compressor).__name__} makes one summary of {keys} keys, so all of "
+                "several learned queries would get the same result. Use a smaller stride, or a "
+                f"mechanism without summaries. Received: {name}={queries}"
+            )
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query sees an event after it."""
+        return self.causal
 
     @property
     def positional(self) -> bool:
-        """Whether it looks at where queries and summaries stand."""
+        """Whether it uses positions."""
         return self.score.positional
 
     @property
     def uses_query(self) -> bool:
-        """Whether it looks at what a query holds."""
+        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether the layer around it makes the keys with the projection of the queries."""
+        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
-
-    def compute_output_spec(
-        self, query: Tensor, key: Tensor, value: Tensor, **masks: Tensor | None
-    ) -> tuple[Tensor, None]:
-        batch = broadcast_batch(query.shape[0], value.shape[0])
-        shape = (batch, *query.shape[1:3], value.shape[-1])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
 
     def get_config(self) -> Config:
         return {
@@ -201,6 +208,6 @@ class Compressed(Layer):
 
 
 def _seen(rows: Tensor, ends: Tensor) -> Tensor:
-    """Which queries (1, 1, T) come at or after which ends (1, 1, C)."""
+    """Compares queries at rows (1, 1, T) with ends (1, 1, C): True at the end or after it."""
     query_positions, key_positions = pairs(rows, ends)
     return key_positions <= query_positions

@@ -1,63 +1,95 @@
-"""Every query against every key."""
+"""Dense attention: every query with every key."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, scores, weightings
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
-    broadcast_batch,
     logits_shape,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs, pairwise
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.patterns.base import check_heads, require_steady
-from recsys_attn.attention.positions import length_of, pairs, per_head, resolve
+from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both
+from recsys_attn.attention.core.positions import length_of, pairs, resolve
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_share
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Dense")
-class Dense(Layer):
-    """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
-
-    Time and memory grow with T times S. A query that may attend nothing gets zeros.
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    weighting: Callable[[Tensor, Tensor | None], Tensor],
+    allowed: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of each head: `weighting(score(query, key) + bias) value`.
 
     Args:
-        score: How similar a query is to a key: an instance, a name or a config of
-            `recsys_attn.attention.scores`.
-        pattern: Which keys a query may attend; of `recsys_attn.attention.patterns`. All where
-            None.
-        weighting: How the scores become weights; of `recsys_attn.attention.weightings`.
-        dropout: Share of the weights that is dropped in training.
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        score: From query, key and `allowed` to logits (B, N, T, S).
+        weighting: From logits and `allowed` to weights, zero where not allowed.
+        allowed: Booleans that broadcast to (B, N, T, S); None for all pairs.
+        bias: Added to the logits.
+        dropout: Applied to the weights that meet the values.
+
+    Returns:
+        The output (B, T, N, V) and the weights before dropout (B, N, T, S).
+    """
+    logits = score(query, key, allowed)
+    if bias is not None:
+        logits = ops.add(logits, bias)
+    weights = weighting(logits, allowed)
+    kept = weights if dropout is None else dropout(weights)
+    return swap_heads(batched_matmul(kept, swap_heads(value))), weights
+
+
+@MECHANISMS.register("dense")
+class Dense(Mechanism):
+    """`output[t] = sum_s weighting(score(query[t], key[s])) * value[s]`, for each head.
+
+    Time and memory grow with T times S. The output of a query that may attend no key is zero.
+
+    Args:
+        score: The similarity of a query and a key: an instance, a name or a config of
+            `recsys_attn.attention.scores`. Defaults to `"scaled_dot"`.
+        pattern: The keys that a query may attend; of `recsys_attn.attention.patterns`. Defaults to
+            all keys; use `"causal"` for sequence models.
+        weighting: From scores to weights; of `recsys_attn.attention.weightings`. Defaults to
+            `"softmax"`.
+        dropout: Share of the weights dropped in training. Defaults to 0; raise it against
+            overfitting.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which nothing attends.
-        attention_mask: (B, T, S) or (B, N, T, S), False for pairs that must not meet.
-        attention_bias: (B, T, S) or (B, N, T, S), added to the scores. A mask belongs in
-            `attention_mask`: of a row of -inf alone the softmax is even, not zeros.
-        query_positions, key_positions: (B, T) and (B, S), integers for scores and patterns that
-            look at positions. By default the keys stand at 0 ... S-1 and the queries are the
-            last T of them.
+        masks: A `Masks`, or the same by name: `query_mask` (B, T) and `key_mask` (B, S), False for
+            padding; `attention_mask` (B, T, S) or (B, N, T, S), False for pairs that are not
+            allowed; `attention_bias` of the same shape, added to the scores; `query_positions`
+            (B, T) and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the
+            last T of them for the queries. Do not use a bias of -inf as a mask: the softmax of a
+            row of -inf alone is uniform, and not zero.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
         The output of each head (B, T, N, V) and the weights before dropout (B, N, T, S).
@@ -73,6 +105,7 @@ class Dense(Layer):
     ((2, 3, 4, 8), (2, 4, 3, 5))
     """
 
+    honours = MASK_ARGUMENTS
     returns_weights = True
 
     elsewhere: ClassVar = {
@@ -100,67 +133,64 @@ class Dense(Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
-        check_heads(self.pattern, key_shape[2])
+        require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
 
     def call(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        query_positions: Tensor | None = None,
-        key_positions: Tensor | None = None,
+        self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
         key = fitting(key, self.score.most_keys)
-        rows, columns = per_head(query.shape, key.shape, query_positions, key_positions)
-        allowed = allowed_pairs(query.shape, key.shape, query_mask, key_mask, attention_mask)
+        rows, columns = masks.query_positions, masks.key_positions
+        allowed = masks.allowed()
         if self.pattern is not None:
-            length = length_of(key, columns, key_mask)
+            length = length_of(key, columns, masks.key)
             pattern = self.pattern(*pairs(*resolve(query, key, rows, columns)), length)
             allowed = both(pattern, allowed)
-        logits = logits_of(self.score, query, key, allowed, rows, columns)
-        if attention_bias is not None:
-            bias = pairwise("attention_bias", attention_bias, query.shape, key.shape)
-            # -inf in a whole row would be NaN in its softmax. float16 ends at -65504. Half of
-            # `NEVER` is more than what a mask bans, and the sum of both is finite in bfloat16 too.
-            lowest = -6e4 if self.weighting.compute_dtype == "float16" else NEVER / 2
-            logits = ops.maximum(ops.add(ops.cast(logits, "float32"), bias), lowest)
-        weights = weights_of(self.weighting, logits, allowed, query)
-        weights = ops.cast(weights, self.compute_dtype)
-        output = batched_matmul(self.dropout(weights), swap_heads(value))
-        return swap_heads(output), weights
+
+        def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+            return logits_of(self.score, query, key, allowed, rows, columns)
+
+        def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
+            if masks.bias is not None:
+                logits = ops.maximum(logits, self._lowest_logit)
+            weights = weights_of(self.weighting, logits, allowed, query)
+            return ops.cast(weights, self.compute_dtype)
+
+        bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
+        return attention(query, key, value, score, weighting, allowed, bias, self.dropout)
+
+    @property
+    def _lowest_logit(self) -> float:
+        """The least logit that a bias leaves: -inf in a whole row would be NaN in its softmax."""
+        # float16 ends at -65504. Half of `NEVER` is above the logit of a masked pair, and the sum
+        # of both is finite in bfloat16 too.
+        return -6e4 if self.weighting.compute_dtype == "float16" else NEVER / 2
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether the layer around it makes the keys with the projection of the queries."""
+        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
 
     @property
     def positional(self) -> bool:
-        """Whether it looks at where queries and keys stand."""
+        """Whether it uses positions."""
         return self.score.positional or self.pattern is not None
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no query attends a key after it."""
+        return self.pattern is not None and self.pattern.is_causal
+
+    @property
     def uses_query(self) -> bool:
-        """Whether it looks at what a query holds."""
+        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def uses_key(self) -> bool:
-        """Whether it looks at what a key holds."""
+        """Whether it uses the content of the keys."""
         return self.score.uses_key
-
-    def compute_output_shape(
-        self, query_shape: Shape, key_shape: Shape, value_shape: Shape
-    ) -> tuple[Shape, Shape]:
-        weights_shape = logits_shape(query_shape, key_shape)
-        batch = broadcast_batch(weights_shape[0], value_shape[0])
-        return (batch, *query_shape[1:3], value_shape[-1]), weights_shape
 
     def get_config(self) -> Config:
         return {

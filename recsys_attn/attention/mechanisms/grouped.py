@@ -1,4 +1,4 @@
-"""What mechanisms have in common that attend group by group."""
+"""The common part of `Routed` and `Lookup`: attention inside groups."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, routers, scores
-from recsys_attn.attention.layout import batched_matmul, broadcast_size, head_sizes, swap_heads
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.masks.pairs import both
-from recsys_attn.attention.patterns.base import check_heads, require_steady
-from recsys_attn.attention.positions import pairs
+from recsys_attn.attention.core.head_layout import (
+    batched_matmul,
+    broadcast_size,
+    head_sizes,
+    swap_heads,
+)
+from recsys_attn.attention.core.masks import both
+from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.routers.base import Groups
-from recsys_attn.attention.routers.layout import padded
+from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-class Grouped(Layer):
-    """A softmax over the pairs that a router brings together; `Routed` and `Retrieved` call it.
+class Grouped(Mechanism):
+    """A softmax over the pairs inside each group of a router; the base of `Routed` and `Lookup`.
 
     Args:
-        router: Which tokens meet: an instance, a name or a config of
+        router: Makes the groups: an instance, a name or a config of
             `recsys_attn.attention.routers`.
-        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
-            router where None.
-        pattern: Which keys a query may attend of those that it meets; of
-            `recsys_attn.attention.patterns`. All of them where None.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a key; of `recsys_attn.attention.scores`. Defaults to
+            the router's score.
+        pattern: The keys that a query may attend, among those of its group; of
+            `recsys_attn.attention.patterns`. Defaults to all of them.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Raises:
-        ValueError: A pattern that hides the future, even in part, meets a router that looks at the
-            whole sequence, or a part looks at positions, which the router does not keep.
+        ValueError: A pattern that hides the future, even in part, with a router that uses the
+            whole sequence, or a positional part with a router that keeps no positions.
 
     Example:
 
@@ -93,16 +98,16 @@ class Grouped(Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
-        check_heads(self.pattern, heads)
+        require_heads(self.pattern, heads)
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 
     def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
-        """The outputs (G, T', N, V), and the logits (G, N, T', S'), very negative where nothing is.
+        """Returns outputs (G, T', N, V) and logits (G, N, T', S'), very negative if not allowed.
 
         Args:
-            groups: Some of those of the router.
-            length: `length_of` the keys, for the pattern.
+            groups: Groups of the router.
+            length: The result of `length_of`, for the pattern.
         """
         rows, columns = groups.query_positions, groups.key_positions
         allowed = groups.allowed
@@ -119,12 +124,17 @@ class Grouped(Layer):
 
     @property
     def uses_query(self) -> bool:
-        """Whether it looks at what a query holds."""
+        """Whether it uses the content of the queries."""
         return self.router.content_based or self.score.uses_query
 
     @property
+    def is_causal(self) -> bool:
+        """Whether no query attends a key after it."""
+        return self.pattern is not None and self.pattern.is_causal
+
+    @property
     def shares_query_and_key(self) -> bool:
-        """Whether the layer around it makes the keys with the projection of the queries."""
+        """Whether queries and keys have one projection."""
         return self.router.shares_query_and_key or self.score.shares_query_and_key
 
     def get_config(self) -> Config:
@@ -137,28 +147,24 @@ class Grouped(Layer):
         }
 
 
-def of_tokens(x: Tensor, **mask: Tensor | None) -> Tensor | None:
-    """A mask of x (B, S, ...) that has been checked, as booleans (B, S)."""
-    pair = allowed_pairs(x.shape, x.shape, **mask)
-    if pair is None:
-        return None
-    batch, _, rows, columns = ops.shape(pair)  # one of the two is 1
-    return ops.broadcast_to(ops.reshape(pair, (batch, rows * columns)), ops.shape(x)[:2])
+def of_tokens(x: Tensor, mask: Tensor | None) -> Tensor | None:
+    """Broadcasts a mask of x (B, S, ...) to (B, S)."""
+    return None if mask is None else ops.broadcast_to(mask, ops.shape(x)[:2])
 
 
 def of_one_batch(
     tensors: tuple[Tensor, ...], others: tuple[Tensor | None, ...]
 ) -> tuple[Tensor, ...]:
-    """The tensors with the batch that all of them, and what else is given, broadcast to."""
+    """Broadcasts the tensors to the common batch of all tensors, the others included."""
     given = [x for x in (*tensors, *others) if x is not None]
     batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in given))
     return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in tensors)
 
 
 def never_empty(mask: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:
-    """A mask (B, S) and its tensors (B, S, ...), with one token of padding where S is 0.
+    """Adds one token of padding to a mask (B, S) and its tensors (B, S, ...) if S is 0.
 
-    So a router always has a token to take. Where S is not known, there is a mask for it.
+    So a router always has a token. If S is unknown, the result has a mask.
     """
     batch, length = ops.shape(tensors[0])[:2]
     missing = tokens_missing(length)
@@ -169,12 +175,12 @@ def never_empty(mask: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:
 
 
 def tokens_missing(length: Tensor) -> Tensor:
-    """1 for a sequence without tokens, else 0."""
+    """Returns 1 for an empty sequence, else 0."""
     return max(1 - length, 0) if isinstance(length, int) else ops.maximum(1 - length, 0)
 
 
 def _of_groups(length: Any, query: Tensor) -> Any:
-    """The length of each request, for its groups, which stand together."""
+    """Repeats the length of each request for its groups."""
     if isinstance(length, int) or len(length.shape) == 0:
         return length  # one for all
     requests = ops.shape(length)[0]  # perhaps none

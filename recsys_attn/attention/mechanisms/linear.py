@@ -1,29 +1,28 @@
-"""Sums over the keys first, queries afterwards."""
+"""Linear attention: sums over the keys first, queries afterwards."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 from keras import ops
 
 from recsys_attn.attention import feature_maps
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.causal_prefix_sums import prefix_attention
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
-    broadcast_batch,
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.masks import allowed_pairs
-from recsys_attn.attention.prefix import prefix_attention
+from recsys_attn.attention.core.masks import Masks
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.checks import require_bool, require_positive
-from recsys_attn.layer import Layer, build_part
+from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class LinearState(NamedTuple):
-    """All that linear attention keeps of the events so far, in float32.
+    """The state of linear attention after some events, in float32.
 
     Args:
         sums: The features of the keys times the values, summed over events: (B, N, M, V).
@@ -34,41 +33,40 @@ class LinearState(NamedTuple):
     totals: Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Linear")
-class Linear(Layer):
-    """Attention whose similarity is a product of features, so that the keys are summed up once.
+@MECHANISMS.register("linear")
+class Linear(Mechanism):
+    """Attention with a similarity that is a product of features, so that keys are summed once.
 
     `output[t] = phi(q[t]) . sum_s phi(k[s]) v[s]^T / (phi(q[t]) . sum_s phi(k[s]))`, for each head
 
-    Time and memory grow with T plus S, and the sums over the events so far are a state of a
-    fixed size: `update` brings a user's state up to date with new events, and `read` is what
-    any number of candidates take from it, both without the history. All of it is computed in
-    float32. A query that may attend nothing gets zeros.
+    Time and memory grow with T plus S. The sums over the events so far are a state of a fixed
+    size: `update` adds new events to it, and `read` returns the output of any number of
+    candidates, both without the history. Everything is computed in float32. The output of a query
+    that may attend no key is zero.
 
-    With `causal` the sums run: chunk by chunk, with all pairs inside a chunk, so that memory
-    grows with S * (chunk + M * V / chunk) and not S * M * V.
+    With `causal` the sums are running sums, computed in chunks with all pairs inside a chunk:
+    memory grows with S * (chunk + M * V / chunk) and not with S * M * V.
 
     Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
     Linear Attention", ICML 2020, arXiv 2006.16236.
 
     Args:
         feature_map: phi: an instance, a name or a config of
-            `recsys_attn.attention.feature_maps`.
-        causal: Whether a query sees no event after it; T must then be S.
-        chunk: Number of events that are computed together where `causal`.
+            `recsys_attn.attention.feature_maps`. Defaults to `"elu"`.
+        causal: Whether to hide later events from a query; T must then be S. Defaults to False.
+        chunk: Number of events in a chunk with `causal`. Defaults to 128; it changes the speed and
+            the memory only.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, T), False for padded queries, which get zeros.
-        key_mask: (B, S), False for padded keys, which nothing attends.
+        masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
 
-    B of the queries may be 1 where that of the keys is not, and the other way round. Padded
-    values must be finite.
+    One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None: no pair of a query and a key has a weight.
+        The output of each head (B, T, N, V), and None for the weights.
 
     Raises:
         ValueError: `chunk` is not positive, or T is not S with `causal`.
@@ -89,8 +87,7 @@ class Linear(Layer):
     True
     """
 
-    shares_query_and_key = False
-
+    honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
@@ -116,24 +113,15 @@ class Linear(Layer):
         _, _, heads, size = key_shape
         self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
 
-    def call(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        require_a_value_a_key(key.shape, value.shape)
-        real = allowed_pairs(query.shape, key.shape, query_mask)  # refuses a wrong shape
+    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
         query_features, key_features = self.feature_map(
-            query, key, key_mask=key_mask, streaming=self.causal
+            query, key, key_mask=masks.key, streaming=self.causal
         )
         value = ops.cast(swap_heads(value), "float32")
         if self.causal:
             _require_one_length(query.shape[1], key.shape[1])
             batch, heads, _, size = ops.shape(query_features)
-            # So that a graph fails too where T is not S.
+            # So that a graph of unknown sizes fails too if T is not S.
             query_features = ops.reshape(query_features, (batch, heads, ops.shape(key)[1], size))
             output = prefix_attention(
                 query_features,
@@ -145,12 +133,12 @@ class Linear(Layer):
             )
         else:
             output = self._read(_summed(key_features, value), query_features)
-        if query_mask is not None:
-            output = ops.where(real, output, 0.0)  # real: (B, 1, T, 1)
+        if masks.query is not None:
+            output = ops.where(masks.query[:, None, :, None], output, 0.0)
         return ops.cast(swap_heads(output), self.compute_dtype), None
 
     def initial_state(self, batch_size: Any) -> LinearState:
-        """The state before any event."""
+        """Returns the state before the first event."""
         if self._state_size is None:
             raise ValueError(
                 "The size of the state is not known before the layer is built. Call the layer, "
@@ -175,13 +163,13 @@ class Linear(Layer):
         """
         features = self.feature_map.map_key(key, key_mask, streaming=True)
         more = _summed(features, ops.cast(swap_heads(value), "float32"))
-        # What was stored is perhaps no tensor yet, so not by `+`.
+        # Not `+`: a stored state may be a NumPy array.
         return LinearState(ops.add(state.sums, more.sums), ops.add(state.totals, more.totals))
 
     def read(self, state: LinearState, query: Tensor) -> Tensor:
-        """What queries (B, T, N, H) take from the events so far: (B, T, N, V).
+        """Returns the output (B, T, N, V) of queries (B, T, N, H) over the events so far.
 
-        B of the queries may be 1 where that of the state is not, and the other way round.
+        One of the two batches, of queries or of the state, may be 1.
         """
         output = self._read(state, self.feature_map.map_query(query))
         return ops.cast(swap_heads(output), self.compute_dtype)
@@ -189,9 +177,9 @@ class Linear(Layer):
     def step(
         self, query: Tensor, key: Tensor, value: Tensor, state: LinearState
     ) -> tuple[Tensor, LinearState]:
-        """One event (B, 1, N, ...): what it takes from the past and itself, and the new state.
+        """Adds one event (B, 1, N, ...); returns its output and the new state.
 
-        Event after event this is what the layer computes of them all at once with `causal`.
+        Event by event this equals one call of the layer with `causal`.
         """
         state = self.update(state, key, value)
         return self.read(state, query), state
@@ -206,17 +194,10 @@ class Linear(Layer):
         normaliser = ops.maximum(batched_matmul(features, totals), floor)
         return batched_matmul(features, state.sums) / normaliser
 
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        batch = broadcast_batch(query.shape[0], broadcast_batch(key.shape[0], value.shape[0]))
-        shape = (batch, *query.shape[1:3], value.shape[-1])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype), None
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query sees an event after it."""
+        return self.causal
 
     def get_config(self) -> Config:
         return {

@@ -1,55 +1,52 @@
-"""Every query against the keys of its group."""
+"""Routed attention: every query with the keys of its group."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import keras
 from keras import ops
 
-from recsys_attn.attention.masks import allowed_pairs
+from recsys_attn.attention.core.masks import Masks
+from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
     of_one_batch,
     of_tokens,
 )
-from recsys_attn.attention.mechanisms.retrieved import Retrieved
-from recsys_attn.attention.positions import length_of
-from recsys_attn.attention.routers.layout import between
-from recsys_attn.attention.scores.lookup import fitting
+from recsys_attn.attention.mechanisms.lookup import Lookup
+from recsys_attn.attention.routers.group_layout import between
+from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="mechanisms.Routed")
+@MECHANISMS.register("routed")
 class Routed(Grouped):
-    """A sequence attends to itself, each query to those keys only that a router brings it.
+    """Self-attention of each query to the keys that a router puts in its group.
 
     `output[t] = sum_{s in route(t)} softmax_{s in route(t)}(score(query[t], key[s])) * value[s]`
 
-    Time and memory grow with S times the size of a group, not with S squared. A query that may
-    attend nothing gets zeros. Routers whose groups depend on the tokens look at the future too,
-    so they refuse a pattern that is causal, even in part.
+    Time and memory grow with S times the size of a group, not with S squared. The output of a
+    query that may attend no key is zero. A router whose groups depend on the tokens uses the
+    future too, so it cannot be combined with a causal pattern.
 
     Args:
-        router: Which tokens meet: an instance, a name or a config of
+        router: Makes the groups: an instance, a name or a config of
             `recsys_attn.attention.routers`.
-        score: How similar a query is to a key; of `recsys_attn.attention.scores`. That of the
-            router where None.
-        pattern: Which keys a query may attend of those that it meets; of
-            `recsys_attn.attention.patterns`. All of them where None.
-        dropout: Share of the weights that is dropped in training.
+        score: The similarity of a query and a key; of `recsys_attn.attention.scores`. Defaults to
+            the router's score.
+        pattern: The keys that a query may attend, among those of its group; of
+            `recsys_attn.attention.patterns`. Defaults to all of them.
+        dropout: Share of the weights dropped in training. Defaults to 0.
 
     Call arguments:
         query: (B, S, N, H).
         key: (B, S, N, H).
         value: (B, S, N, V).
-        query_mask: (B, S), False for padded queries, which get zeros; `key_mask` where None, as
-            far as the routing is concerned.
-        key_mask: (B, S), False for padded keys, which nothing attends.
+        masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
+            only a key mask, the router uses it for the queries too.
 
     Returns:
-        The output of each head (B, S, N, V), and None in the place of the weights.
+        The output of each head (B, S, N, V), and None for the weights.
 
     Raises:
         ValueError: Queries and keys are not as many; a causal pattern meets a router that looks
@@ -67,6 +64,9 @@ class Routed(Grouped):
     (2, 1000, 4, 8)
     """
 
+    honours = ("query_mask", "key_mask")
+    own_sequence = True
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         _require_one_sequence(query_shape, key_shape, value_shape)
         super().build(query_shape, key_shape, value_shape)
@@ -76,16 +76,15 @@ class Routed(Grouped):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
+        masks: Masks,
         training: bool | None = None,
     ) -> tuple[Tensor, None]:
         _require_one_sequence(query.shape, key.shape, value.shape)
-        query = ops.reshape(query, ops.shape(key))  # so that a graph fails too where T is not S
-        allowed_pairs(query.shape, key.shape, query_mask, key_mask)  # refuses a wrong shape
-        query, key, value = of_one_batch((query, key, value), (query_mask, key_mask))
-        query_mask = of_tokens(query, query_mask=query_mask)
-        key_mask = of_tokens(key, key_mask=key_mask)
+        query = ops.reshape(
+            query, ops.shape(key)
+        )  # so that a graph of unknown sizes fails too if T is not S
+        query, key, value = of_one_batch((query, key, value), (masks.query, masks.key))
+        query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         key = fitting(key, self.score.most_keys)
         present = length_of(key, None, key_mask)
         routed_mask = key_mask if query_mask is None else query_mask
@@ -102,20 +101,15 @@ class Routed(Grouped):
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
         return output, None
 
-    def crossing(self) -> Retrieved:
-        """The same parts for queries that come from elsewhere."""
-        return Retrieved(
+    def as_cross_attention(self) -> Lookup:
+        """Returns the mechanism with the same parts for queries that come from elsewhere."""
+        return Lookup(
             self.router,
             self.score,
             self.pattern,
             dropout=self.dropout.rate,
             dtype=self.dtype_policy,
         )
-
-    def compute_output_spec(
-        self, query: Tensor, key: Tensor, value: Tensor, **others: Any
-    ) -> tuple[keras.KerasTensor, None]:
-        return keras.KerasTensor(value.shape, dtype=self.compute_dtype), None
 
 
 def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -125,7 +119,7 @@ def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Sha
             raise ValueError(
                 "Routed attends a sequence to itself, so `query`, `key` and `value` must have the "
                 "same batch and the same number of positions; for queries from elsewhere use the "
-                "mechanism Retrieved, Linear or Compressed. "
+                "mechanism Lookup, Linear or Compressed. "
                 f"Received: query.shape={tuple(query_shape)}, "
                 f"key.shape={tuple(key_shape)}, value.shape={tuple(value_shape)}"
             )

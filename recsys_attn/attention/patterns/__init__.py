@@ -1,7 +1,7 @@
-"""Which pairs? Functions of positions, which combine by `&`, `|` and `~`."""
+"""Patterns: allowed pairs as functions of positions; combined by `&`, `|` and `~`."""
 
-from recsys_attn.attention.patterns.base import MEMBERS as _MEMBERS
-from recsys_attn.attention.patterns.base import And, Not, Or, Pattern, get
+from recsys_attn.attention.patterns.base import PATTERNS as _PATTERNS
+from recsys_attn.attention.patterns.base import And, Not, Or, Pattern
 from recsys_attn.attention.patterns.blocks import Block, EdgeBlocks
 from recsys_attn.attention.patterns.per_head import PerHead
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
@@ -10,26 +10,7 @@ from recsys_attn.attention.patterns.tokens import Global, Prefix, Prepended
 from recsys_attn.attention.patterns.window import Causal, Dilated, Full, Local
 from recsys_attn.serialization import deserialize, serialize
 
-_MEMBERS.update(
-    {
-        "and": And,
-        "block": Block,
-        "causal": Causal,
-        "dilated": Dilated,
-        "edge_blocks": EdgeBlocks,
-        "fixed": Fixed,
-        "full": Full,
-        "global": Global,
-        "local": Local,
-        "not": Not,
-        "or": Or,
-        "per_head": PerHead,
-        "prefix": Prefix,
-        "prepended": Prepended,
-        "random_blocks": RandomBlocks,
-        "strided": Strided,
-    }
-)
+get = _PATTERNS.get
 
 __all__ = [
     "And",

@@ -1,35 +1,32 @@
-"""What every pattern has in common, and how patterns combine."""
+"""The base class of patterns, and combinations of patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.serialization import Family, deserialize, serialize
+from recsys_attn.registry import Registry
+from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Tensor
-
-# By name; the package's `__init__` fills it. A pattern may hold patterns, so it is known here.
-MEMBERS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which keys a query may attend, told from the positions of both.
+    """The keys that a query may attend, as a function of the positions of both.
 
-    A pattern is a function of indices, so the same object masks a dense matrix, a band or
-    hash-sorted blocks, at any length. Patterns combine by `&`, `|` and `~`.
+    The same object masks a dense matrix, a band or hash-sorted blocks, at any length. Patterns
+    combine by `&`, `|` and `~`.
 
     Call arguments:
         rows: Positions of the queries, integers of shape (B or 1, N or 1, T, 1).
         columns: Positions of the keys, integers of shape (B or 1, N or 1, 1, S).
-        length: Number of positions up to the last key that is there, an integer or integers
-            (B or 1, N or 1, 1, 1), so that padding behind it changes nothing. Patterns that use
-            it take positions to be 0 ... length-1.
+        length: Number of positions up to the last key that is present, an integer or integers (B or
+            1, N or 1, 1, 1), so that padding after it changes nothing. Patterns that use it expect
+            positions 0 ... length-1.
 
     Returns:
         Booleans that broadcast to (B, N, T, S), True where the query may attend the key.
@@ -56,30 +53,30 @@ class Pattern:
 
     @property
     def is_causal(self) -> bool:
-        """Whether no query attends a key after it, whatever the length."""
+        """Whether no query attends a later key, at any length."""
         return False
 
     @property
     def hides_future(self) -> bool:
-        """Whether it keeps any query from a key after it, because that key is in the future."""
+        """Whether it hides a later key from any query because it is later."""
         return self.is_causal
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether a pair of positions is allowed at one length and not at another."""
+        """Whether the same pair of positions may be allowed at one length and not at another."""
         return False
 
     @property
     def heads(self) -> int | None:
-        """The number of heads it is made for; None where every head has the same pattern."""
+        """The number of heads; None if all heads have the same pattern."""
         return None
 
     def take_heads(self, keep: Sequence[int]) -> Pattern:
-        """The pattern of some of the heads."""
+        """Returns the pattern of some of the heads."""
         return self
 
     def matrix(self, length: int) -> np.ndarray:
-        """What a sequence allows that attends to itself, to look at: (N or 1, length, length)."""
+        """Returns the mask of a self-attention, for inspection: (N or 1, length, length)."""
         index = np.arange(length, dtype="int32")
         allowed = self(index.reshape(1, 1, -1, 1), index.reshape(1, 1, 1, -1), length)
         shape = (1, self.heads or 1, length, length)
@@ -102,26 +99,26 @@ class Pattern:
         return cls(**{name: _revived(value) for name, value in config.items()})
 
 
-get = Family("a pattern", MEMBERS, Pattern).get
+PATTERNS = Registry("a pattern", "patterns", Pattern)
 
 
 def set_field(pattern: Pattern, name: str, value: Any) -> None:
-    """For `__post_init__` alone: a field in the form that it is kept in."""
+    """Sets a field of a frozen pattern; only for `__post_init__`."""
     object.__setattr__(pattern, name, value)
 
 
 def get_all(identifiers: Any) -> tuple[Pattern, ...]:
-    """Patterns from a list of what `get` takes."""
+    """Returns the patterns of a list of instances, names or configs."""
     if not isinstance(identifiers, list | tuple) or not identifiers:
         raise ValueError(
             f"`patterns` must be a list of at least one pattern. Received: patterns={identifiers!r}"
         )
-    return tuple(get(identifier) for identifier in identifiers)
+    return tuple(PATTERNS.get(identifier) for identifier in identifiers)
 
 
 @dataclass(frozen=True)
 class Combination(Pattern):
-    """Several patterns as one."""
+    """A pattern made of several patterns."""
 
     patterns: tuple[Pattern, ...]
 
@@ -150,7 +147,7 @@ class Combination(Pattern):
         return replace(self, patterns=tuple(p.take_heads(keep) for p in self.patterns))
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.And")
+@PATTERNS.register("and")
 @dataclass(frozen=True)
 class And(Combination):
     """Pairs that every pattern allows; written `first & second`."""
@@ -166,7 +163,7 @@ class And(Combination):
         return any(pattern.is_causal for pattern in self.patterns)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Or")
+@PATTERNS.register("or")
 @dataclass(frozen=True)
 class Or(Combination):
     """Pairs that any pattern allows; written `first | second`."""
@@ -182,7 +179,7 @@ class Or(Combination):
         return all(pattern.is_causal for pattern in self.patterns)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Not")
+@PATTERNS.register("not")
 @dataclass(frozen=True)
 class Not(Pattern):
     """Pairs that a pattern does not allow; written `~pattern`."""
@@ -190,7 +187,7 @@ class Not(Pattern):
     pattern: Pattern
 
     def __post_init__(self) -> None:
-        set_field(self, "pattern", get(self.pattern))
+        set_field(self, "pattern", PATTERNS.get(self.pattern))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         return ops.logical_not(self.pattern(rows, columns, length))
@@ -212,11 +209,11 @@ class Not(Pattern):
 
 
 def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
-    """Raises where a causal pattern shows a query another past as soon as more events follow.
+    """Raises if the past that a causal pattern allows changes when more events follow.
 
     Args:
-        pattern: Of a mechanism.
-        changes: Whether the pairs that meet depend on the length, whatever the pattern.
+        pattern: The pattern of a mechanism.
+        changes: Whether the mechanism itself depends on the length.
     """
     if pattern is not None and pattern.is_causal and (pattern.depends_on_length or changes):
         raise ValueError(
@@ -227,8 +224,8 @@ def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
         )
 
 
-def check_heads(pattern: Pattern | None, heads: int | None) -> None:
-    """Raises where a pattern is made for another number of heads."""
+def require_heads(pattern: Pattern | None, heads: int | None) -> None:
+    """Raises if a pattern has another number of heads."""
     if pattern is not None and pattern.heads not in (None, heads):
         raise ValueError(
             f"`pattern` is made for {pattern.heads} heads, one pattern each. "

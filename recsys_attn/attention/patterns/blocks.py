@@ -6,38 +6,37 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.tensors import Tensor
 
 
 def block_count(length: Any, size: int) -> Any:
-    """How many blocks hold the positions, the last of them perhaps in part; at least one."""
+    """Returns the number of blocks, the last of them perhaps incomplete; at least one."""
     blocks = (length + size - 1) // size
-    # An integer stays one: JAX makes no range of a size that is a tensor.
+    # An integer stays an integer: JAX makes no range of a traced size.
     return max(blocks, 1) if isinstance(blocks, Integral) else ops.maximum(blocks, 1)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Block")
+@PATTERNS.register("block")
 @dataclass(frozen=True)
 class Block(Pattern):
-    """Keys of the query's own block, and of some blocks beside it.
+    """Keys of the query's block and of some neighbouring blocks.
 
     `floor(t / size) - before <= floor(s / size) <= floor(t / size) + after`
 
-    `Block(64, 1)` is the band of BigBird. Even with no block after it, a block sees itself to
-    its end: for a causal one write `Block(size) & Causal()`.
+    `Block(64, 1)` is the band of BigBird. Even without later blocks, a query attends its own block
+    to the end; the causal form is `Block(size) & Causal()`.
 
     Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
     arXiv 2007.14062.
 
     Args:
-        size: Positions of a block.
-        before: How many blocks before its own a query attends.
-        after: How many after it; as many as before where None.
+        size: Number of positions in a block.
+        before: Number of earlier blocks. Defaults to 0.
+        after: Number of later blocks. Defaults to `before`.
 
     Example:
 
@@ -74,20 +73,20 @@ class Block(Pattern):
         return (self.after or 0) < self.before
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.EdgeBlocks")
+@PATTERNS.register("edge_blocks")
 @dataclass(frozen=True)
 class EdgeBlocks(Pattern):
-    """The first and the last blocks attend everything and are attended by all.
+    """The first and the last blocks attend all blocks and are attended by all.
 
     BigBird over existing positions is `Block(64, 1) | EdgeBlocks(64) | RandomBlocks(64, 3)`. The
-    last block is that of the last key which is no padding.
+    last block is that of the last key that is present.
 
     Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
     arXiv 2007.14062.
 
     Args:
-        size: Positions of a block; the last one may have fewer.
-        count: How many blocks at each end.
+        size: Number of positions in a block; the last one may have fewer.
+        count: Number of blocks at each end.
 
     Example:
 

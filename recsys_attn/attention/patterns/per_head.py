@@ -1,4 +1,4 @@
-"""A pattern for each head."""
+"""A different pattern for each head."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, get_all, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, get_all, set_field
 from recsys_attn.attention.patterns.window import Full
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.PerHead")
+@PATTERNS.register("per_head")
 @dataclass(frozen=True)
 class PerHead(Pattern):
-    """Head n has the n-th pattern: one looks near, another far, a third at everything.
+    """One pattern per head, such as a near one, a far one and all keys.
 
     Source: Child, Gray, Radford and Sutskever, "Generating Long Sequences with Sparse
     Transformers", 2019, arXiv 1904.10509.
 
     Args:
-        patterns: As many as there are heads: instances, names or configs of
+        patterns: One for each head: instances, names or configs of
             `recsys_attn.attention.patterns`.
 
     Example:
@@ -55,7 +54,7 @@ class PerHead(Pattern):
         allowed = []
         for head, pattern in enumerate(self.patterns):
             row, column, count = (_of_head(x, head) for x in (rows, columns, length))
-            # A pattern may leave out an axis that it does not look at; here all need the same.
+            # A pattern may omit an axis that it does not use; here all need the same axes.
             every_pair = Full()(row, column, count)
             allowed.append(ops.logical_and(every_pair, pattern(row, column, count)))
         return ops.concatenate(allowed, axis=1)

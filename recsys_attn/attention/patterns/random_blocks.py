@@ -7,38 +7,37 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
 
-# Its square fits an int32, so nothing below overflows and all backends agree; and it is 2 modulo
+# Its square fits an int32, so that nothing below overflows and all backends agree. It is 2 modulo
 # 3, so that cubing is a permutation of the numbers below it.
 _PRIME = 46_337
 _ROUNDS = 8
 
 
 def random_plan(rows: Tensor, blocks: Any, count: int, seed: int) -> Tensor:
-    """For each block of queries, `count` different blocks of keys out of all there are.
+    """Draws `count` different blocks of keys for each block of queries.
 
-    A function of its arguments alone, with integers that no backend rounds: nothing has to be
-    saved, and a row's blocks depend on how many there are and on no other row. The blocks, in a
-    circle from a random one on, are cut into `count` runs of nearly one size, and one is drawn
-    from each; so every block is as likely as every other. The draws are a permutation of the
-    integers modulo a prime, made of rounds `x <- (x + key + constant)^3`, with a key for each row.
+    The result depends on the arguments only, and all arithmetic is in integers, so that nothing has
+    to be saved and all backends agree. The circle of blocks, from a random start, is cut into
+    `count` runs of nearly equal size, and one block is drawn from each; all blocks are equally
+    likely. The draws are a permutation of the integers modulo a prime, made of rounds `x <- (x +
+    key + constant)^3`, with a key for each row.
 
     Args:
-        rows: Blocks of queries (...), integers.
-        blocks: How many blocks of keys there are, at least one: an integer, or integers that
-            broadcast to `rows`.
-        count: How many each row attends; all where there are fewer.
-        seed: Which plan.
+        rows: Indices of blocks of queries (...), integers.
+        blocks: Number of blocks of keys, at least one: an integer, or integers that broadcast to
+            `rows`.
+        count: Number of blocks per row, or all if there are fewer.
+        seed: Seed of the plan.
 
     Returns:
-        (..., count) int32, -1 in the place of blocks that there are not.
+        (..., count) int32, -1 for missing blocks.
 
     Example:
 
@@ -59,27 +58,27 @@ def random_plan(rows: Tensor, blocks: Any, count: int, seed: int) -> Tensor:
 
 
 def _permuted(x: Tensor, constants: list[int], key: Any = 0) -> Tensor:
-    """A permutation of 0 ... prime-1 for each key."""
+    """Returns a permutation of 0 ... prime-1 for each key."""
     for constant in constants:
         x = (x + key + constant) % _PRIME
         x = x * x % _PRIME * x % _PRIME
     return x
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.RandomBlocks")
+@PATTERNS.register("random_blocks")
 @dataclass(frozen=True)
 class RandomBlocks(Pattern):
-    """Each block of queries attends some random blocks of keys, out of all there are.
+    """Each block of queries attends some random blocks of keys.
 
     Source: Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020,
-    arXiv 2007.14062. The released code draws from the first 1024 positions only, which are the
-    oldest events of a history; here every block is as likely. The paper has another plan for
-    each head and layer: give them different seeds, the heads by `PerHead`.
+    arXiv 2007.14062. The released code draws from the first 1024 positions only, the oldest events
+    of a history; here all blocks are equally likely. The paper has a different plan for each head
+    and layer: use different seeds, for heads with `PerHead`.
 
     Args:
-        size: Positions of a block; the last one may have fewer.
-        count: How many blocks a block attends; all where there are fewer.
-        seed: Which plan. A plan also differs by the number of blocks there are.
+        size: Number of positions in a block; the last one may have fewer.
+        count: Number of blocks that a block attends, or all if there are fewer.
+        seed: Seed of the plan, which also depends on the number of blocks.
 
     Example:
 
@@ -102,7 +101,7 @@ class RandomBlocks(Pattern):
         blocks = block_count(length, self.size)
         plan = random_plan(rows // self.size, blocks, self.count, self.seed)
         column = columns // self.size
-        # Positions before the first are in no block, and the plan says -1 for no block too.
+        # Positions before the first are in no block; the plan also has -1 for no block.
         drawn = ops.any(ops.equal(column[..., None], plan), axis=-1)
         return ops.logical_and(column >= 0, drawn)
 

@@ -1,30 +1,28 @@
-"""The Sparse Transformer's far pairs: every so many steps, and summaries of blocks."""
+"""The Sparse Transformer's distant pairs: strided keys, and the last keys of blocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Strided")
+@PATTERNS.register("strided")
 @dataclass(frozen=True)
 class Strided(Pattern):
     """Keys a multiple of `stride` away: `(t - s) mod stride = 0`.
 
     The paper's strided attention is `(Local(stride, 0) | Strided(stride)) & Causal()`. Over a
-    history in steps of time it compares an hour with the same hour of other days.
+    history in time steps it compares an hour with the same hour of other days.
 
     Source: Child, Gray, Radford and Sutskever, "Generating Long Sequences with Sparse
     Transformers", 2019, arXiv 1904.10509.
 
     Args:
-        stride: Distance from one key to the next; about the root of the length.
+        stride: Distance between keys; the square root of the length is a good choice.
 
     Example:
 
@@ -46,10 +44,10 @@ class Strided(Pattern):
         return (rows - columns) % self.stride == 0
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Fixed")
+@PATTERNS.register("fixed")
 @dataclass(frozen=True)
 class Fixed(Pattern):
-    """The last keys of every block, which sum it up: `s mod stride >= stride - summary`.
+    """The last keys of every block, as its summary: `s mod stride >= stride - summary`.
 
     The paper's fixed attention is `(Block(stride) | Fixed(stride, summary)) & Causal()`.
 
@@ -58,7 +56,7 @@ class Fixed(Pattern):
 
     Args:
         stride: Size of a block.
-        summary: How many keys at the end of a block every query attends.
+        summary: Number of keys at the end of each block.
 
     Example:
 

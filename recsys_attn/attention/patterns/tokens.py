@@ -1,4 +1,4 @@
-"""Patterns of positions that see everything: chosen ones, prepended ones, a prefix."""
+"""Patterns of global positions: chosen ones, prepended ones, a prefix."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, get, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Global")
+@PATTERNS.register("global")
 @dataclass(frozen=True)
 class Global(Pattern):
     """Some positions attend everything and are attended by all: `t in G or s in G`.
 
-    Longformer is `Local(256) | Global((0,))`, but for its second set of projections.
+    Longformer is `Local(256) | Global((0,))`, without its second set of projections.
 
     Source: Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer", 2020,
     arXiv 2004.05150.
 
     Args:
-        positions: G; negative ones count from the last key that is no padding.
+        positions: G; negative positions count from the last key that is present.
 
     Example:
 
@@ -67,23 +66,22 @@ def _among(positions: Tensor, chosen: Tensor) -> Tensor:
     return ops.any(ops.expand_dims(positions, -1) == chosen, axis=-1)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prepended")
+@PATTERNS.register("prepended")
 @dataclass(frozen=True)
 class Prepended(Pattern):
-    """The first `count` positions are global, and a pattern counts from the one after them.
+    """The first `count` positions are global; another pattern applies to the rest.
 
-    For a sequence with extra tokens in front (a profile, learned latents), so that the pattern
-    of the sequence stays what it is without them. The caller puts the tokens there and takes
-    their outputs away. Under it a causal pattern is causal no longer: through the global
-    positions a second layer sees the future.
+    For a sequence with extra tokens in front (a profile, learned latents), which `PrependTokens`
+    adds and removes. A causal pattern inside it is not causal as a whole: through the global
+    positions a second layer depends on the future.
 
     Source: Ainslie et al., "ETC: Encoding Long and Structured Inputs in Transformers",
     EMNLP 2020, arXiv 2004.08483.
 
     Args:
-        count: How many positions in front are global.
-        pattern: Of the others, whose positions start at 0 and whose length is `count` less: an
-            instance, a name or a config of `recsys_attn.attention.patterns`.
+        count: Number of global positions in front.
+        pattern: The pattern of the others, with positions from 0 and a length that is `count` less:
+            an instance, a name or a config of `recsys_attn.attention.patterns`.
 
     Example:
 
@@ -101,7 +99,7 @@ class Prepended(Pattern):
 
     def __post_init__(self) -> None:
         require_positive("count", self.count)
-        set_field(self, "pattern", get(self.pattern))
+        set_field(self, "pattern", PATTERNS.get(self.pattern))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         inner = self.pattern(rows - self.count, columns - self.count, length - self.count)
@@ -124,16 +122,16 @@ class Prepended(Pattern):
         return Prepended(self.count, self.pattern.take_heads(keep))
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Prefix")
+@PATTERNS.register("prefix")
 @dataclass(frozen=True)
 class Prefix(Pattern):
-    """A prefix that all attend in both directions, causal after it: `s < length or s <= t`.
+    """A prefix that all positions attend, and causal attention after it: `s < length or s <= t`.
 
     Source: Raffel et al., "Exploring the Limits of Transfer Learning with a Unified
     Text-to-Text Transformer", JMLR 2020, arXiv 1910.10683.
 
     Args:
-        length: Positions of the prefix. Where it differs by example, see `masks.prefix`.
+        length: Number of positions of the prefix. For one length per example see `masks.prefix`.
 
     Example:
 

@@ -1,19 +1,18 @@
-"""Patterns of distance: everything, the past, a window, a window with gaps."""
+"""Patterns of distance: all keys, the past, a window, a window with gaps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.patterns.base import Pattern, set_field
+from recsys_attn.attention.patterns.base import PATTERNS, Pattern, set_field
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Full")
+@PATTERNS.register("full")
 @dataclass(frozen=True)
 class Full(Pattern):
     """Every key; one head's part of `PerHead`, or the limit of the others.
@@ -32,7 +31,7 @@ class Full(Pattern):
         return ops.ones_like(rows - columns, dtype="bool")
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Causal")
+@PATTERNS.register("causal")
 @dataclass(frozen=True)
 class Causal(Pattern):
     """Keys up to the query and the query itself: `s <= t`.
@@ -56,7 +55,7 @@ class Causal(Pattern):
         return True
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Local")
+@PATTERNS.register("local")
 @dataclass(frozen=True)
 class Local(Pattern):
     """A window around the query: `t - before <= s <= t + after`.
@@ -65,8 +64,8 @@ class Local(Pattern):
     arXiv 2004.05150; its window of 512 is `Local(256)`.
 
     Args:
-        before: How many keys before the query it attends.
-        after: How many after it; as many as before where None, and the window is causal where 0.
+        before: Number of keys before the query.
+        after: Number of keys after the query. Defaults to `before`; 0 makes the window causal.
 
     Example:
 
@@ -105,20 +104,20 @@ class Local(Pattern):
         return (self.after or 0) < self.before
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="patterns.Dilated")
+@PATTERNS.register("dilated")
 @dataclass(frozen=True)
 class Dilated(Pattern):
     """A window that skips keys: `s = t + dilation * k` for `|k| <= window`.
 
-    It reaches `dilation` times as far as `Local(window)` at the same cost; give some heads a
-    larger dilation by `PerHead`.
+    It reaches `dilation` times as far as `Local(window)` at the same cost. With `PerHead` some
+    heads can have a larger dilation.
 
     Source: Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer", 2020,
     arXiv 2004.05150.
 
     Args:
-        window: How many keys to each side of the query it attends.
-        dilation: How many positions one key lies from the next.
+        window: Number of keys on each side of the query.
+        dilation: Distance between keys.
 
     Example:
 

@@ -1,18 +1,14 @@
-"""Who meets whom? Layers that take a sequence apart into groups and put outputs together."""
+"""Routers: group queries with the few keys that they attend."""
 
+from recsys_attn.attention.routers.base import ROUTERS as _ROUTERS
 from recsys_attn.attention.routers.base import Groups, Router
 from recsys_attn.attention.routers.blocks import Blocks
 from recsys_attn.attention.routers.k_means import KMeans
 from recsys_attn.attention.routers.lsh import Lsh
 from recsys_attn.attention.routers.sinkhorn import Sinkhorn
-from recsys_attn.serialization import Family as _Family
 from recsys_attn.serialization import deserialize, serialize
 
-get = _Family(
-    "a router",
-    {"blocks": Blocks, "k_means": KMeans, "lsh": Lsh, "sinkhorn": Sinkhorn},
-    Router,
-).get
+get = _ROUTERS.get
 
 __all__ = [
     "Blocks",

@@ -1,4 +1,4 @@
-"""What every router has in common."""
+"""The base class of routers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from typing import Any, NamedTuple
 
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.layer import Layer
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Shape, Tensor
 
 
 class Groups(NamedTuple):
-    """Queries with the keys that they may meet, as a batch of G small attentions.
+    """Queries with their keys, as a batch of G small attentions.
 
-    G is the batch times the number of groups, so that scores and patterns run in groups as they
-    do over whole sequences.
+    G is the batch times the number of groups, so that scores and patterns apply to groups as to
+    whole sequences.
 
     Args:
         query: (G, T', N, H).
         key: (G, S', N, H).
         value: (G, S', N, V).
-        query_positions: (G or 1, N or 1, T'), where in the sequence they stand; None for a router
-            without positions.
+        query_positions: (G or 1, N or 1, T'), positions in the sequence; None for a router without
+            positions.
         key_positions: (G or 1, N or 1, S').
-        allowed: Booleans that broadcast to (G, N, T', S'); None where every pair counts.
-        bias: Added to the logits; broadcasts to them.
-        way_back: What `merge` needs.
+        allowed: Booleans that broadcast to (G, N, T', S'); None if every pair counts.
+        bias: Added to the logits, to which it broadcasts.
+        way_back: Data for `merge`.
     """
 
     query: Tensor
@@ -38,16 +39,15 @@ class Groups(NamedTuple):
 
 
 class Router(Layer):
-    """Which tokens meet: it takes a sequence apart into groups, and puts the outputs together.
+    """Splits a sequence into groups, and merges the outputs of the groups.
 
-    For `Retrieved`, whose queries come from elsewhere, it has `look_up` instead of these two.
+    `Routed` calls `group` and `merge`; `Lookup`, for cross-attention, calls `look_up`.
 
     Attributes:
-        default_score: Name of the score where none is chosen.
-        shares_query_and_key: Whether the layer around it makes the keys with the projection of
-            the queries.
-        content_based: Whether the groups depend on the tokens, those of the future included.
-        has_positions: Whether a token in a group still stands somewhere in the sequence.
+        default_score: Name of the default score.
+        shares_query_and_key: Whether queries and keys have one projection.
+        content_based: Whether the groups depend on the tokens, including future ones.
+        has_positions: Whether a token in a group has a position in the sequence.
 
     Example:
 
@@ -75,14 +75,13 @@ class Router(Layer):
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether two positions meet at one length and not at another, whatever the tokens."""
+        """Whether the length decides if two positions are in one group."""
         return False
 
     def require_covered(self, pattern: Pattern) -> None:
-        """Raises where a pattern allows pairs that the router never brings together.
+        """Raises if a pattern allows pairs that are never in one group.
 
-        Nothing to check where the groups depend on the tokens: there a pattern chooses among those
-        that meet.
+        The default checks nothing, for groups that depend on the tokens.
         """
 
     def group(
@@ -94,13 +93,13 @@ class Router(Layer):
         key_mask: Tensor | None,
         training: bool | None,
     ) -> list[Groups]:
-        """The groups: those of one size in one item.
+        """Returns the groups; those of equal size are one item.
 
         Args:
             query, key: (B, S, N, H).
             value: (B, S, N, V).
-            query_mask, key_mask: (B, S), False for padding, which must displace no other token.
-            training: Whether noise and moving averages are wanted.
+            query_mask, key_mask: (B, S), False for padding, which must not displace a token.
+            training: Whether to add noise and update moving averages.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `group`")
 
@@ -115,7 +114,7 @@ class Router(Layer):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
-        """What queries from elsewhere find among the keys, each for itself.
+        """Finds keys for each query of a cross-attention.
 
         Args:
             query: (B, T, N, H).
@@ -123,23 +122,25 @@ class Router(Layer):
             value: (B, S, N, V).
             query_mask, key_mask: (B, T) and (B, S), False for padding.
             query_positions, key_positions: (B or 1, N or 1, T) and (B or 1, N or 1, S).
-            training: Whether noise and moving averages are wanted.
+            training: Whether to add noise and update moving averages.
 
         Returns:
-            Groups whose queries, one group after the other, are those given.
+            Groups; their queries, one group after the other, are `query`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `look_up` for queries from elsewhere"
         )
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        """The output of each token (B, S, N, V).
+        """Returns the output of each token, (B, S, N, V).
 
         Args:
-            groups: What `group` returned.
+            groups: The result of `group`.
             outputs: (G, T', N, V) of each item.
-            masses: (G, N, T'), the logarithm of the sum of the exponentials of the logits, very
-                negative where nothing is allowed. So groups that a query shares can be joined
-                under one softmax.
+            masses: (G, N, T'), the logsumexp of the logits, very negative if no key is allowed.
+                With it several groups of a query can be merged under one softmax.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `merge`")
+
+
+ROUTERS = Registry("a router", "routers", Router)

@@ -1,4 +1,4 @@
-"""Blocks of neighbours, with some blocks that everybody meets and some drawn at random."""
+"""Blocks of neighbours, with global and random blocks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import broadcast_size
+from recsys_attn.attention.core.head_layout import broadcast_size
+from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
-from recsys_attn.attention.positions import length_of
-from recsys_attn.attention.routers.base import Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
 from recsys_attn.attention.routers.coverage import require_covered
-from recsys_attn.attention.routers.layout import (
+from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
     exists,
@@ -32,7 +31,7 @@ from recsys_attn.tensors import Config, Tensor
 
 
 class _Cut(NamedTuple):
-    """What is grouped, with the queries and the positions (1, ...) in blocks."""
+    """The tensors to group, with queries and positions (1, ...) in blocks."""
 
     query: Tensor
     key: Tensor
@@ -44,7 +43,7 @@ class _Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class _Meeting(Pattern):
-    """The pairs that `Blocks` brings together."""
+    """The pairs inside the groups of `Blocks`."""
 
     router: Blocks
 
@@ -62,36 +61,37 @@ class _Meeting(Pattern):
         return met
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Blocks")
+@ROUTERS.register("blocks")
 class Blocks(Router):
-    """Queries of block i meet the keys of blocks `i - before ... i + after`.
+    """Groups queries of block i with keys of blocks `i - before ... i + after`.
 
-    They also meet the first and the last blocks and some random ones, and the queries of the
-    first and the last blocks meet everything. Time and memory grow with S. Together with a
-    pattern that lies inside these blocks, the result is that of `Dense` with the pattern:
+    A group also has keys of the first and the last blocks and of some random ones, and queries of
+    the first and the last blocks have all keys. Time and memory grow with S. With a pattern inside
+    these blocks the result equals that of `Dense` with the pattern:
 
     - a window: `Routed(Blocks(64), pattern=Local(64))`; `after=0` suffices for causal ones.
     - Longformer: `Routed(Blocks(64, first=1), pattern=Local(64) | Global((0,)))`.
     - BigBird: `Routed(Blocks(64, first=1, last=1, random=3))`.
 
-    A query from elsewhere finds the blocks of keys that one at its position would meet, even in a
-    first or a last block; after the last event these are the latest events and the edges. Keys are
-    told by their positions too: those outside of 0 ... S-1 are in no block.
+    In `Lookup`, a query finds the blocks of its position, even in a first or a last block; after
+    the last event these are the latest events and the edges. Keys have positions too: those outside
+    of 0 ... S-1 are in no block.
 
-    A pattern that reaches beyond the blocks is refused, except one that only hides the future
-    (`Causal`), which chooses among the keys that meet.
+    A pattern that reaches beyond the blocks is an error, except one that only hides the future
+    (`Causal`).
 
     Sources: Beltagy et al., "Longformer: The Long-Document Transformer", 2020, arXiv 2004.05150;
     Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020, arXiv 2007.14062.
 
     Args:
-        size: Number of tokens of a block. The last block may be shorter.
-        before: Number of blocks before its own that a query meets.
-        after: Number of blocks after its own.
-        first: Number of blocks at the start that meet everything.
-        last: Number of blocks at the end that meet everything.
+        size: Number of tokens of a block. The last block may be shorter. Raise it for more context
+            at a higher cost.
+        before: Number of blocks before the own block.
+        after: Number of blocks after the own block; 0 suffices for causal patterns.
+        first: Number of global blocks at the start.
+        last: Number of global blocks at the end.
         random: Number of random blocks for each block, those of the pattern `RandomBlocks`.
-        seed: What the random blocks are drawn from.
+        seed: Seed of the random blocks.
 
     Example:
 
@@ -176,7 +176,7 @@ class Blocks(Router):
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _band(self, cut: _Cut) -> Groups:
-        """The queries of every block against the blocks on its route."""
+        """Groups the queries of every block with the blocks on its route."""
         query, key, value, key_mask, positions, there = cut
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
@@ -203,7 +203,7 @@ class Blocks(Router):
         )
 
     def _edges(self, cut: _Cut) -> Groups:
-        """The queries of the first and the last blocks against all keys."""
+        """Groups the queries of the first and the last blocks with all keys."""
         edges = self._edge_blocks(cut.there)
         rows = joined(taken(cut.positions, edges))
         return Groups(
@@ -231,21 +231,21 @@ class Blocks(Router):
         return sequence_of(blocks, length)
 
     def _reach(self, count: Tensor) -> tuple[int, int]:
-        """Blocks before and after, without those that cannot exist."""
+        """Returns the blocks before and after, at most as many as exist."""
         if not isinstance(count, int):
             return self.before, self.after
         return min(self.before, count - 1), min(self.after, count - 1)
 
     def _edge_blocks(self, there: Tensor) -> Tensor:
-        """The first and the last blocks (B or 1, first + last); some may not exist."""
+        """Returns the first and the last blocks (B or 1, first + last); some may not exist."""
         first, last = (ops.arange(number, dtype="int32") for number in (self.first, self.last))
         return ops.concatenate([first + ops.zeros_like(there), there - self.last + last], axis=-1)
 
     def _route(self, own: Tensor, there: Tensor, before: int, after: int) -> tuple[Tensor, Tensor]:
-        """The blocks (..., K) that queries of the blocks `own` (...) meet, and which of them count.
+        """Returns the blocks (..., K) for queries of the blocks `own` (...), and a mask of them.
 
         The band comes first, then the edges and the random blocks. They may overlap, and the band
-        reaches beyond the ends: a block counts where it exists and is met for the first time.
+        may pass the ends; the mask is True for the first occurrence of a block that exists.
         """
         nothing = ops.zeros_like(own + there)[..., None]
         band = own[..., None] + ops.arange(-before, after + 1, dtype="int32")
@@ -259,7 +259,7 @@ class Blocks(Router):
         return met, ops.logical_and(exists(met, there[..., None]), ops.logical_not(again))
 
     def _along(self, edges: Tensor, drawn: Tensor, blocks: Tensor) -> Tensor:
-        """What each block meets: (B, blocks, size, ...) -> (B, blocks, all on its route, ...)."""
+        """Gathers the route of each block: (B, blocks, size, ...) -> (B, blocks, tokens, ...)."""
         met = [with_neighbours(blocks, *self._reach(ops.shape(blocks)[1]))]
         if self.first or self.last:
             ends = joined(taken(blocks, edges))[:, None]
@@ -277,7 +277,7 @@ class Blocks(Router):
 
 
 def _side_by_side(parts: list[Tensor]) -> Tensor:
-    """Along axis 2; parts that are the same for every request are repeated."""
+    """Concatenates along axis 2; parts of batch 1 are repeated."""
     if len(parts) == 1:
         return parts[0]
     batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in parts))

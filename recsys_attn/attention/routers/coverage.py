@@ -1,4 +1,4 @@
-"""Whether a router brings together all that a pattern allows."""
+"""Checks that the groups of a router cover a pattern."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ _SAMPLE = 33  # blocks between the ends
 
 
 def require_covered(pattern: Pattern, meeting: Pattern, size: int, blocks: int) -> None:
-    """Raises where a pattern allows pairs that never meet: it would be cut without a word.
+    """Raises if a pattern allows pairs that are never in one group.
 
-    A pattern that only hides the future, such as `Causal`, is a filter of what meets, and fits
-    every router.
+    A pattern that only hides the future, such as `Causal`, fits every router.
 
     Args:
-        pattern: The pattern of a mechanism, which may have one for each head.
-        meeting: The pairs that the router brings together, as a pattern.
-        size: Positions of a block of the router.
-        blocks: Blocks that one block meets, with itself.
+        pattern: The pattern of a mechanism.
+        meeting: The pairs inside the groups of the router, as a pattern.
+        size: Number of positions in a block of the router.
+        blocks: Number of blocks in one group, the own block included.
 
     Raises:
         ValueError: The pattern reaches beyond the router.
     """
-    # Long enough for every number in the pattern to show, on both sides of a row.
+    # Long enough for the effect of every number in the pattern, on both sides of a row.
     reach = max((abs(number) for number in _numbers(pattern.get_config())), default=0)
     length = size * (2 * blocks + 3) + 2 * reach + 1
-    # Patterns repeat from block to block, but for those at the ends.
+    # Patterns repeat from block to block, except at the ends.
     count = -(-length // size)
     sample = np.linspace(0, count - 1, _SAMPLE).astype(int)
     ends = np.arange(blocks + 1)

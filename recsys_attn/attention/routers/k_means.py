@@ -1,4 +1,4 @@
-"""Groups of tokens around centroids that move along in training."""
+"""Groups of tokens around learned centroids."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head, swap_heads
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.core.head_layout import per_head, swap_heads
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import looked_up, one_size, sum_tokens, take_tokens
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -17,31 +17,32 @@ from recsys_attn.tensors import Config, Shape, Tensor
 _EPSILON = 1e-6
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.KMeans")
+@ROUTERS.register("k_means")
 class KMeans(Router):
-    """Each centroid brings together the queries and the keys that are nearest to it.
+    """Groups the queries and the keys that are nearest to a centroid.
 
-    Queries and keys are normalised as by a layer norm without weights; the `window` queries and
-    the `window` keys most similar to a centroid are its cluster, in the order of their positions.
-    A query in several clusters gets the mean of its outputs, and one in none gets zeros. In
-    training the centroids follow the tokens that are nearest to them:
+    Queries and keys are normalised by a layer normalisation without weights; the `window` queries
+    and the `window` keys most similar to a centroid are its cluster, in the order of their
+    positions. The output of a query in several clusters is the mean, and of a query in none zero.
+    In training the centroids are moving averages of their nearest tokens:
 
     `centroid <- decay * centroid + (1 - decay) * mean(queries and keys nearest to centroid)`
 
-    Padding counts for nothing and displaces nobody. One cluster with a window as wide as the
-    sequence is `Dense`. There is no gradient through the choice.
+    Padding displaces no token. One cluster with a window as wide as the sequence is `Dense`. The
+    choice has no gradient.
 
-    A query from elsewhere finds the keys of the cluster whose centroid is nearest to it. In
-    training the centroids follow such queries as well.
+    In `Lookup`, a query finds the keys of the cluster with the nearest centroid, and such queries
+    move the centroids too.
 
     Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers",
-    TACL 2021, arXiv 2003.05997. There the normalised queries and keys are attended too, and the
-    sum stands for the mean, so that the step would grow with the batch.
+    TACL 2021, arXiv 2003.05997. There attention uses the normalised queries and keys too, and the
+    sum instead of the mean, so that the step grows with the batch.
 
     Args:
-        clusters: Number of centroids of a head; about the square root of S.
-        window: Number of queries and of keys of a cluster; about S / clusters.
-        decay: How much of a centroid stays in a training step.
+        clusters: Number of centroids per head; the square root of S is a good choice.
+        window: Number of queries and of keys of a cluster; S / clusters is a good choice. Raise it
+            if many events are in no cluster.
+        decay: Decay of the moving averages.
 
     Example:
 
@@ -69,7 +70,7 @@ class KMeans(Router):
         heads, size = one_size(query_shape, key_shape, "KMeans")
         self.centroids = self.add_weight(
             shape=(heads, self.clusters, size),
-            initializer=keras.initializers.RandomNormal(stddev=1.0),  # as long as the tokens
+            initializer=keras.initializers.RandomNormal(stddev=1.0),  # of the length of the tokens
             trainable=False,
             dtype="float32",
             autocast=False,
@@ -127,18 +128,19 @@ class KMeans(Router):
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _affinities(self, sides: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """How similar the tokens of each side are to each centroid: (B, N, S, C)."""
+        """Returns the similarity of tokens and centroids, for both sides: (B, N, S, C)."""
         directions = _unit(ops.convert_to_tensor(self.centroids))
         return [per_head(x, ops.transpose(directions, (0, 2, 1))) for x, _ in sides]
 
     def _members(self, affinity: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The best of each centroid (B, N, C, window), by position, and which are no padding."""
+        """Returns the nearest tokens of each centroid (B, N, C, window) by position, and their
+        mask."""
         affinity = ops.where(mask[:, None, :, None], affinity, NEVER)
         affinity = ops.transpose(affinity, (0, 1, 3, 2))
         length, window = ops.shape(affinity)[-1], self.window
         if isinstance(length, int):
             window = min(window, length)
-        else:  # a graph of unknown length: as many as there are, and some that stand nowhere
+        else:  # unknown length: all tokens, then indices beyond the sequence
             missing = ops.maximum(window - length, 0)
             affinity = ops.pad(affinity, [(0, 0), (0, 0), (0, 0), (0, missing)], "constant", NEVER)
         chosen = ops.sort(ops.cast(ops.top_k(affinity, window)[1], "int32"), axis=-1)
@@ -157,7 +159,7 @@ class KMeans(Router):
         return ops.reshape(taken, (batch * clusters, window, *x.shape[2:]))
 
     def _follow(self, affinities: list[Tensor], sides: list[tuple[Tensor, Tensor]]) -> None:
-        """Moves the centroids towards the tokens nearest to them."""
+        """Moves the centroids towards their nearest tokens."""
         total, count = 0.0, 0.0
         for affinity, (x, mask) in zip(affinities, sides, strict=True):
             nearest = ops.one_hot(ops.argmax(affinity, axis=-1), self.clusters, dtype="float32")
@@ -186,7 +188,7 @@ class KMeans(Router):
 def _sides(
     query: Tensor, query_mask: Tensor | None, key: Tensor, key_mask: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """The normalised tokens of each side, and which of them are no padding."""
+    """Returns the normalised tokens of each side, and their masks."""
     return [
         (_normalised(x), ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask)
         for x, mask in ((query, query_mask), (key, key_mask))
@@ -194,7 +196,7 @@ def _sides(
 
 
 def _normalised(x: Tensor) -> Tensor:
-    """Layer norm without weights; a constant, since nothing is learned by choosing."""
+    """Layer normalisation without weights and without gradient."""
     x = ops.cast(ops.stop_gradient(x), "float32")
     x = x - ops.mean(x, axis=-1, keepdims=True)
     return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + _EPSILON)

@@ -1,4 +1,4 @@
-"""Groups of tokens that point the same way, found by hashing."""
+"""Groups of tokens of similar direction, found by hashing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import (
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
     each_once,
@@ -24,32 +24,32 @@ from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Lsh")
+@ROUTERS.register("lsh")
 class Lsh(Router):
-    """Tokens meet where a random rotation puts them into the same bucket.
+    """Groups tokens that a random rotation hashes to the same bucket.
 
     `bucket(x) = argmax([x R; -x R])`, with R (H, buckets / 2) random and fixed.
 
-    The tokens are sorted by (bucket, position) and cut into chunks; each token meets those of its
-    own bucket in its own chunk and the one before. A token meets the union of what several rounds
-    bring it, under one softmax: the outputs of the rounds are joined by their masses, and a pair
-    that can meet in m rounds has `log m` taken off its logit. Padding has a bucket of its own, so
-    it displaces nobody. One chunk and one bucket are `Dense("shared_dot")`.
+    The tokens are sorted by (bucket, position) and cut into chunks; each token attends those of its
+    bucket in its own chunk and the previous one. Several rounds are one softmax over their union:
+    their outputs are merged by mass, and the logit of a pair that occurs in m rounds is lowered by
+    `log m`. Padding has its own bucket, so it displaces no token. One chunk and one bucket are
+    `Dense("shared_dot")`.
 
-    Keys are hashed, and queries are taken to be the same vectors: the layer around makes both by
-    one projection. Hashing has no gradient.
+    Only keys are hashed, since queries and keys have one projection. Hashing has no gradient.
 
-    A query from elsewhere is hashed too: in each round it finds the `size` keys of its bucket that
-    stand last, each key once.
+    In `Lookup` queries are hashed too: in each round a query finds the last `size` keys of its
+    bucket, each key once.
 
     Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
-    The authors' code keeps neither to the bucket nor to the correction unless told to; here both
-    are as in the paper. There a first chunk meets the last one too; here nothing is before it.
+    By default the authors' code neither stays inside the bucket nor applies the correction; here
+    both are as in the paper. There the first chunk attends the last one; here no chunk is before
+    it.
 
     Args:
-        size: Number of tokens of a chunk, and of keys that a query from elsewhere finds in a round.
-        buckets: Number of buckets, even; 1 for none. About `2 S / size`.
-        rounds: Number of rotations.
+        size: Number of tokens of a chunk, and of keys found per round in `Lookup`.
+        buckets: Number of buckets, even, or 1. `2 S / size` is a good choice.
+        rounds: Number of rotations; raise it to miss fewer similar pairs, at a higher cost.
 
     Example:
 
@@ -109,7 +109,7 @@ class Lsh(Router):
         place = ops.cast(ops.argsort(order, axis=-1), "int32")
 
         positions = self._chunks(order)
-        # Bucket 0 is nobody's: of padding, and of what fills up the last chunk.
+        # Bucket 0 is for padding, also that of the last chunk.
         bucket = self._chunks((ticket // length + 1) % (self.buckets + 1))
         rows, columns = self._pairs(positions)
         row_buckets, column_buckets = self._pairs(bucket)
@@ -146,7 +146,7 @@ class Lsh(Router):
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _newest(self, buckets: Tensor, wanted: Tensor, positions: Tensor) -> Tensor:
-        """The last keys of the buckets wanted; -1 where there are fewer.
+        """Returns the last keys of some buckets; -1 if there are fewer.
 
         (B, N, rounds, S), (B, N, rounds, T), (B or 1, N or 1, S) -> (B, N, rounds, T, size).
         """
@@ -154,7 +154,7 @@ class Lsh(Router):
         age = ops.argsort(ops.argsort(positions, axis=-1), axis=-1)
         ticket = buckets * length + ops.cast(age, "int32")[:, :, None]
         order = ops.cast(ops.argsort(ticket, axis=-1), "int32")
-        # Bucket c ends in this order where the keys of buckets 0 ... c have been counted.
+        # In this order bucket c ends after the keys of the buckets 0 ... c.
         number = batch * heads * rounds
         first = ops.arange(number, dtype="int32")[:, None] * (self.buckets + 1)
         cells = ops.reshape(first + ops.reshape(buckets, (number, length)), (number * length,))
@@ -173,7 +173,7 @@ class Lsh(Router):
         return ops.where(back <= count, index, -1)
 
     def _buckets(self, key: Tensor, key_mask: Tensor | None) -> Tensor:
-        """(B, N, rounds, S); padding is in one bucket more, behind all others."""
+        """(B, N, rounds, S); padding is in one more bucket, after all others."""
         buckets = self._hash(key)
         if key_mask is None:
             return buckets
@@ -203,21 +203,21 @@ class Lsh(Router):
         return ops.reshape(take_tokens(x, flat), (*ops.shape(positions), *rest))
 
     def _met(self, chunks: Tensor) -> Tensor:
-        """What each chunk meets: the one before it, where there is one, and itself."""
+        """Returns each chunk with the previous one."""
         alone = ops.shape(chunks)[1]
         return chunks if isinstance(alone, int) and alone == 1 else with_neighbours(chunks, 1, 0)
 
     def _pairs(self, chunks: Tensor) -> tuple[Tensor, Tensor]:
-        """Of queries and of the keys that they meet: (G, N, T', 1) and (G, N, 1, S')."""
+        """Values of queries and of their keys: (G, N, T', 1) and (G, N, 1, S')."""
         rows, columns = (
             ops.transpose(as_groups(x), (0, 2, 1)) for x in (chunks, self._met(chunks))
         )
         return rows[..., :, None], columns[..., None, :]
 
     def _correction(self, buckets: Tensor, place: Tensor, positions: Tensor) -> Tensor:
-        """Minus the logarithm of the number of rounds in which a pair can meet."""
-        # One number for bucket and chunk: in the same bucket, and in the same chunk or the next,
-        # exactly where it is the same or one more.
+        """Returns minus the logarithm of the number of rounds in which a pair occurs."""
+        # One number for bucket and chunk: equal or one more exactly for the same bucket and the
+        # same chunk or the next.
         cell = buckets * (ops.shape(place)[-1] + 1) + place // self.size
         meetings = 0.0
         for turn in range(self.rounds):
@@ -235,7 +235,7 @@ class Lsh(Router):
         output = ops.reshape(outputs[0], (batch, rounds * padded_length, heads, size))
         mass = ops.transpose(masses[0], (0, 2, 1))
         mass = ops.reshape(mass, (batch, rounds * padded_length, heads))
-        # The tokens of round r stand behind those of the rounds before it.
+        # The tokens of a round come after those of the previous rounds.
         start = ops.arange(rounds, dtype="int32")[:, None] * padded_length
         place = place + start
         places = ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))

@@ -1,4 +1,4 @@
-"""Blocks that meet the block that a learned sort brings them."""
+"""Groups of a block and the block that a learned sort puts beside it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import Groups, Router
-from recsys_attn.attention.routers.layout import as_groups, blocks_of, sequence_of
+from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.group_layout import as_groups, blocks_of, sequence_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
-_TINY = 1e-6  # share of real tokens below which a mixture is padding
+_TINY = 1e-6  # a mixture with a smaller share of real tokens is padding
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="routers.Sinkhorn")
+@ROUTERS.register("sinkhorn")
 class Sinkhorn(Router):
-    """The queries of a block meet its own keys, and those of the block sorted next to it.
+    """Groups the queries of a block with its keys and those of the block sorted to its place.
 
     With psi_i the sum of the keys of block i, for each head:
 
@@ -29,21 +29,21 @@ class Sinkhorn(Router):
     `sorted keys = P keys`, `sorted values = P values`, over blocks; then one softmax over
     `[sorted block i; block i]`.
 
-    `sinkhorn` makes all rows, then all columns sum to one, over and over, and so a soft
-    permutation. Padding takes no part: blocks of nothing else are not sorted, and a mixture of
-    tokens weighs as much as the share of real ones in it. A single block is `Dense`.
+    `sinkhorn` alternately normalises rows and columns, which gives a soft permutation. Padding is
+    left out: blocks of padding only are not sorted, and a mixture of tokens is weighted by its
+    share of real ones. A single block is `Dense`.
 
-    Queries from elsewhere attend the block that is sorted to the front, and no other: the paper's
-    SortCut, cut after one block.
+    In `Lookup`, queries attend only the block that is sorted to the front: the paper's SortCut, cut
+    after one block.
 
     Source: Tay et al., "Sparse Sinkhorn Attention", ICML 2020, arXiv 2002.11296.
 
     Args:
         size: Number of tokens of a block. The last block may be shorter.
-        iterations: Number of times that rows and columns are normalised.
-        temperature: What the logits of the sort are divided by: lower is harder.
-        length: Longest sequence, which sets the number of blocks that can be told apart; that
-            of the shapes when building where None.
+        iterations: Number of normalisations of rows and columns; more give a better permutation.
+        temperature: Divisor of the logits of the sort; lower it for a harder permutation.
+        length: Length of the longest sequence, which sets the largest number of blocks. Defaults to
+            the length in `build`.
 
     Example:
 
@@ -151,7 +151,7 @@ class Sinkhorn(Router):
         key, value, present = self._blocks(key, value, key_mask)
         sort = self._sort(key, present, training)
         places = ops.arange(ops.shape(sort)[2], dtype="int32")
-        first = ops.argmax(ops.any(present, axis=2), axis=1)  # blocks of padding have no place
+        first = ops.argmax(ops.any(present, axis=2), axis=1)  # blocks of padding are not sorted
         first = ops.equal(places, ops.cast(first, "int32")[:, None])
         sort = ops.sum(ops.where(first[:, None, :, None], sort, 0.0), axis=2, keepdims=True)
         share = self._share(sort, present)[:, 0, :, None]
@@ -167,7 +167,7 @@ class Sinkhorn(Router):
     def _blocks(
         self, key: Tensor, value: Tensor, key_mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values by block, zeros where they are padding, and which are not."""
+        """Returns keys and values by block, zeros for padding, and the mask."""
         self._require_short(key.shape[1])
         mask = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         key, value = (
@@ -177,7 +177,7 @@ class Sinkhorn(Router):
         return key, value, blocks_of(mask, self.size)
 
     def _sort(self, key: Tensor, present: Tensor, training: bool | None) -> Tensor:
-        """How much of block j stands at place i: (B, N, blocks, blocks)."""
+        """Returns the share of block j at place i: (B, N, blocks, blocks)."""
         total = ops.sum(ops.cast(key, "float32"), axis=2)
         hidden = ops.relu(per_head(total, self.hidden_kernel))
         logits = per_head(swap_heads(hidden), self.sort_kernel)
@@ -195,7 +195,7 @@ class Sinkhorn(Router):
         )
 
     def _share(self, sort: Tensor, present: Tensor) -> Tensor:
-        """The share of real tokens in each mixture: (B, places, N, size)."""
+        """Returns the share of real tokens in each mixture: (B, places, N, size)."""
         batch, heads, places, count = ops.shape(sort)
         rows = ops.reshape(sort, (batch, heads * places, count))
         real = ops.matmul(rows, ops.cast(present, "float32"))
@@ -214,12 +214,12 @@ class Sinkhorn(Router):
 
 
 def sinkhorn(logits: Tensor, allowed: Tensor, iterations: int) -> Tensor:
-    """Matrices whose rows and columns sum to one, from the logarithms of their entries.
+    """Returns matrices with rows and columns that sum to one, from logarithms of entries.
 
     Args:
         logits: (..., C, C), float32.
-        allowed: Booleans that broadcast to the logits; 0 where False.
-        iterations: How often rows, then columns are normalised.
+        allowed: Booleans that broadcast to the logits; the result is 0 for False.
+        iterations: Number of normalisations of rows and columns.
     """
     for _ in range(iterations):
         for axis in (-1, -2):

@@ -1,15 +1,15 @@
-"""How similar is a query to a key? Layers (B, T, N, H), (B, S, N, H) -> logits (B, N, T, S)."""
+"""Scores: similarities of queries and keys, (B, T, N, H), (B, S, N, H) -> (B, N, T, S)."""
 
 from recsys_attn.attention.scores.additive import Additive
 from recsys_attn.attention.scores.alibi import Alibi
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.base import SCORES as _SCORES
+from recsys_attn.attention.scores.base import Score, Sum
 from recsys_attn.attention.scores.cosine import Cosine
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.attention.scores.factorised_synthesizer import (
     FactorisedDenseSynthesizer,
     FactorisedRandomSynthesizer,
 )
-from recsys_attn.attention.scores.family import get
 from recsys_attn.attention.scores.general import General
 from recsys_attn.attention.scores.key_only import KeyOnly
 from recsys_attn.attention.scores.location import Location
@@ -19,9 +19,10 @@ from recsys_attn.attention.scores.relative_buckets import RelativeBuckets
 from recsys_attn.attention.scores.relative_dot import RelativeDot
 from recsys_attn.attention.scores.rotary import Rotary
 from recsys_attn.attention.scores.shared_dot import SharedDot
-from recsys_attn.attention.scores.sum import Sum
 from recsys_attn.attention.scores.synthesizer import DenseSynthesizer, RandomSynthesizer
 from recsys_attn.serialization import deserialize, serialize
+
+get = _SCORES.get
 
 __all__ = [
     "Additive",

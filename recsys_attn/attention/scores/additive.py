@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Additive")
+@SCORES.register("additive")
 class Additive(Score):
-    """`score = v^T tanh(W_q q + W_k k)`, with v, W_q and W_k of each head's own.
+    """`score = v^T tanh(W_q q + W_k k)`, with v, W_q and W_k for each head.
 
-    This is `v^T tanh(W [q; k])` ("concat"), with each half of W applied once a query and once a
-    key. Queries and keys may differ in size.
+    This is `v^T tanh(W [q; k])` ("concat"), computed with one half of W per query and the other
+    half per key. Queries and keys may have different sizes.
 
     Source: Bahdanau et al., "Neural Machine Translation by Jointly Learning to Align and
     Translate", ICLR 2015, arXiv 1409.0473.
 
     Args:
-        units: Size of the hidden layer; the size of the key where None.
+        units: Size of the hidden layer. Defaults to the size of the key.
 
     Example:
 

@@ -1,24 +1,22 @@
-"""A penalty for distance."""
+"""ALiBi: a penalty for distance."""
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances, spread
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances, spread
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Alibi")
+@SCORES.register("alibi")
 class Alibi(Score):
     """`score = -m |i - j|` for a query at i and a key at j, with a fixed slope m of each head.
 
-    `m_n = 2^(-8 n / N)` for the heads n = 1 ... N where N is a power of two. Otherwise the
-    slopes for the power of two below N come first, and then every other one of those for the
-    power above it.
+    `m_n = 2^(-8 n / N)` for the heads n = 1 ... N if N is a power of two. Otherwise the slopes of
+    the next smaller power of two come first, then every second slope of the next larger one.
 
     Source: Press et al., "Train Short, Test Long: Attention with Linear Biases Enables Input
     Length Extrapolation", ICLR 2022, arXiv 2108.12409.
@@ -46,7 +44,7 @@ class Alibi(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
         slopes = np.array(_slopes(int(heads)), dtype="float32")
-        # A weight, so that a layer left with some of its heads keeps their slopes.
+        # A weight, so that heads keep their slopes when others are pruned.
         self.slopes = self.add_weight(
             shape=(heads,),
             initializer=lambda shape, dtype=None: ops.convert_to_tensor(slopes, dtype),

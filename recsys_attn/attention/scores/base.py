@@ -1,33 +1,38 @@
-"""What every score has in common."""
+"""The base class of scores, and scores made of several scores."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
-from recsys_attn.attention.layout import logits_shape
-from recsys_attn.layer import Layer
-from recsys_attn.tensors import Shape, Tensor
+from keras import ops
+
+from recsys_attn.attention.core.head_layout import logits_shape
+from recsys_attn.layer import Layer, build_part
+from recsys_attn.registry import Registry
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class Score(Layer):
-    """How similar each query is to each key, one number a head.
+    """The similarity of each query and each key, one number per head.
 
     Scores add up: `Dot() + Alibi()`.
 
     Attributes:
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
-            broadcast to (B, N, T) and (B, N, S), and None for the natural ones.
-        shares_query_and_key: Whether the layer around it makes the keys with the projection of
-            the queries.
-        uses_query, uses_key: Whether it looks at what a query or a key holds; if not, the layer
-            around it makes no projection for it.
+            broadcast to (B, N, T) and (B, N, S), and None for the default ones.
+        shares_query_and_key: Whether queries and keys have one projection.
+        uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
+            around it makes no projection of them.
 
     Call arguments:
         query: (B, T, N, H).
         key: (B, S, N, H). One of the two batches may be 1.
-        allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count.
-            Logits of such pairs are returned all the same, and are the weighting's to drop;
-            a score that keeps statistics leaves them out.
+        allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count. The
+            weighting drops the logits of such pairs; a score with statistics of its own must leave
+            them out.
 
     Returns:
         Logits (B, N, T, S).
@@ -53,23 +58,24 @@ class Score(Layer):
     uses_key = True
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
-        """Makes the weights; a score without any need not say so."""
+        """Creates the weights; the default has none."""
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
     @property
     def most_keys(self) -> int | None:
-        """The most keys that it can tell apart, known when it is built; None for any number."""
+        """Largest number of keys, known after `build`; None for no limit."""
         return None
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return logits_shape(query_shape, key_shape)
 
     def __add__(self, other: Score) -> Score:
-        from recsys_attn.attention.scores.sum import Sum  # which is a score itself
-
         return Sum([self, other])
+
+
+SCORES = Registry("a score", "scores", Score)
 
 
 def logits_of(
@@ -80,7 +86,7 @@ def logits_of(
     query_positions: Tensor | None,
     key_positions: Tensor | None,
 ) -> Tensor:
-    """Calls a score, with the positions where it looks at them."""
+    """Calls a score, with positions if it is positional."""
     if not score.positional:
         return score(query, key, allowed=allowed)
     return score(
@@ -92,8 +98,100 @@ def logits_of(
     )
 
 
-def inner_score(identifier: Any, dtype: Any) -> Score:
-    """A score that another score holds, from an instance, a name or a config."""
-    from recsys_attn.attention.scores.family import get  # which knows the holder too
+class Several(Score):
+    """A score made of scores; positional, or with one projection, if one of them is.
 
-    return get(identifier, dtype=dtype)
+    Args:
+        scores: The scores: instances, names or configs.
+
+    Example:
+
+    >>> from keras import ops
+    >>> from recsys_attn.attention.scores.base import Several
+    >>> class Largest(Several):
+    ...     def call(self, query, key, allowed=None, query_positions=None, key_positions=None):
+    ...         each = self.each(query, key, allowed, query_positions, key_positions)
+    ...         return ops.max(ops.stack(each), axis=0)
+    >>> history = ops.ones((2, 5, 4, 8))
+    >>> tuple(Largest(["cosine", "alibi"])(history, history).shape)
+    (2, 4, 5, 5)
+    """
+
+    positional = True
+
+    def __init__(self, scores: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if isinstance(scores, str) or not isinstance(scores, Sequence) or not scores:
+            raise ValueError(
+                "`scores` must be a list of at least one score, such as ['scaled_dot', 'alibi']. "
+                f"Received: scores={scores!r}"
+            )
+        self.scores = [SCORES.get(score, dtype=self.dtype_policy) for score in scores]
+        self.positional = any(score.positional for score in self.scores)
+        self.shares_query_and_key = any(score.shares_query_and_key for score in self.scores)
+        self.uses_query = any(score.uses_query for score in self.scores)
+        self.uses_key = any(score.uses_key for score in self.scores)
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        for score in self.scores:
+            build_part(self, "score", score, query_shape, key_shape)
+
+    @property
+    def most_keys(self) -> int | None:
+        """The smallest limit of its scores."""
+        return min((s.most_keys for s in self.scores if s.most_keys is not None), default=None)
+
+    def each(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None,
+        query_positions: Tensor | None,
+        key_positions: Tensor | None,
+    ) -> list[Tensor]:
+        """Returns the logits of every score."""
+        return [
+            logits_of(score, query, key, allowed, query_positions, key_positions)
+            for score in self.scores
+        ]
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "scores": [serialize(score) for score in self.scores]}
+
+
+@SCORES.register("sum")
+class Sum(Several):
+    """`score = score_1 + score_2 + ...`; written `first + second`.
+
+    Args:
+        scores: The scores: instances, names or configs.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
+            positional scores.
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention.scores import Additive, Dot
+    >>> query = keras.random.normal((2, 3, 1, 8))
+    >>> key = keras.random.normal((2, 5, 1, 8))
+    >>> tuple((Dot(scale=True) + Additive())(query, key).shape)
+    (2, 1, 3, 5)
+    """
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        return functools.reduce(
+            ops.add, self.each(query, key, allowed, query_positions, key_positions)
+        )

@@ -1,22 +1,21 @@
-"""The cosine."""
+"""The cosine score."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Cosine")
+@SCORES.register("cosine")
 class Cosine(Score):
-    """`score = q . k / (|q| |k| temperature)`; 0, and without gradient, where q or k is zero.
+    """`score = q . k / (|q| |k| temperature)`; 0, without gradient, if q or k is zero.
 
     Cosines lie in [-1, 1], so that a softmax over many of them is nearly flat: a temperature
     below 1 sharpens it.
@@ -25,7 +24,7 @@ class Cosine(Score):
     is `beta = 1 / temperature`.
 
     Args:
-        temperature: What the cosine is divided by.
+        temperature: Divisor of the cosine. Defaults to 1; lower it for sharper weights.
 
     Example:
 

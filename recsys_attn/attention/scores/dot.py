@@ -1,23 +1,21 @@
-"""The dot product."""
+"""The dot product score."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Dot")
+@SCORES.register("dot", scaled_dot={"scale": True})
 class Dot(Score):
     """`score = q . k`, and `q . k / sqrt(H)` with `scale`; `q + u` for q with `query_bias`.
 
-    Named `"dot"` without and `"scaled_dot"` with `scale`. The bias u of each head is a question
-    that every query asks of what a key holds: Transformer-XL's content bias.
+    Its name is `"dot"` without and `"scaled_dot"` with `scale`. The bias u of each head is
+    Transformer-XL's content bias, the same for every query.
 
     Sources: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025; scaled: Vaswani et al., "Attention Is All You Need", NIPS 2017,
@@ -26,8 +24,8 @@ class Dot(Score):
 
     Args:
         scale: Whether to divide by the square root of the head size, so that the variance of the
-            logits does not grow with it.
-        query_bias: Whether to add a learned vector, zero at first, to the queries of a head.
+            logits does not grow with it. Defaults to False, as in AutoInt.
+        query_bias: Whether to add a learned vector, initially zero, to the queries of a head.
 
     Example:
 

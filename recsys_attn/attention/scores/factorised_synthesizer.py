@@ -1,15 +1,14 @@
-"""Synthesizer's scores with fewer weights."""
+"""Factorised Synthesizer scores, with fewer weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import batched_matmul, head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.core.head_layout import batched_matmul, head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     read,
@@ -21,26 +20,23 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(
-    package="recsys_attn", name="scores.FactorisedDenseSynthesizer"
-)
+@SCORES.register("factorised_dense_synthesizer")
 class FactorisedDenseSynthesizer(Score):
     """`score = A[j mod a] B[j div a]` for a key at j, `A = W_A q + b_A` and `B = W_B q + b_B`.
 
-    A has a entries and B has b, where `a b = length`. A is repeated as a whole b times, and each
-    entry of B is repeated a times, so that every position has a pair of its own.
+    A has a entries and B has b, with `a b = length`. A is repeated as a whole b times, and each
+    entry of B a times, so that every position has a different pair.
 
     Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
     arXiv 2005.00743.
 
     Args:
-        length: Number of positions, the most keys there can be; where None, the number of keys
-            that the score is built for.
-        factor: a, a divisor of the length; where None, the largest up to its square root.
+        length: Largest number of keys. Defaults to the number of keys in `build`.
+        factor: a, a divisor of the length. Defaults to the largest one up to its square root.
 
     Call arguments:
         query, key, allowed: See `Score`.
-        query_positions: Not looked at.
+        query_positions: Not used.
         key_positions: Integers that broadcast to (B, N, S). A position outside of
             0 ... length - 1 reads the nearest end.
 
@@ -105,7 +101,7 @@ class FactorisedDenseSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.first_bias.shape[-1] * self.second_bias.shape[-1]
 
     def call(
@@ -127,19 +123,17 @@ class FactorisedDenseSynthesizer(Score):
         return {**super().get_config(), "length": self.length, "factor": self.factor}
 
 
-@keras.saving.register_keras_serializable(
-    package="recsys_attn", name="scores.FactorisedRandomSynthesizer"
-)
+@SCORES.register("factorised_random_synthesizer")
 class FactorisedRandomSynthesizer(Score):
-    """`score = (R_1 R_2^T)[i, j]` for a query at i and a key at j, with R_1 and R_2 a head's own.
+    """`score = (R_1 R_2^T)[i, j]` for a query at i and a key at j, with R_1 and R_2 for each head.
 
     Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
     arXiv 2005.00743.
 
     Args:
-        length: Number of positions L of R_1 and R_2 (L, rank), the most keys there can be; where
-            None, the number of keys that the score is built for.
-        rank: Columns of R_1 and R_2.
+        length: Number of rows L of R_1 and R_2 (L, rank), the largest number of keys. Defaults to
+            the number of keys in `build`.
+        rank: Number of columns of R_1 and R_2; raise it for more patterns of weights.
 
     Call arguments:
         query, key, allowed: See `Score`.
@@ -182,7 +176,7 @@ class FactorisedRandomSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.rows.shape[1]
 
     def call(

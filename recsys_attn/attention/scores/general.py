@@ -1,4 +1,4 @@
-"""The bilinear form, and HAN's context vector."""
+"""The bilinear score, and HAN's context vector."""
 
 from __future__ import annotations
 
@@ -7,36 +7,35 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     dot_products,
     head_sizes,
     per_head,
     swap_heads,
 )
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.General")
+@SCORES.register("general")
 class General(Score):
-    """`score = q . act(W k + b)`, with one matrix W and bias b a head.
+    """`score = q . act(W k + b)`, with a matrix W and a bias b for each head.
 
     Without activation and bias it is Luong's "general" score, the bilinear form `q^T W k`. With
-    `activation="tanh"` and a bias it is HAN's: the query is the context vector, and each learned
-    query (a task's, an interest's) weighs the keys by its own. Queries and keys may differ in
-    size.
+    `activation="tanh"` and a bias it is HAN's score with the query as context vector. Queries and
+    keys may have different sizes.
 
     Sources: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025; Yang et al., "Hierarchical Attention Networks for Document
     Classification", NAACL-HLT 2016, equations 5 and 6.
 
     Args:
-        activation: Any Keras activation of the projected key; None for none.
-        use_bias: Whether to add b.
+        activation: Any Keras activation of the projected key. Defaults to none.
+        use_bias: Whether to add b. Defaults to False.
 
     Example:
 
@@ -66,7 +65,7 @@ class General(Score):
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         if self.activation is keras.activations.linear and not self.use_bias:
-            # The queries are fewer, as a rule.
+            # Usually there are fewer queries than keys.
             return batched_matmul(per_head(query, self.kernel), ops.transpose(key, (0, 2, 3, 1)))
         hidden = per_head(key, ops.swapaxes(self.kernel, 1, 2))  # (B, N, S, H)
         if self.use_bias:

@@ -1,4 +1,4 @@
-"""The score of a key alone."""
+"""A score of the key alone."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import spread
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import spread
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.KeyOnly")
+@SCORES.register("key_only")
 class KeyOnly(Score):
-    """`score = v^T act(W k + b)`, with v, W and b of each head's own; the query is not looked at.
+    """`score = v^T act(W k + b)`, with v, W and b for each head; independent of the query.
 
-    The importance of a key, the same for every query: AFM's weight of a pair of fields. Several
-    learned queries would get one result, so `AttentionPooling` and MMoE's attention gate refuse
-    it for more than one; `General` with tanh is HAN's form, with a context vector for each query.
+    The importance of a key, the same for every query, as AFM's weight of a pair of fields. Several
+    learned queries would get the same result, so `AttentionPooling` and MMoE's attention gate
+    accept it for one query only; for more use `General` with tanh, which has a context vector per
+    query.
 
     Source: Xiao et al., "Attentional Factorization Machines: Learning the Weight of Feature
     Interactions via Attention Networks", IJCAI 2017, arXiv 1708.04617.
 
     Args:
-        units: Size of the hidden layer; the size of the key where None.
+        units: Size of the hidden layer. Defaults to the size of the key.
         activation: Any Keras activation.
 
     Example:

@@ -1,35 +1,37 @@
-"""The score of a place alone."""
+"""A score of the position of the key."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
-
-from recsys_attn.attention.layout import head_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import known_length, places_within, project_at, spread
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
+    known_length,
+    places_within,
+    project_at,
+    spread,
+)
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Location")
+@SCORES.register("location")
 class Location(Score):
-    """`score = (W q)[j]` for a key at j; what the key holds is not looked at.
+    """`score = (W q)[j]` for a key at j; independent of the content of the key.
 
-    W of each head has one row for each of `length` positions.
+    The W of a head has one row for each of `length` positions.
 
     Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025.
 
     Args:
-        length: Number of positions, the most keys there can be; where None, the number of keys
-            that the score is built for.
+        length: Largest number of keys. Defaults to the number of keys in `build`.
 
     Call arguments:
         query, key, allowed: See `Score`.
-        query_positions: Not looked at.
+        query_positions: Not used.
         key_positions: Integers that broadcast to (B, N, S). A position outside of
             0 ... length - 1 reads the nearest end.
 
@@ -68,7 +70,7 @@ class Location(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.kernel.shape[-1]
 
     def call(

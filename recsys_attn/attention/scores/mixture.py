@@ -1,22 +1,20 @@
-"""Scores in learned proportions."""
+"""A weighted sum of scores, with learned weights."""
 
 from __future__ import annotations
 
 import functools
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.scores.several import Several
+from recsys_attn.attention.scores.base import SCORES, Several
 from recsys_attn.tensors import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Mixture")
+@SCORES.register("mixture")
 class Mixture(Several):
-    """`score = a_1 score_1 + a_2 score_2 + ...`, with positive learned a that add up to 1.
+    """`score = a_1 score_1 + a_2 score_2 + ...`, with positive learned a that sum to 1.
 
-    The scores are mixed, not the weights made of them. `a = softmax(c)`, where c starts at zero:
-    equal parts.
+    The logits are mixed, not the weights. `a = softmax(c)` with c initially zero: equal shares.
 
     Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
     arXiv 2005.00743.
@@ -27,7 +25,7 @@ class Mixture(Several):
     Call arguments:
         query, key, allowed: See `Score`.
         query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
-            the scores that look at positions.
+            positional scores.
 
     Returns:
         Logits (B, N, T, S).

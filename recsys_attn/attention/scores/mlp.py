@@ -8,20 +8,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layout import (
+from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     head_sizes,
     require_equal_sizes,
     swap_heads,
 )
-from recsys_attn.attention.scores.base import Score
+from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mlp import Mlp as MlpBlock
 from recsys_attn.checks import require_sizes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Mlp")
+@SCORES.register("mlp")
 class Mlp(Score):
     """`score = w^T mlp([q, k, q - k, q * k]) + b`, one network for all heads.
 
@@ -29,15 +29,14 @@ class Mlp(Score):
 
     `q (W_q + W_d) + k (W_k - W_d) + (q * k) W_p = q (W_q + W_d) + k (W_k - W_d + q * W_p)`
 
-    where the last factor is one matrix a query, and the whole one batched product with the keys.
+    The last factor is one matrix per query, and the whole is one batched product with the keys.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978; the four blocks are those of the authors' code.
 
     Args:
-        units: Sizes of the hidden layers.
-        activation: `"dice"`, whose statistics leave out pairs that are not allowed, or any
-            Keras activation.
+        units: Sizes of the hidden layers. Defaults to (80, 40), as in the paper.
+        activation: `"dice"`, with statistics of the allowed pairs only, or any Keras activation.
 
     Example:
 

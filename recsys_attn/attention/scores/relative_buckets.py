@@ -1,36 +1,35 @@
-"""A learned number for every range of distances."""
+"""T5's relative bias: a learned number for every range of distances."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances, read, spread
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances, read, spread
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.RelativeBuckets")
+@SCORES.register("relative_buckets")
 class RelativeBuckets(Score):
     """`score = table[bucket(i - j)]` for a query at i and a key at j, with a table of each head.
 
-    Half of the buckets hold one distance each, the others ranges that grow as powers, and the
-    last one everything from `max_distance` on.
+    Half of the buckets hold one distance each, the others ranges that grow exponentially, and the
+    last one all distances from `max_distance` on.
 
     Source: Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
     Transformer" (T5), JMLR 2020, arXiv 1910.10683.
 
     Args:
-        num_buckets: Number of buckets, even where `bidirectional`.
-        max_distance: From which distance on all are alike.
-        bidirectional: Whether keys after the query have half of the buckets to themselves; where
-            not, they fall into the bucket of distance 0.
+        num_buckets: Number of buckets, even if `bidirectional`. Defaults to 32.
+        max_distance: Start of the last bucket; raise it for long histories.
+        bidirectional: Whether half of the buckets are for keys after the query; otherwise those are
+            in the bucket of distance 0.
 
     Call arguments:
         query, key, allowed: See `Score`.
@@ -92,7 +91,7 @@ class RelativeBuckets(Score):
         self._buckets = np.array([self.bucket(distance) for distance in signed], dtype="int32")
 
     def bucket(self, distance: int) -> int:
-        """The bucket of a query that stands `distance` positions after the key."""
+        """Returns the bucket of a query that is `distance` positions after the key."""
         distance = int(distance)  # NumPy's integers overflow in the powers below
         buckets, first = self.num_buckets, 0
         if self.bidirectional:
@@ -103,8 +102,8 @@ class RelativeBuckets(Score):
         exact = buckets // 2
         if distance < exact:
             return first + distance
-        # Bucket exact + m starts at exact (max_distance / exact)^(m / ranges): told in integers,
-        # since a logarithm may fall just short of a bound.
+        # Bucket exact + m starts at exact (max_distance / exact)^(m / ranges). Compared in
+        # integers, since a logarithm may round to just below a bound.
         ranges = buckets - exact
         passed = sum(
             distance**ranges >= self.max_distance**m * exact ** (ranges - m)

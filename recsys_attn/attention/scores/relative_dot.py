@@ -1,27 +1,26 @@
-"""The score of a distance, asked by the query."""
+"""Transformer-XL's score of query and distance."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances, read_last, spread
+from recsys_attn.attention.core.head_layout import head_sizes, per_head
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances, read_last, spread
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.RelativeDot")
+@SCORES.register("relative_dot")
 class RelativeDot(Score):
-    """`score = (q + v) . W R[i - j]` for a query at i and a key at j; W and v of each head's own.
+    """`score = (q + v) . W R[i - j]` for a query at i and a key at j; W and v for each head.
 
     `R[d] = [sin(d f_1), sin(d f_2), ..., cos(d f_1), cos(d f_2), ...]` with the frequencies
-    `f = 10000^(-2 m / units)`. Distances are cut to -max_distance ... max_distance.
+    `f = 10000^(-2 m / units)`. Distances are clipped to -max_distance ... max_distance.
 
     Transformer-XL's and XLNet's attention is
     `Dot(scale=True, query_bias=True) + RelativeDot(max_distance, scale=True)`.
@@ -31,11 +30,11 @@ class RelativeDot(Score):
     Autoregressive Pretraining for Language Understanding", NeurIPS 2019, arXiv 1906.08237.
 
     Args:
-        max_distance: From which distance on all are alike ("clamp_len"). Where positions are
-            given, time and memory grow with it.
+        max_distance: Largest distance ("clamp_len"). With explicit positions, time and memory grow
+            with it.
         scale: Whether to divide by the square root of the head size.
-        units: Size of R, even: the width of the model in the papers. The head size where None,
-            or one more where that is odd.
+        units: Size of R, an even number; in the papers the width of the model. Defaults to the head
+            size, rounded up to an even number.
 
     Call arguments:
         query, key, allowed: See `Score`.
@@ -105,7 +104,8 @@ class RelativeDot(Score):
         return spread(read_last(products, index), query, key)
 
     def _of_neighbours(self, query: Tensor, key: Tensor) -> Tensor:
-        """The logits at natural positions, without a gather, which is several times slower."""
+        """Returns the logits at default positions without a gather, which is several times
+        slower."""
         queries, keys = ops.shape(query)[1], ops.shape(key)[1]
         return _skewed(self._products(query, keys - ops.arange(keys + queries + 1)))
 
@@ -128,11 +128,11 @@ class RelativeDot(Score):
 def _skewed(x: Tensor) -> Tensor:
     """(B, N, T, S + T + 1) -> (B, N, T, S), row t from entry T - t on.
 
-    A row one entry shorter starts one entry further left than the row before it.
+    In rows that are one entry shorter, each row starts one entry further to the left.
     """
     batch, heads, rows, width = ops.shape(x)
     flat = ops.reshape(x, (batch, heads, rows * width))
-    # Not by indexing, whose gradient is many times slower on TensorFlow.
+    # Not by indexing: its gradient is many times slower on TensorFlow.
     flat = ops.slice(flat, (0, 0, rows), (batch, heads, rows * (width - 1)))
     x = ops.reshape(flat, (batch, heads, rows, width - 1))
     return ops.slice(x, (0, 0, 0, 0), (batch, heads, rows, width - 1 - rows))

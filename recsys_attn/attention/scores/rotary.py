@@ -1,38 +1,37 @@
-"""A score of turned queries and keys."""
+"""Rotary position embedding."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score, inner_score
-from recsys_attn.attention.scores.lookup import places
+from recsys_attn.attention.core.head_layout import head_sizes, require_equal_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import places
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.Rotary")
+@SCORES.register("rotary")
 class Rotary(Score):
     """`score = score(rotate(q, i), rotate(k, j))` for a query at i and a key at j.
 
-    Each of H/2 pairs of channels is a point in a plane, which `rotate(x, p)` turns by the angle
-    `p base^(-2 m / H)` in the plane m = 0 ... H/2 - 1, so that a dot product depends on i - j
-    alone.
+    Each of the H/2 pairs of channels is a point in a plane; `rotate(x, p)` rotates it by the angle
+    `p base^(-2 m / H)` in the plane m = 0 ... H/2 - 1. So a dot product depends on i - j only.
 
     Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021,
     arXiv 2104.09864.
 
     Args:
-        score: Compares what was turned, channel by channel: an instance, a name or a config.
-        base: How far the angular velocities lie apart.
-        interleaved: Whether a plane is made of channels 2m and 2m + 1, as in the paper. Else of
-            m and m + H/2, as in most code: the same with the channels in another order.
+        score: The score of the rotated queries and keys: an instance, a name or a config.
+        base: Base of the angular velocities. Defaults to 10,000; raise it for very long histories.
+        interleaved: Whether a plane consists of the channels 2m and 2m + 1, as in the paper, or of
+            m and m + H/2, as in most code. Only the order of channels differs; set it when weights
+            are copied.
 
     Call arguments:
         query, key, allowed: See `Score`; the head size H must be even.
@@ -60,7 +59,7 @@ class Rotary(Score):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.score = inner_score(score, self.dtype_policy)
+        self.score = SCORES.get(score, dtype=self.dtype_policy)
         if self.score.positional:
             name = type(self.score).__name__
             raise ValueError(
@@ -99,7 +98,7 @@ class Rotary(Score):
         size = x.shape[-1]
         half = size // 2
         velocities = (self.base ** -(np.arange(half) / half)).astype("float32")
-        # In float32: a large angle in half precision is any angle.
+        # In float32: half precision cannot represent large angles.
         positions = ops.cast(ops.swapaxes(positions, 1, 2), "float32")
         angles = ops.multiply(positions[..., None], velocities)  # (B or 1, T, N or 1, H/2)
         cosines, sines = ops.cos(angles), ops.sin(angles)

@@ -1,40 +1,38 @@
-"""The score of queries that are keys too."""
+"""Reformer's score with one projection for queries and keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import dot_products, head_sizes, require_equal_sizes
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import distances
-from recsys_attn.attention.unit import unit
+from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
+from recsys_attn.attention.core.normalise import unit
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.SharedDot")
+@SCORES.register("shared_dot")
 class SharedDot(Score):
-    """`score = q . k / (|k| sqrt(H))`, and `self_penalty` added where query and key are one event.
+    """`score = q . k / (|k| sqrt(H))`, plus `self_penalty` for a query and a key at the same
+    position.
 
-    The layer around it makes queries and keys with one projection. The keys are set to one
-    length, since a longer one would draw every query to it. An event is most similar to itself:
-    the penalty lets it attend itself only where it may attend nothing else. Query and key are
-    one event where they stand at the same position. It is for weightings that are a softmax:
-    one that does not normalise would take the penalty for a weight.
+    Queries and keys have one projection. Keys are normalised to one length, since a long key would
+    attract every query. An event is most similar to itself; with the penalty it attends itself only
+    if it may attend no other event. Use it with a softmax: without normalisation the penalty would
+    count as a weight.
 
     Source: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
 
     Args:
-        scale: Whether to divide by the square root of the head size H, as the paper's equations
-            do. The authors' code does not: with keys of length 1 its logits have the variance
-            of the queries' channels, those of the paper one H times smaller.
-        self_penalty: Added to the logit of an event with itself; 0 turns it off.
+        scale: Whether to divide by the square root of the head size H, as in the paper's equations.
+            The authors' code does not: its logits have a variance that is H times larger.
+        self_penalty: Added to the logit of an event with itself; 0 for none.
 
     Call arguments:
-        query, key, allowed: See `Score`; both sides made with one projection.
+        query, key, allowed: See `Score`; queries and keys of one projection.
         query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S).
 
     Returns:

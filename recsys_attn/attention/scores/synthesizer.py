@@ -1,16 +1,15 @@
-"""Synthesizer's scores: logits that no key takes part in."""
+"""Synthesizer scores: logits that do not depend on the keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import head_sizes, per_head, swap_heads
-from recsys_attn.attention.positions import pairs
-from recsys_attn.attention.scores.base import Score
-from recsys_attn.attention.scores.lookup import (
+from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     project_at,
@@ -22,21 +21,20 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.DenseSynthesizer")
+@SCORES.register("dense_synthesizer")
 class DenseSynthesizer(Score):
-    """`score = (W_2 relu(W_1 q + b_1) + b_2)[j]` for a key at j, with weights of each head's own.
+    """`score = (W_2 relu(W_1 q + b_1) + b_2)[j]` for a key at j, with weights for each head.
 
     Source: Tay et al., "Synthesizer: Rethinking Self-Attention in Transformer Models", ICML 2021,
     arXiv 2005.00743.
 
     Args:
-        length: Number of positions, the most keys there can be; where None, the number of keys
-            that the score is built for.
-        units: Size of the hidden layer; the size of the query where None.
+        length: Largest number of keys. Defaults to the number of keys in `build`.
+        units: Size of the hidden layer. Defaults to the size of the query.
 
     Call arguments:
         query, key, allowed: See `Score`.
-        query_positions: Not looked at.
+        query_positions: Not used.
         key_positions: Integers that broadcast to (B, N, S). A position outside of
             0 ... length - 1 reads the nearest end.
 
@@ -84,7 +82,7 @@ class DenseSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.bias.shape[-1]
 
     def call(
@@ -104,9 +102,9 @@ class DenseSynthesizer(Score):
         return {**super().get_config(), "length": self.length, "units": self.units}
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="scores.RandomSynthesizer")
+@SCORES.register("random_synthesizer")
 class RandomSynthesizer(Score):
-    """`score = R[i, j]` for a query at i and a key at j: a table of each head, the same for all.
+    """`score = R[i, j]` for a query at i and a key at j: one table per head, for all inputs.
 
     Over fields, of fixed number and order, it is a learned matrix of field interactions.
 
@@ -114,9 +112,10 @@ class RandomSynthesizer(Score):
     arXiv 2005.00743.
 
     Args:
-        length: Number of positions L of the table (L, L), the most keys there can be; where
-            None, the number of keys that the score is built for.
-        trainable: Whether the table is learned; "fixed random" in the paper where not.
+        length: Size L of the table (L, L), the largest number of keys. Defaults to the number of
+            keys in `build`.
+        trainable: Whether the table is learned. Defaults to True; False is "fixed random" in the
+            paper.
 
     Call arguments:
         query, key, allowed: See `Score`.
@@ -158,7 +157,7 @@ class RandomSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Length of the table."""
+        """Largest number of keys."""
         return self.table.shape[-1]
 
     def call(

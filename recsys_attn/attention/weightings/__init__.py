@@ -1,8 +1,8 @@
-"""How much does a key count? Layers from logits and `allowed` to weights (B, N, T, S)."""
+"""Weightings: from logits and `allowed` to weights (B, N, T, S)."""
 
+from recsys_attn.attention.weightings.base import WEIGHTINGS as _WEIGHTINGS
 from recsys_attn.attention.weightings.base import Weighting
 from recsys_attn.attention.weightings.entmax import Entmax
-from recsys_attn.attention.weightings.family import get
 from recsys_attn.attention.weightings.gaussian import Gaussian
 from recsys_attn.attention.weightings.identity import Identity
 from recsys_attn.attention.weightings.sigmoid import Sigmoid
@@ -11,6 +11,8 @@ from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
 from recsys_attn.attention.weightings.top_k import TopK
 from recsys_attn.serialization import deserialize, serialize
+
+get = _WEIGHTINGS.get
 
 __all__ = [
     "Entmax",

@@ -1,15 +1,16 @@
-"""What every weighting has in common."""
+"""The base class of weightings."""
 
 from __future__ import annotations
 
 from keras import ops
 
 from recsys_attn.layer import Layer, build_part
+from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class Weighting(Layer):
-    """How logits become weights.
+    """Turns logits into weights.
 
     Attributes:
         needs_query: Whether `call` takes `query` (B, T, N, H) too, and `build` its shape.
@@ -19,8 +20,7 @@ class Weighting(Layer):
         allowed: Booleans that broadcast to the logits, False for pairs that do not count.
 
     Returns:
-        Weights of the shape of the logits, 0 where not allowed; a row with nothing allowed is
-        zeros.
+        Weights of the shape of the logits; 0 for pairs that are not allowed.
 
     Example:
 
@@ -48,6 +48,9 @@ class Weighting(Layer):
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
+WEIGHTINGS = Registry("a weighting", "weightings", Weighting)
+
+
 def build_weighting(
     owner: Layer, weighting: Weighting, logits_shape: Shape, query_shape: Shape | None
 ) -> None:
@@ -59,13 +62,13 @@ def build_weighting(
 def weights_of(
     weighting: Weighting, logits: Tensor, allowed: Tensor | None, query: Tensor
 ) -> Tensor:
-    """Calls a weighting, with the query where it looks at it."""
+    """Calls a weighting, with the query if it needs it."""
     if weighting.needs_query:
         return weighting(logits, allowed=allowed, query=query)
     return weighting(logits, allowed=allowed)
 
 
 def everywhere(allowed: Tensor | None, logits: Tensor) -> Tensor:
-    """`allowed` for every logit: what may have axes of size 1 can then be counted."""
+    """Broadcasts `allowed` to the shape of the logits."""
     allowed = True if allowed is None else allowed
     return ops.broadcast_to(allowed, ops.shape(logits))

@@ -1,33 +1,31 @@
-"""Weights that sum to one and are exactly zero for keys that matter little."""
+"""Entmax and sparsemax: sparse weights that sum to one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
-_HALVINGS = 25  # what float32 can tell apart between 0 and 1
+_HALVINGS = 25  # the precision of float32 between 0 and 1
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Entmax")
+@WEIGHTINGS.register("entmax", sparsemax={"alpha": 2.0})
 class Entmax(Weighting):
-    """`weights = max((alpha - 1) logits - tau, 0) ^ (1 / (alpha - 1))`, which sum to one.
+    """`weights = max((alpha - 1) logits - tau, 0) ^ (1 / (alpha - 1))`, with sum 1.
 
-    The threshold tau is the one number that makes them do so. Keys below it get no weight and no
-    gradient. An alpha of 2 is sparsemax; towards 1 it becomes the softmax. Computed in float32. A
-    query that may attend nothing gets zeros.
+    The threshold tau is chosen such that the weights sum to one. Keys below it get no weight and no
+    gradient. Computed in float32.
 
     Source: Peters et al., "Sparse Sequence-to-Sequence Models", ACL 2019, arXiv 1905.05702;
     sparsemax is of Martins and Astudillo, ICML 2016, arXiv 1602.02068.
 
     Args:
-        alpha: How sparse, above 1.
+        alpha: Sparsity, above 1. 2 is sparsemax; towards 1 it becomes the softmax.
 
     Call arguments:
         logits: (..., S).
@@ -55,12 +53,12 @@ class Entmax(Weighting):
         x = ops.cast(logits, "float32") * (self.alpha - 1)
         if allowed is not None:
             x = ops.where(allowed, x, NEVER)
-        # Only differences count; the largest entry becomes 0.
+        # Only differences matter; the largest entry becomes 0.
         x = x - ops.stop_gradient(ops.max(x, axis=-1, keepdims=True, initial=NEVER))
         constant = ops.stop_gradient(x)
         threshold = self._threshold(constant)
-        # One step of Newton's: it takes the last error of the halving away and, with all but
-        # `total` held constant, has the gradient of the exact threshold.
+        # One Newton step: it removes the last error of the bisection and, with all but `total` held
+        # constant, has the gradient of the exact threshold.
         total = ops.sum(self._power(x - threshold), axis=-1, keepdims=True)
         slope = ops.sum(self._slope(constant - threshold), axis=-1, keepdims=True)
         weights = self._power(x - threshold - (total - 1) / slope)
@@ -70,7 +68,7 @@ class Entmax(Weighting):
         return ops.cast(weights, self.compute_dtype)
 
     def _threshold(self, x: Tensor) -> Tensor:
-        """Halves the range of the largest weight, `(-tau) ^ (1 / (alpha - 1))`: from 0 to 1."""
+        """Finds the largest weight, `(-tau) ^ (1 / (alpha - 1))`, by bisection in [0, 1]."""
         low = ops.zeros_like(x[..., :1])
         high = ops.ones_like(low)
         for _ in range(_HALVINGS):
@@ -84,7 +82,7 @@ class Entmax(Weighting):
         return _positive_power(x, 1 / (self.alpha - 1))
 
     def _slope(self, x: Tensor) -> Tensor:
-        """The derivative of `_power`."""
+        """Returns the derivative of `_power`."""
         exponent = 1 / (self.alpha - 1)
         return exponent * _positive_power(x, exponent - 1)
 
@@ -93,7 +91,7 @@ class Entmax(Weighting):
 
 
 def _positive_power(x: Tensor, exponent: float) -> Tensor:
-    """`x ^ exponent` where x is positive, 0 elsewhere; safe to differentiate."""
+    """Returns `x ^ exponent` for positive x and 0 otherwise, with a finite gradient."""
     positive = x > 0
     x = ops.where(positive, x, 1.0)
     if exponent == 2:  # for alpha = 1.5, and much faster than a power

@@ -1,14 +1,14 @@
-"""Attention in a window around a predicted position."""
+"""Local attention around a predicted position (local-p)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.layout import per_head
+from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.weightings.base import (
+    WEIGHTINGS,
     Weighting,
     build_weighting,
     everywhere,
@@ -20,7 +20,7 @@ from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Gaussian")
+@WEIGHTINGS.register("gaussian")
 class Gaussian(Weighting):
     """Luong's local-p: a weighting in a window around a position that the query predicts.
 
@@ -28,19 +28,18 @@ class Gaussian(Weighting):
 
     `p_t = S sigmoid(v^T tanh(W q_t))`, `sigma = D / 2`
 
-    with v and W of each head's own. The weighting sees the keys of the window alone, and the keys
-    outside get no weight. As in the paper the product is not made to sum to one again. S and s
-    count the keys that the query may attend, so that padding moves nothing, wherever it is, and
-    a causal query sees nothing of the future.
+    with v and W for each head. Keys outside of the window get no weight. As in the paper, the
+    product is not normalised again. S and s count the keys that the query may attend, so that
+    padding changes nothing and a causal query does not depend on the future.
 
     Source: Luong et al., "Effective Approaches to Attention-based Neural Machine Translation",
     EMNLP 2015, arXiv 1508.04025, section 3.2.
 
     Args:
-        weighting: The weighting before the bell: an instance, a name or a config.
-        width: D, the reach of the window to either side, in keys; at its ends the bell is down to
-            `exp(-2)`. At least 1, so that there is a key in every window.
-        units: Size of the hidden layer; the size of the query where None.
+        weighting: The weighting before the Gaussian: an instance, a name or a config.
+        width: D, the number of keys of the window on either side, at least 1. Defaults to 10. At
+            its ends the Gaussian is `exp(-2)`.
+        units: Size of the hidden layer. Defaults to the size of the query.
 
     Call arguments:
         logits: (B, N, T, S).
@@ -72,9 +71,7 @@ class Gaussian(Weighting):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        from recsys_attn.attention.weightings.family import get  # of which this is one itself
-
-        self.weighting = get(weighting, dtype=self.dtype_policy)
+        self.weighting = WEIGHTINGS.get(weighting, dtype=self.dtype_policy)
         require_number("width", width, least=1)
         self.width = width
         if units is not None:
@@ -104,7 +101,7 @@ class Gaussian(Weighting):
     def call(
         self, logits: Tensor, allowed: Tensor | None = None, query: Tensor | None = None
     ) -> Tensor:
-        # (B, N, T, S): which keys there are for a query, and where among them each stands.
+        # (B, N, T, S): the keys that a query may attend, and their index among them.
         allowed = everywhere(allowed, logits)
         present = ops.cast(allowed, "float32")
         positions = ops.cumsum(present, axis=-1) - 1
@@ -116,7 +113,7 @@ class Gaussian(Weighting):
         return ops.cast(ops.cast(weights, "float32") * bell, self.compute_dtype)
 
     def _fraction(self, query: Tensor) -> Tensor:
-        """Where each query looks, from 0 for the first key to 1 past the last: (B, N, T, 1)."""
+        """Predicts a position per query, from 0 (first key) to 1 (after the last): (B, N, T, 1)."""
         hidden = ops.cast(ops.tanh(per_head(query, self.kernel)), "float32")
         vector = ops.cast(self.vector, "float32")
         return ops.sigmoid(ops.sum(hidden * vector, axis=-1, keepdims=True))

@@ -1,23 +1,22 @@
-"""Weights that are the logits."""
+"""Logits as weights, without normalisation."""
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.tensors import Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Identity")
+@WEIGHTINGS.register("identity")
 class Identity(Weighting):
-    """`weights = logits`, and 0 where not allowed.
+    """`weights = logits`, and 0 for pairs that are not allowed.
 
-    The weights of a query need not sum to one, so that their sum can tell how strong an interest
-    is: a history with twice the events of a kind weighs twice as much.
+    The sum of the weights is the strength of an interest: a history with twice the events of a kind
+        weighs twice as much.
 
-    Logits that are not normalised grow with the square of the inputs: vectors with numbers of about
-    60 leave the range of float16, which ends at 65,504. Use float32 or bfloat16.
+    Logits without normalisation grow with the square of the inputs: vectors with entries of about
+        60 exceed the range of float16, 65,504. Use float32 or bfloat16.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978.

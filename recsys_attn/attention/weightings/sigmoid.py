@@ -1,30 +1,28 @@
-"""Weights that do not compete."""
+"""Independent weights by a sigmoid."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.checks import require_number
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Sigmoid")
+@WEIGHTINGS.register("sigmoid")
 class Sigmoid(Weighting):
-    """`weights = sigmoid(logits + bias)`, and 0 where not allowed, computed in float32.
+    """`weights = sigmoid(logits + bias)`, and 0 for pairs that are not allowed, in float32.
 
-    Each key is weighed on its own: a second interest takes nothing from the first. The weights
-    of S keys sum to about S / 2 at first; a bias of `-log(S)` makes that about one, as the paper
-    recommends.
+    The weight of a key does not depend on the other keys. The initial sum over S keys is about S /
+    2; the paper recommends a bias of `-log(S)`, with which it is about one.
 
     Source: Ramapuram et al., "Theory, Analysis, and Best Practices for Sigmoid Self-Attention",
     ICLR 2025, arXiv 2409.04431.
 
     Args:
-        bias: What is added to every logit.
+        bias: Number added to every logit. Defaults to 0; set it to `-log(S)`.
 
     Call arguments:
         logits: (..., S).

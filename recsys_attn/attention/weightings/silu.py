@@ -1,34 +1,32 @@
-"""HSTU's weights."""
+"""HSTU's weighting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, everywhere
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Silu")
+@WEIGHTINGS.register("silu")
 class Silu(Weighting):
-    """`weights = silu(logits) / length`, and 0 where not allowed, computed in float32.
+    """`weights = silu(logits) / length`, and 0 for pairs that are not allowed, in float32.
 
-    The weights of a query need not sum to one, so that their sum tells how strong an interest
-    is, relative to the length.
+    The sum of the weights is the strength of an interest, relative to the length.
 
-    Logits that are not normalised grow with the square of the inputs: vectors with numbers of about
-    60 leave the range of float16, which ends at 65,504. Use float32 or bfloat16.
+    Logits without normalisation grow with the square of the inputs: vectors with entries of about
+        60 exceed the range of float16, 65,504. Use float32 or bfloat16.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
 
     Args:
-        length: What the weights are divided by. A number, as in the paper, where it is the length
-            that histories are padded to: then a long history weighs more than a short one. None
-            for the number of keys that the query may attend. Either way padding changes nothing.
+        length: Divisor of the weights. A number, as in the paper (the padded length of histories),
+            gives a long history more weight than a short one. Defaults to the number of keys that
+            the query may attend. In both cases padding changes nothing.
 
     Call arguments:
         logits: (..., S).

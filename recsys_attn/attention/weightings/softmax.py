@@ -1,4 +1,4 @@
-"""Weights that sum to one."""
+"""The masked softmax."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.backend.compiling import fused
 from recsys_attn.tensors import Tensor
 
-# Far below any logit, and far enough from overflow for a bias to be added.
+# Below every logit, and far enough from overflow for adding a bias.
 NEVER = float(np.finfo("float32").min / 2)
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.Softmax")
+@WEIGHTINGS.register("softmax")
 class Softmax(Weighting):
-    """`weights = softmax(logits)` over the keys that are allowed, computed in float32.
+    """`weights = softmax(logits)` over the allowed keys, computed in float32.
 
-    A query that may attend nothing gets zeros.
+    The weights of a query that may attend no key are zero.
 
     Call arguments:
         logits: (..., S).
@@ -47,41 +47,38 @@ class Softmax(Weighting):
 
 
 def masked_softmax(logits: Tensor, allowed: Tensor | None) -> Tensor:
-    """The softmax over what is allowed, in float32; zeros where nothing is."""
+    """Returns the softmax over the allowed keys, in float32; zeros if there are none."""
     logits = ops.cast(logits, "float32")
     if allowed is None:
         return _softmax(logits)
-    # A sum, because `where` would pass over all pairs on the way back too.
+    # A sum, because `where` costs another pass over all pairs in the backward pass.
     weights = _softmax(logits + NEVER * ops.cast(ops.logical_not(allowed), "float32"))
-    # Next to a logit that is allowed the others are zero already; alone they are all 1/S.
+    # Beside an allowed logit the others are already zero; without one all are 1/S.
     some = ops.any(allowed, axis=-1, keepdims=True)
     return weights * ops.cast(some, "float32")
 
 
 def _softmax(logits: Tensor) -> Tensor:
-    # Keras warns of a softmax over one entry; a history of one event is no mistake.
+    # Keras warns of a softmax over one entry, but a history may have one event.
     return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits)
 
 
 def _in_one_pass(logits: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """`masked_softmax` in the dtype of the logits, in operations that XLA puts into two loops.
-
-    Of logits that are integers in float32.
-    """
+    """`masked_softmax` in the dtype of the logits (float32 for integers), in two loops of XLA."""
     dtype, some = keras.backend.result_type(logits.dtype, float), 1.0
     logits = ops.cast(logits, "float32")
     if allowed is not None:
         logits = logits + NEVER * ops.cast(ops.logical_not(allowed), "float32")
         some = ops.cast(ops.any(allowed, axis=-1, keepdims=True), "float32")
-    # Of a batch of nothing there is a maximum only where it has a least value. Logits that are
-    # banned twice, by a mask and by a bias, are less than `NEVER`.
+    # `initial`: an empty batch has no maximum otherwise. Logits with a mask and a bias may be below
+    # `NEVER`.
     most = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
     weights = ops.exp(logits - ops.stop_gradient(most))
     return ops.cast(weights * (some / ops.sum(weights, axis=-1, keepdims=True)), dtype)
 
 
 def _gradient(weights: Tensor, by_weights: Tensor) -> Tensor:
-    """That by the logits."""
+    """Returns the gradient by the logits."""
     dtype = weights.dtype
     weights, by_weights = ops.cast(weights, "float32"), ops.cast(by_weights, "float32")
     mean = ops.sum(weights * by_weights, axis=-1, keepdims=True)

@@ -1,38 +1,37 @@
-"""Heads that hear each other."""
+"""Talking heads: mixing of heads before and after a weighting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, build_weighting, weights_of
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, build_weighting, weights_of
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.TalkingHeads")
+@WEIGHTINGS.register("talking_heads")
 class TalkingHeads(Weighting):
-    """Heads mix before and after a weighting: `W = weighting(P_l^T logits)`, `P_w^T W`.
+    """Mixes heads before and after a weighting: `W = weighting(P_l^T logits)`, `P_w^T W`.
 
-    P_l and P_w are (N, N), from head to head, and start as identities: at first this is the
-    weighting itself. The rows of the mixed weights need not sum to one.
+    P_l and P_w are (N, N) and start as identities, so that initially this is the weighting alone.
+    The rows of the mixed weights need not sum to one.
 
-    Pairs are left out after the first mixing, so that no huge negative number is mixed. Where
-    `allowed` differs from head to head, a pair that a head may not attend takes part on neither
-    side of it: its logit and its weight count as 0 for the other heads, and it gets nothing from
-    them.
+    Masks are applied after the first mixing, so that no very negative number is mixed. If `allowed`
+    differs between heads, the logit and the weight of a pair that is not allowed in one head count
+    as 0 for the other heads.
 
     Source: Shazeer et al., "Talking-Heads Attention", 2020, arXiv 2003.02436.
 
     Args:
-        weighting: The weighting between the two mixings: an instance, a name or a config.
+        weighting: The weighting between the two mixings: an instance, a name or a config. Defaults
+            to `"softmax"`.
 
     Call arguments:
         logits: (B, N, T, S).
         allowed: Booleans that broadcast to the logits, False for pairs that do not count.
-        query: (B, T, N, H), where the weighting looks at it.
+        query: (B, T, N, H), if the weighting needs it.
 
     Returns:
         Weights of the shape of the logits.
@@ -48,9 +47,7 @@ class TalkingHeads(Weighting):
 
     def __init__(self, weighting: Any = "softmax", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        from recsys_attn.attention.weightings.family import get  # of which this is one itself
-
-        self.weighting = get(weighting, dtype=self.dtype_policy)
+        self.weighting = WEIGHTINGS.get(weighting, dtype=self.dtype_policy)
         self.needs_query = self.weighting.needs_query
 
     def build(self, logits_shape: Shape, query_shape: Shape | None = None) -> None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
-from recsys_attn.attention.weightings.base import Weighting, everywhere
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Tensor
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn", name="weightings.TopK")
+@WEIGHTINGS.register("top_k")
 class TopK(Weighting):
-    """`weights = softmax(logits)` over the k largest logits that are allowed, 0 elsewhere.
+    """`weights = softmax(logits)` over the k largest allowed logits, 0 elsewhere.
 
-    Keys whose logit equals the k-th largest all count. Where k or fewer keys are allowed this is
-    `Softmax`. All logits are computed all the same: it saves no time, it drops noise.
+    All keys with a logit equal to the k-th largest count. With k or fewer allowed keys it equals
+    `Softmax`. All logits are computed, so it saves no time; it removes noise.
 
     Source: Zhao et al., "Explicit Sparse Transformer: Concentrated Attention Through Explicit
     Selection", 2019, arXiv 1912.11637.
 
     Args:
-        k: Number of keys that a query attends at most, but for ties.
+        k: Largest number of keys that a query attends, apart from ties.
 
     Call arguments:
         logits: (..., S).
@@ -50,7 +49,7 @@ class TopK(Weighting):
         logits = ops.cast(logits, "float32")
         allowed = everywhere(allowed, logits)
         candidates = ops.where(allowed, ops.stop_gradient(logits), NEVER)
-        keys = ops.shape(logits)[-1]  # a number where it is known, as JAX needs it
+        keys = ops.shape(logits)[-1]  # an integer if known: JAX needs one
         k = min(self.k, keys) if isinstance(keys, int) else ops.minimum(self.k, keys)
         largest, _ = ops.top_k(candidates, k)
         chosen = candidates >= largest[..., -1:]

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.engines import LOCAL, tree
-from tests.support.engines import appending, joined
+from pipelines.engines import tree
+from tests.support.engines import joined
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 11, 64, 97])
-def test_every_state_is_merged_once_and_no_deeper_than_a_balanced_tree(count: int) -> None:
+def test_merge_tree_is_balanced(count: int) -> None:
     text = tree(map(str, range(count)), joined)
     assert sorted(text.replace("(", " ").replace(")", " ").split()) == sorted(
         map(str, range(count))
     )
     depths = [text[:place].count("(") - text[:place].count(")") for place in range(len(text))]
     assert max(depths) <= count.bit_length()
-
-
-def test_neighbours_meet_as_in_a_binary_counter() -> None:
-    assert tree("abcdefg", joined) == "((g (e f)) ((a b) (c d)))"
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 16])
@@ -34,10 +30,3 @@ def test_blocks_of_a_power_of_two_give_the_same_tree(count: int, size: int) -> N
 def test_nothing_to_merge_is_an_error() -> None:
     with pytest.raises(ValueError, match="`batches` must hold at least one batch"):
         tree([], joined)
-
-
-def test_one_process_maps_in_order_and_enters_the_work_once() -> None:
-    told: list[str] = []
-    assert list(LOCAL.map_ordered(appending, "xyz")) == ["x1", "y2", "z3"]
-    assert LOCAL.map_reduce(appending, "xyz", joined, told.append) == "(z3 (x1 y2))"
-    assert told == ["x", "y", "z"]

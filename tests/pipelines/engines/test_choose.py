@@ -1,4 +1,4 @@
-"""Which engine a command line names, and what is wrong with it in one sentence."""
+"""The engine of `--engine`, and its errors."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import Local, choose_engine
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.engines import LocalEngine, choose_engine
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
 
-def test_without_a_name_it_is_this_process() -> None:
-    assert isinstance(choose_engine("local", "auto"), Local)
+def test_default_engine_is_local() -> None:
+    assert isinstance(choose_engine("local", "auto"), LocalEngine)
 
 
 @pytest.mark.parametrize("command", ["fit", "train", "score"])
-def test_a_missing_ray_is_one_sentence(
+def test_missing_ray_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    for name in ("ray_engine", "ray_training", "ray_cluster"):
-        monkeypatch.delitem(sys.modules, f"pipelines.engines.{name}", raising=False)
+    for name in ("engine", "training", "cluster"):
+        monkeypatch.delitem(sys.modules, f"pipelines.engines.ray.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     arguments = ["--input", "x", "--output", "y"] if command == "score" else []
     experiment = write(tmp_path)
@@ -40,13 +40,13 @@ def test_workers_need_ray(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "host:", ":6379", "host:x", ""])
-def test_an_address_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_invalid_ray_address_is_an_error(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     message = f"--ray-address: expected auto, local or host:port, .* Received: {address}$"
     with pytest.raises(PipelineError, match=message):
         _ask(monkeypatch, address)
 
 
-def test_a_cluster_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_ray_cluster_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -9,7 +9,6 @@ import pytest
 
 from pipelines.features import fit
 from pipelines.features.base import MISSING_INT
-from pipelines.features.hashing import HashFitter
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
@@ -70,17 +69,6 @@ def test_moments_are_those_of_the_whole_column(center):
         np.testing.assert_allclose(transform.deviation, kept.std(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("steps", [("log1p", "standardise"), ("standardise", "log1p")])
-def test_moments_are_of_the_numbers_that_standardise_sees(steps):
-    numbers = np.random.default_rng(1).normal(0, 50, 101).astype("float32")
-    transform = fit_parts(NumericFitter(steps), pa.array(numbers), [np.arange(101)])
-    seen = numbers.astype("float64")
-    if steps[0] == "log1p":
-        seen = np.sign(seen) * np.log1p(np.abs(seen))
-    np.testing.assert_allclose(transform.mean, seen.mean(), rtol=1e-9)
-    np.testing.assert_allclose(transform.deviation, seen.std(), rtol=1e-9)
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, -3.7e7, 1e-20])
 @pytest.mark.parametrize("steps", [("standardise",), ("log1p", "standardise")])
 def test_a_column_of_one_value_becomes_zeros(value, steps):
@@ -88,13 +76,6 @@ def test_a_column_of_one_value_becomes_zeros(value, steps):
     for parts in partitions(1009):
         transform = fit_parts(NumericFitter(steps), values, parts)
         np.testing.assert_allclose(transform.apply(values[:3]), 0, atol=1e-4)
-
-
-def test_a_column_without_numbers_fits():
-    nothing = pa.array([None, None], pa.float32())
-    parts = [np.arange(1), np.arange(1, 2)]
-    assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
-    assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
 
 
 @pytest.mark.parametrize("shape", ["normal", "skewed", "few values"])
@@ -118,27 +99,6 @@ def test_quantile_buckets_hold_equal_shares(shape):
         np.testing.assert_allclose(below, np.arange(1, buckets) / buckets, atol=0.003)
 
 
-def test_merging_leaves_the_states_as_they_were():
-    numbers = pa.array(np.random.default_rng(0).normal(0, 1, 3001).astype("float32"))
-    for fitter, values in (
-        (QuantileFitter(5), numbers),
-        (NumericFitter(("standardise",)), numbers),
-        (VocabularyFitter(), numbers.cast(pa.int64(), safe=False)),
-    ):
-        first, second = fitter.fit_batch(values[:2003]), fitter.fit_batch(values[2003:])
-        alone = fitter.finish(first).state()
-        merged = fitter.finish(fitter.merge(first, second)).state()
-        assert fitter.finish(first).state() == alone
-        assert fitter.finish(fitter.merge(first, second)).state() == merged
-
-
-def test_hashing_has_nothing_to_fit():
-    fitter = HashFitter(11)
-    values = pa.array(["a", None])
-    state = fitter.merge(fitter.fit_batch(values), fitter.fit_batch(values))
-    assert fitter.finish(state).state() == {"kind": "hash", "buckets": 11}
-
-
 def test_a_schema_fits_alike_in_any_batches():
     table = shop.table(211, seed=1)
     whole = fit(shop.SCHEMA, [table])
@@ -153,18 +113,24 @@ def test_a_schema_fits_alike_in_any_batches():
             assert actual == expected, name
 
 
-def test_sizes_and_shared_transforms():
-    fitted = shop.fitted()
-    assert set(fitted.transforms) == {f.name for f in shop.SCHEMA.features} - {
-        "past_items",
-        "past_brands",
-    }
-    assert fitted.transform_of("past_items") is fitted.transforms["item"]
-    assert fitted.schema["past_items"].size == fitted.schema["item"].size
-    assert fitted.schema["brand"].size == 2 + 7
-    assert fitted.schema["item"].size == fitted.transforms["item"].size
-
-
 def test_nothing_to_fit_on_is_an_error():
     with pytest.raises(ValueError, match="`batches` must hold at least one batch"):
         fit(shop.SCHEMA, [])
+
+
+def test_a_column_without_numbers_fits():
+    nothing = pa.array([None, None], pa.float32())
+    parts = [np.arange(1), np.arange(1, 2)]
+    assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
+    assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
+
+
+@pytest.mark.parametrize("steps", [("log1p", "standardise"), ("standardise", "log1p")])
+def test_moments_follow_the_order_of_steps(steps):
+    numbers = np.random.default_rng(1).normal(0, 50, 101).astype("float32")
+    transform = fit_parts(NumericFitter(steps), pa.array(numbers), [np.arange(101)])
+    seen = numbers.astype("float64")
+    if steps[0] == "log1p":
+        seen = np.sign(seen) * np.log1p(np.abs(seen))
+    np.testing.assert_allclose(transform.mean, seen.mean(), rtol=1e-9)
+    np.testing.assert_allclose(transform.deviation, seen.std(), rtol=1e-9)

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.features.fitted import raw_column
 from recsys_attn.schema import Numeric, Sequence, is_listed
 from tests.support import shop
-from tests.support.rounding import assert_rounded
 
 
 def reference_value(state, value):
@@ -78,21 +77,6 @@ def test_apply_equals_the_reference(side):
         assert "known" in kinds, name
 
 
-def test_rows_do_not_depend_on_each_other():
-    fitted = shop.fitted()
-    table = shop.table(11, seed=2)
-    together = fitted.apply(table, "context")
-    for row in range(table.num_rows):
-        for name, values in fitted.apply(table.slice(row, 1), "context").items():
-            assert_rounded(values[0], together[name][row])
-
-
-def test_no_rows():
-    inputs = shop.fitted().apply(shop.table(2, seed=2).slice(0, 0), "context")
-    assert inputs["user"].shape == (0,)
-    assert inputs["past_items"].shape == (0, 5)
-
-
 def test_saved_transforms_are_the_same(tmp_path):
     fitted = shop.fitted()
     fitted.save(tmp_path)
@@ -152,6 +136,6 @@ def test_a_column_has_its_features_type():
     ("values", "dtype", "listed"),
     [([0.5], "int64", False), (["a"], "int64", False), (["a"], "string", True)],
 )
-def test_a_column_of_another_type_is_an_error(values, dtype, listed):
+def test_column_of_wrong_type_is_an_error(values, dtype, listed):
     with pytest.raises(PipelineError, match=r"Column 'x': expected values of type .* Received"):
         raw_column(pa.table({"x": values}), "x", dtype, listed)

@@ -1,13 +1,13 @@
-"""The graph that is exported equals the training path on every kind of raw value."""
+"""The exported graph equals the training path on all kinds of raw values."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.export.raw_inputs import raw_rows
 from pipelines.features.base import MISSING_INT
 from pipelines.features.graph import FeatureGraph, keep_last, raw_dtype
-from pipelines.raw import raw_rows
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -83,25 +83,6 @@ def test_an_aligned_list_may_be_shorter_than_the_others(fitted, graph, length):
     assert_inputs(graph(raw), trained(fitted, table))
 
 
-def test_lists_without_a_single_value_are_empty(fitted, graph):
-    raw = tensors(raw_rows(fitted.schema, shop.table(ROWS, seed=3)))
-    for feature in fitted.schema.features:
-        if is_listed(feature):
-            raw[feature.name] = raw[feature.name][:, :0]
-    found = graph(raw)
-    for feature in fitted.schema.features:
-        if is_listed(feature):
-            rows = raw["user"].shape[0]
-            np.testing.assert_array_equal(found[feature.name], np.zeros((rows, feature.max_length)))
-
-
-def test_a_batch_without_rows(fitted, graph):
-    raw = tensors(raw_rows(fitted.schema, shop.table(5, seed=3)))
-    found = graph({name: values[:0] for name, values in raw.items()})
-    expected = trained(fitted, shop.table(5, seed=3).slice(0, 0))
-    assert_inputs(found, expected)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_number_that_is_not_finite_is_missing(fitted, graph, value):
     raw = tensors(raw_rows(fitted.schema, shop.table(ROWS, seed=3)))
@@ -141,7 +122,7 @@ def test_events_are_dropped_only_where_all_are_missing(length):
             np.testing.assert_array_equal(part[row], expected)
 
 
-def test_a_left_out_owner_of_a_table_is_not_needed(fitted):
+def test_excluded_table_owner_is_not_needed(fitted):
     """Only what the schema still has is in the graph."""
     graph = FeatureGraph(fitted.without(("searches", "age")))
     assert "searches" not in graph.functions

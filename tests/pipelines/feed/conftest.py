@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pipelines.data import DataSplit
 from pipelines.features import FittedFeatures
+from pipelines.storage.dataset import DataSplit
 from tests.support import feeds, shop
 
 

@@ -1,4 +1,4 @@
-"""Batches: as many requests as fit, each with its own candidates, whatever they are padded to."""
+"""Batches: size limits, padding, and the values of their requests."""
 
 from __future__ import annotations
 
@@ -62,23 +62,6 @@ def test_requests_of_several_chunks_make_one_batch(fitted, table):
     pieces = [(chunk, chosen[:2]), (copied, np.arange(2)), (chunk, chosen[4:])]
     blocks = assemble(pieces, BatchSize(7, lengths=LENGTHS))
     expect_requests(Batch(blocks, chunk.layout), fitted, table, chosen)
-
-
-def test_without_a_request_column_each_row_is_its_own_request(fitted, table):
-    chunk = transform(table, fitted, None)
-    batch = Batch(assemble([(chunk, np.array([3, 1]))], BatchSize(2)), chunk.layout)
-    np.testing.assert_array_equal(batch.inputs["rating"], [[3], [1]])
-    np.testing.assert_array_equal(
-        batch.inputs["past_items"], fitted.apply(table, "context")["past_items"][[3, 1]]
-    )
-
-
-def test_inputs_are_views_of_few_blocks(fitted, table):
-    chunk = transform(table, fitted, "request")
-    batch = Batch(assemble([(chunk, np.arange(7))], BatchSize(7)), chunk.layout)
-    for name, values in batch.inputs.items():
-        assert any(np.shares_memory(values, block) for block in batch.blocks.values()), name
-    assert len(batch.blocks) == 6 < len(batch.inputs)
 
 
 def cut_by_loop(lengths, size):

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.data import Portion
 from pipelines.feed.chunk import Chunk, group_starts, transform
+from pipelines.storage.dataset import RowGroups
 from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -27,8 +27,8 @@ def test_portions_make_the_chunk_of_the_whole_table(fitted, table, request_colum
     starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
     cuts = [0, starts[7], starts[8], starts[23], table.num_rows]
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
-    portions = [Portion(part, np.array([part.num_rows])) for part in parts]
-    found = Chunk.of(portions, table.num_rows, fitted, request_column)
+    row_groups = [RowGroups(part, np.array([part.num_rows])) for part in parts]
+    found = Chunk.of(row_groups, table.num_rows, fitted, request_column)
     expect_same(found, transform(table, fitted, request_column))
     assert len(found) == len(starts if request_column else table)
 
@@ -45,14 +45,6 @@ def test_take_copies_requests(fitted, table):
     assert len(chunk.take(chosen[:0])) == 0
 
 
-def test_padding_is_one_request_of_missing_values(fitted, table):
-    chunk = Chunk.padding(transform(table, fitted, "request").layout)
-    assert len(chunk) == 1
-    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
-    for name, block in chunk.blocks.items():
-        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()
-
-
 def test_no_request_goes_on_in_the_next_row_group():
     table = pa.table({"request": [7, 7, 7, 3, 3, 5, 5]})
     groups = np.array([2, 3, 1, 1])
@@ -60,7 +52,7 @@ def test_no_request_goes_on_in_the_next_row_group():
     np.testing.assert_array_equal(group_starts(table, None, groups), np.arange(8))
 
 
-def test_rows_that_nothing_tells_apart_are_requests_of_their_own(fitted, table):
+def test_rows_without_candidate_features_are_requests(fitted, table):
     context = tuple(f for f in fitted.schema.features if f.name in ("user", "age"))
     fitted = fitted.__class__(Schema(context, fitted.schema.tasks), fitted.transforms)
     chunk = transform(table, fitted, "request")
@@ -84,12 +76,6 @@ def test_a_null_mask_hides_the_label(fitted, table):
     labels = transform(hidden, fitted, "request").blocks["labels"]
     assert np.isnan(labels[:, 1]).all()
     assert not np.isnan(labels[:, 0]).all()
-
-
-def test_without_labels_none_are_read(fitted, table):
-    chunk = transform(table.drop_columns(["click", "bought"]), fitted, "request", labelled=False)
-    assert "labels" not in chunk.blocks
-    assert chunk.layout.labels(chunk.blocks) == {}
 
 
 @pytest.mark.parametrize("how", ["whole columns", "inside lists"])
@@ -118,3 +104,11 @@ def _encode(column: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(
         column.offsets, column.values.dictionary_encode(), mask=column.is_null()
     )
+
+
+def test_padding_is_one_request_of_missing_values(fitted, table):
+    chunk = Chunk.padding(transform(table, fitted, "request").layout)
+    assert len(chunk) == 1
+    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
+    for name, block in chunk.blocks.items():
+        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()

@@ -5,29 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.data import Reader
 from pipelines.feed import LENGTHS, Feed
 from pipelines.feed.batch import BatchSize
 from pipelines.feed.counts import RequestCounts
 from pipelines.feed.order import Order
+from pipelines.storage.dataset import Reader
 from tests.support import feeds
-
-
-def test_counts_are_those_of_a_loop_over_row_groups(split):
-    counts = RequestCounts.read(split, "request")
-    for number, table in enumerate(split.batches(["request"])):
-        lengths = [len(rows) for rows in feeds.requests_of(table)]
-        assert counts.requests[number] == len(lengths)
-        assert counts.longest[number] == max(lengths)
-    rows = RequestCounts.read(split, None)
-    np.testing.assert_array_equal(rows.requests, split.footers.rows)
-    assert set(rows.longest) == {1}
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("candidates", [1, 4, 13, 29, 34, 35, 56, 999])
 @pytest.mark.parametrize("request_column", ["request", None])
-def test_steps_are_the_batches_of_the_longest_lane(
+def test_steps_are_the_batches_of_the_longest_shard(
     fitted, table, tmp_path, candidates, lengths, request_column
 ):
     split = feeds.write_split(tmp_path, table, [3, 17, 5, 11])
@@ -44,16 +33,16 @@ def vars_of(feed):
     return {name: getattr(feed, name) for name in feed.__dataclass_fields__}
 
 
-def test_only_what_cuts_a_batch_short_is_read_again(split, monkeypatch):
+def test_only_long_requests_are_read_again(split, monkeypatch):
     counts = RequestCounts.read(split, "request")
     read = []
-    original = Reader.portions
+    original = Reader.row_groups
 
     def noted(self, numbers):
         read.extend(numbers)
         return original(self, numbers)
 
-    monkeypatch.setattr(Reader, "portions", noted)
+    monkeypatch.setattr(Reader, "row_groups", noted)
     order = Order(split.footers.rows, 5, 1)
     assert counts.steps(order, 0, BatchSize(7, 35)) == 8
     assert read == []

@@ -1,4 +1,4 @@
-"""The feed: every row once, the same order for the same seed, on from any position."""
+"""The feed: every row once, a reproducible order, resuming from any position."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import threading
 import time
 import weakref
 
-import numpy as np
 import pytest
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.feed import LENGTHS, Feed, Position
-from pipelines.feed.background import Background
 from pipelines.feed.chunk import Chunk
-from pipelines.scoring import Scorer
+from pipelines.feed.prefetch import Prefetcher
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import feeds, shop
 
@@ -27,7 +25,7 @@ REQUESTS = pytest.mark.parametrize("request_column", ["request", None])
 
 @REQUESTS
 @pytest.mark.parametrize("rows", [1, 40, 70, 9999])
-def test_every_row_comes_once_and_no_request_is_torn(fitted, split, table, rows, request_column):
+def test_every_row_once_and_requests_whole(fitted, split, table, rows, request_column):
     feed = Feed(split, fitted, request_column, BATCH, seed=5, shuffle_rows=rows)
     batches = list(feed)
     found = feeds.order_of(batches)
@@ -66,7 +64,7 @@ def test_the_order_follows_from_seed_and_epoch(fitted, split, table):
         (None, 9999, None),
     ],
 )
-def test_it_goes_on_from_any_position(fitted, split, request_column, candidates, lengths):
+def test_feed_resumes_from_any_position(fitted, split, request_column, candidates, lengths):
     """From every kind: first and last inside a row group, at its edge, across files, the end."""
     feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates=candidates, lengths=lengths)
     every = [batch for epoch in (0, 1) for batch in feed.batches(Position(epoch))]
@@ -90,9 +88,7 @@ def test_it_goes_on_from_any_position(fitted, split, request_column, candidates,
 
 @pytest.mark.parametrize("candidates", [1, 5, 13, 29, 10_000])
 @pytest.mark.parametrize("seed", [None, 3])
-def test_batches_hold_no_more_padded_candidates_than_they_may(
-    fitted, split, table, candidates, seed
-):
+def test_padded_candidates_of_a_batch_are_limited(fitted, split, table, candidates, seed):
     feed = Feed(split, fitted, "request", BATCH, seed, 40, candidates, LENGTHS)
     batches = list(feed)
     assert sorted(feeds.order_of(batches)) == feeds.requests_of(table)
@@ -103,50 +99,50 @@ def test_batches_hold_no_more_padded_candidates_than_they_may(
 
 
 def lanes_of(feed, indices, epoch=0):
-    lanes = dataclasses.replace(feed, shard_indices=indices)
-    return list(lanes.batches(Position(epoch)))
+    shards = dataclasses.replace(feed, shard_indices=indices)
+    return list(shards.batches(Position(epoch)))
 
 
 @REQUESTS
 @pytest.mark.parametrize("candidates", [13, 9999])
 @pytest.mark.parametrize("shards", [2, 3, 7])
-def test_lanes_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
-    """Over several row-group layouts, with more lanes than row groups too."""
+def test_shards_share_the_rows(fitted, table, tmp_path, shards, candidates, request_column):
+    """Over several row-group layouts, with more shards than row groups too."""
     for number, sizes in enumerate(([11] * 9, [1, 29, 2, 1, 3], [5] * 3)):
         split = feeds.write_split(tmp_path / str(number), table, sizes)
         feed = Feed(split, fitted, request_column, BATCH, 5, 40, candidates, None, shards)
         for epoch in (0, 1):
             apart = [lanes_of(feed, (index,), epoch) for index in range(shards)]
-            found = [rows for lane in apart for rows in feeds.order_of(lane)]
+            found = [rows for shard in apart for rows in feeds.order_of(shard)]
             assert sorted(found) == feeds.requests_of(table, request_column)
-            assert {len(lane) for lane in apart} == {feed.steps(epoch)}
-            assert {lane[-1].position for lane in apart} == {Position(epoch + 1)}
-            for lane in apart:
-                assert all(batch.requests == 1 for batch in lane if not batch.rows)
-            # One worker with all lanes sees in each step what workers with one each do.
+            assert {len(shard) for shard in apart} == {feed.steps(epoch)}
+            assert {shard[-1].position for shard in apart} == {Position(epoch + 1)}
+            for shard in apart:
+                assert all(batch.requests == 1 for batch in shard if not batch.rows)
+            # One worker with all shards sees in each step what workers with one each do.
             together = lanes_of(feed, tuple(range(shards)), epoch)
             assert len(together) == feed.steps(epoch)
             for step, batch in enumerate(together):
-                expected = [rows for lane in apart for rows in feeds.rows_of(lane[step]) if rows]
+                expected = [rows for shard in apart for rows in feeds.rows_of(shard[step]) if rows]
                 assert feeds.rows_of(batch) == expected
 
 
-def test_lanes_without_a_row_group_take_no_thread(fitted, table, split, monkeypatch):
-    """So that what a thousand lanes cost is what the data cost."""
+def test_empty_shards_start_no_thread(fitted, table, split, monkeypatch):
+    """So that what a thousand shards cost is what the data cost."""
     started = []
 
-    class Noted(Background):
+    class Noted(Prefetcher):
         def __init__(self, items, ahead, name):
             started.append(name)
             super().__init__(items, ahead, name)
 
-    monkeypatch.setattr("pipelines.feed.feed.Background", Noted)
+    monkeypatch.setattr("pipelines.feed.feed.Prefetcher", Noted)
     every = Feed(split, fitted, "request", BATCH, 5, shards=997, shard_indices=tuple(range(997)))
     assert sorted(feeds.order_of(every)) == feeds.requests_of(table)
     assert started.count("chunks") == len(split.footers)
 
 
-def test_several_lanes_go_on_from_any_position(fitted, split):
+def test_several_shards_resume_from_any_position(fitted, split):
     feed = Feed(split, fitted, "request", BATCH, 5, 40, 13, LENGTHS, 4, (1, 3))
     every = list(feed)
     assert not every[-1].rows or not every[-2].rows or len(every) == feed.steps(0)
@@ -156,23 +152,8 @@ def test_several_lanes_go_on_from_any_position(fitted, split):
             feeds.expect_equal(one, other)
 
 
-def test_a_dry_lane_gives_missing_values_and_no_label(fitted, table, tmp_path):
-    split = feeds.write_split(tmp_path, table, [47])
-    feed = Feed(split, fitted, "request", BATCH, 5, shards=3, lengths=LENGTHS)
-    lanes = [lanes_of(feed, (index,)) for index in range(3)]
-    empty = [lane for lane in lanes if not any(batch.rows for batch in lane)]
-    assert len(empty) == 1
-    for batch in empty[0]:
-        assert batch.inputs[CANDIDATE_MASK].tolist() == [[False]]
-        assert all((weight == 0).all() for weight in batch.weights.values())
-        assert all((label == 0).all() for label in batch.labels.values())
-        assert (batch.inputs["item"] == 0).all()
-        assert np.isnan(batch.inputs["sales"]).all()
-        assert batch.inputs["past_items"].shape == (1, 5)
-
-
 @pytest.mark.parametrize("indices", [(), (2,), (0, 0), (-1,)])
-def test_shard_indices_are_lanes(fitted, split, indices):
+def test_invalid_shard_indices_are_refused(fitted, split, indices):
     with pytest.raises(ValueError, match=r"`shard_indices` must be .* Received: shard_indices="):
         Feed(split, fitted, "request", BATCH, shards=2, shard_indices=indices)
 
@@ -196,12 +177,6 @@ def test_two_chunks_are_in_memory_at_most(fitted, split, monkeypatch):
     assert len(alive) == len(split.footers) == 5
 
 
-def test_only_what_is_needed_is_read(fitted, split):
-    names = [f.name for f in fitted.schema.features]
-    feed = Feed(split, fitted, "request", BATCH)
-    assert feed.column_names == [*names, "click", "bought", "clicked", "request"]
-
-
 def test_threads_end_with_the_stream(fitted, split):
     def threads():
         return {t.name for t in threading.enumerate()} & {"batches", "chunks"}
@@ -218,29 +193,7 @@ def test_threads_end_with_the_stream(fitted, split):
     assert threads() == set()
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "text", "overwritten"])
-def test_a_file_that_is_damaged_while_training_is_named(fitted, table, tmp_path, how):
-    """All that is read after the damage is refused; what was read before was right."""
-    split = feeds.write_split(tmp_path, table, [5] * 12, files=3)
-    feed = Feed(split, fitted, "request", 2, shuffle_rows=1)
-    stream = feed.batches()
-    next(stream)
-    shop.damage(tmp_path / "part-00001.parquet", how)
-    with pytest.raises(PipelineError, match=r"part-00001\.parquet"):
-        list(stream)
-
-
 def test_no_rows_is_an_error(fitted, table, tmp_path):
     shop.write(tmp_path / "a.parquet", [table.slice(0, 0)])
     with pytest.raises(PipelineError, match="holds no rows"):
         Feed(DataSplit(tmp_path), fitted, "request", BATCH).batches()
-
-
-def test_padding_to_a_longer_length_changes_no_score(fitted, split):
-    scorer = Scorer(shop.model(fitted))
-    exact = Feed(split, fitted, "request", BATCH)
-    wide = dataclasses.replace(exact, lengths=(11, 13))
-    (labels, scores), (same_labels, found) = map(scorer.score_labelled, (exact, wide))
-    for task, expected in scores.items():
-        np.testing.assert_allclose(found[task], expected, rtol=0, atol=2e-6)
-        np.testing.assert_array_equal(same_labels[task], labels[task])

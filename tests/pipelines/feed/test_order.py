@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from pipelines.feed import Position
-from pipelines.feed.order import Order, stream
+from pipelines.feed.order import Order
 
 ROWS = np.random.default_rng(5).integers(1, 23, 61)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])
-@pytest.mark.parametrize("lanes", [1, 2, 5, 61, 67])
-def test_every_row_group_is_in_one_chunk_of_one_lane(seed, lanes):
-    order = Order(ROWS, seed, shuffle_rows=40, lanes=lanes)
+@pytest.mark.parametrize("shards", [1, 2, 5, 61, 67])
+def test_every_row_group_is_in_one_chunk_of_one_shard(seed, shards):
+    order = Order(ROWS, seed, shuffle_rows=40, shards=shards)
     dealt = order.chunks(3)
-    assert len(dealt) == lanes
+    assert len(dealt) == shards
     groups = [group for chunks in dealt for chunk in chunks for group in chunk]
     np.testing.assert_array_equal(np.sort(groups), np.arange(61))
     totals = [sum(ROWS[chunk].sum() for chunk in chunks) for chunks in dealt]
@@ -29,41 +29,9 @@ def test_every_row_group_is_in_one_chunk_of_one_lane(seed, lanes):
             np.testing.assert_array_equal(chunk, np.sort(chunk))
 
 
-def test_a_row_group_larger_than_a_chunk_is_one_of_its_own():
+def test_large_row_group_is_its_own_chunk():
     order = Order(np.array([3, 101, 2, 2, 97]), None, shuffle_rows=5)
     assert [chunk.tolist() for chunk in order.chunks(0)[0]] == [[0], [1], [2, 3], [4]]
-
-
-def test_without_a_seed_the_order_is_that_of_the_files():
-    order = Order(ROWS, None, shuffle_rows=40, lanes=3)
-    for chunks in order.chunks(2):
-        assert (np.diff(np.concatenate(chunks)) > 0).all()
-    np.testing.assert_array_equal(order.requests(2, 1, 0, 11), np.arange(11))
-
-
-def test_the_order_follows_from_seed_epoch_lane_and_chunk():
-    def drawn(seed, epoch, lane, chunk):
-        order = Order(ROWS, seed, shuffle_rows=40, lanes=3)
-        groups = [c.tolist() for c in order.chunks(epoch)[lane]]
-        return str(groups), str(order.requests(epoch, lane, chunk, 13))
-
-    assert drawn(1, 2, 0, 1) == drawn(1, 2, 0, 1)
-    base = drawn(1, 2, 0, 1)
-    for other in (drawn(4, 2, 0, 1), drawn(1, 5, 0, 1), drawn(1, 2, 1, 1)):
-        assert other[0] != base[0]
-        assert other[1] != base[1]
-    assert drawn(1, 2, 0, 4)[1] != base[1]
-
-
-def test_streams_count_requests_through_the_files():
-    requests = np.array([3, 5, 2, 7, 11])
-    in_order = [*stream(Order(requests, None, 8), requests, 0)]
-    np.testing.assert_array_equal(np.concatenate(in_order), np.arange(28))
-    for lanes in (1, 2):
-        order = Order(requests, 3, 8, lanes)
-        streams = [np.concatenate([*stream(order, requests, 1, lane)]) for lane in range(lanes)]
-        assert all((np.diff(numbers) < 0).any() for numbers in streams)
-        np.testing.assert_array_equal(np.sort(np.concatenate(streams)), np.arange(28))
 
 
 def test_a_position_is_plain_data():

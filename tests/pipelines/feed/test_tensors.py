@@ -1,4 +1,4 @@
-"""Blocks as tensors become the same inputs and labels as a batch's arrays."""
+"""Blocks as tensors give the same inputs and labels as a batch's arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipelines.feed import Feed
 from pipelines.feed.tensors import block_specs, block_tensors
 
 
-def test_inputs_and_labels_in_the_graph_are_the_batchs_arrays(fitted, split):
+def test_tensors_equal_the_batch_arrays(fitted, split):
     feed = Feed(split, fitted, "request", 7, seed=3)
     batches = list(feed)
     layout = batches[0].layout
@@ -27,13 +27,3 @@ def test_inputs_and_labels_in_the_graph_are_the_batchs_arrays(fitted, split):
                 np.testing.assert_array_equal(tensors[name].numpy(), array, err_msg=name)
                 assert tensors[name].dtype.name == array.dtype.name
     assert {name for batch in batches for name in batch.inputs} > {"user", "past_items", "tags"}
-
-
-def test_tensors_do_not_change_with_the_arrays(fitted, split):
-    batch = next(iter(Feed(split, fitted, "request", 7)))
-    tensors = block_tensors(batch.blocks)
-    before = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
-    for block in batch.blocks.values():
-        block[...] = 0
-    for name, tensor in tensors.items():
-        np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)

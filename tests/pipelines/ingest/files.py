@@ -1,4 +1,4 @@
-"""Small files in the providers' layouts, and what ingest made of them."""
+"""Small files in the providers' layouts, and helpers to read the result of ingest."""
 
 import gzip
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.ingest import ingest
-from pipelines.ingest.options import DataOptions, SplitOptions
+from pipelines.ingest.data_options import DataOptions, SplitOptions
 
 THIRDS = SplitOptions(by="hash", valid=0.3, test=0.3)
 

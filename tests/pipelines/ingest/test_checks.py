@@ -1,10 +1,10 @@
-"""Tables against the schema: what is cast, and what is one clear error."""
+"""Tables against the schema: casts and errors."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.checks import check_table
 from recsys_attn.schema import Categorical, Numeric, Quantile, Schema, Sequence, Task
 
@@ -41,7 +41,7 @@ def _without(name):
     return _columns().drop_columns([name])
 
 
-def test_a_table_as_it_should_be_stays_as_it_is():
+def test_valid_table_is_unchanged():
     checked = check_table(_columns(), SCHEMA, "here")
     for name in ("city", "item", "tags", "price", "clicked", "click", "asked", "extra"):
         assert checked[name].equals(_columns()[name])
@@ -55,15 +55,10 @@ def test_a_table_as_it_should_be_stays_as_it_is():
     [
         ("item", pa.array([1, 2, 3], pa.uint8()), [1, 2, 3]),
         ("item", pa.array([1.0, None, 3.0]), [1, None, 3]),
-        ("item", pa.array([True, None, False]), [1, None, 0]),
         ("item", pa.nulls(3), [None] * 3),
         ("city", pa.array(["x", None, "y"]).dictionary_encode(), ["x", None, "y"]),
-        ("city", pa.array(["x", None, "y"], pa.large_string()), ["x", None, "y"]),
         ("price", pa.array([1, None, 2**40]), [1.0, None, float(2**40)]),
-        ("price", pa.array([1.5, None, 2.5], pa.float16()), [1.5, None, 2.5]),
         ("clicked", pa.array([[1], None, [2, None]], pa.list_(pa.int32())), [[1], None, [2, None]]),
-        ("clicked", pa.array([[1], [], [2]], pa.large_list(pa.int64())), [[1], [], [2]]),
-        ("tags", pa.nulls(3), [None] * 3),
         ("click", pa.array([True, False, None]), [1, 0, None]),
         ("click", pa.array([1.0, 0.0, None], pa.float32()), [1, 0, None]),
     ],
@@ -91,32 +86,17 @@ def test_types_are_widened_without_loss(name, values, expected):
         ),
         (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
         (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
-        (_columns(item=pa.array([2**63, 2, 3], pa.uint64())), "does not fit"),
         (
             _columns(price=pa.array(["1", "2", "3"])),
             "column 'price': expected float32, received string. A numeric feature holds numbers: "
             'declare kind = "categorical", or change the file',
         ),
-        (
-            _columns(bid=pa.array(["1", "2", "3"])),
-            "column 'bid': expected float32, received string. Declare it with dtype = \"string\"",
-        ),
-        (_columns(clicked=pa.array([1, 2, 3])), "column 'clicked': expected list<int64>"),
-        (
-            _columns(tags=pa.array([[1], [2], [3]])),
-            "column 'tags': expected list<string>, received int64",
-        ),
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
-        (_columns(price=pa.array([1.0, 2.0, -np.inf])), "received -inf in row 1002"),
         (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
-        (_columns(bid=pa.array([np.nan, 1.0, 2.0])), "column 'bid': expected finite numbers"),
         (
             _columns(click=pa.array([0, 1, 2])),
             "expected a label of 0, 1 or null .* 2 in row 1002",
         ),
-        (_columns(click=pa.array([0.0, 0.5, 1.0])), "received 0.5 in row 1001"),
-        (_columns(click=pa.array([0.0, np.nan, 1.0])), "received nan in row 1001"),
-        (_columns(click=pa.array(["0", "1", "0"])), "column 'click': expected a label"),
         (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),
     ],
 )
@@ -131,10 +111,3 @@ def test_a_mask_of_numbers_is_false_where_it_is_null(kind):
     asked = check_table(table, SCHEMA, "here")["asked"]
     assert asked.type == pa.bool_()
     assert asked.to_pylist() == [True, False, False]
-
-
-def test_labels_are_not_needed_to_score():
-    table = _columns().drop_columns(["click", "bought", "asked"])
-    check_table(table, SCHEMA, "here", labels=False)
-    with pytest.raises(PipelineError, match="'click'"):
-        check_table(table, SCHEMA, "here")

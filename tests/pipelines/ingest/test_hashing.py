@@ -1,4 +1,4 @@
-"""The stable hash: known values, evenness, and independence of how a column is stored."""
+"""The stable hash: known values, evenness, independence of the storage."""
 
 import numpy as np
 import pyarrow as pa

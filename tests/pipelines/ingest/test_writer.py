@@ -1,4 +1,4 @@
-"""The writer: row groups, one file per split, and a disk that is full."""
+"""The writer: row groups, one file per split, a full disk."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.ingest import writer as module
 from pipelines.ingest.writer import SplitWriter
 from tests.pipelines.ingest.files import read_split
@@ -76,7 +76,7 @@ def _fail(writer):
         raise KeyError("first")
 
 
-def test_what_fails_elsewhere_leaves_no_file(tmp_path):
+def test_failure_leaves_no_file(tmp_path):
     with pytest.raises(KeyError, match="first"):
         _fail(SplitWriter(tmp_path))
     assert not (tmp_path / "train").exists()

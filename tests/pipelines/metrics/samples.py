@@ -1,4 +1,4 @@
-"""Labels and scores that the tests of the metrics share."""
+"""Labels and scores for the tests of the metrics."""
 
 import numpy as np
 

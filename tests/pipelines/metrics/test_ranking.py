@@ -1,4 +1,4 @@
-"""AUC, GAUC and the ROC curve against scikit-learn and slow, obvious loops."""
+"""AUC, GAUC and the ROC curve against scikit-learn and slow loops."""
 
 import doctest
 
@@ -10,14 +10,12 @@ from pipelines.metrics import auc, auc_by_class, gauc, ranking, roc_curve
 from tests.pipelines.metrics.samples import LEVELS, ROWS, sample
 
 
-def auc_by_pairs(labels, scores, weights=None):
-    weights = np.ones(len(labels)) if weights is None else weights
+def auc_by_pairs(labels, scores):
     won = pairs = 0.0
     for i in np.flatnonzero(labels == 1):
         for j in np.flatnonzero(labels == 0):
-            weight = weights[i] * weights[j]
-            pairs += weight
-            won += weight * ((scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j]))
+            pairs += 1
+            won += (scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j])
     return won / pairs
 
 
@@ -50,17 +48,6 @@ def test_auc_by_class_is_the_same_in_parts(levels, monkeypatch):
     expected = auc(labels, scores)
     monkeypatch.setattr(ranking, "_PART", 7)
     assert auc_by_class(scores[labels == 1], scores[labels == 0]) == expected
-
-
-@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-def test_weighted_auc_equals_scikit_learn_and_the_pairs(levels):
-    labels, scores, _ = sample(levels)
-    weights = np.random.default_rng(5).integers(0, 7, ROWS) / 4
-    expected = sklearn_metrics.roc_auc_score(labels, scores, sample_weight=weights)
-    np.testing.assert_allclose(auc(labels, scores, weights), expected, rtol=1e-12)
-    few = slice(0, 101)
-    expected = auc_by_pairs(labels[few], scores[few], weights[few])
-    np.testing.assert_allclose(auc(labels[few], scores[few], weights[few]), expected, rtol=1e-12)
 
 
 def test_auc_sees_only_the_order():
@@ -101,22 +88,6 @@ def test_gauc_takes_any_kind_of_group_in_any_order():
     order = np.random.default_rng(1).permutation(ROWS)
     value, _ = gauc(labels[order], scores[order], groups[order])
     np.testing.assert_allclose(value, expected[0], rtol=1e-12)
-
-
-def test_gauc_weights_a_group_by_its_rows():
-    labels = [0, 1, 1, 0, 0, 1, 1, 1]
-    scores = [0.1, 0.9, 0.1, 0.2, 0.3, 0.4, 0.9, 0.8]
-    groups = [1, 1, 2, 2, 2, 2, 3, 3]  # AUC 1 on 2 rows, 0.5 on 4 rows, one class on 2 rows
-    value, counted = gauc(labels, scores, groups)
-    assert value == pytest.approx((2 * 1 + 4 * 0.5) / 6, rel=1e-12)
-    assert counted == 2
-
-
-def test_gauc_of_one_group_is_the_auc():
-    labels, scores, _ = sample(levels=13)
-    value, counted = gauc(labels, scores, np.full(ROWS, "everybody"))
-    assert value == pytest.approx(auc(labels, scores), rel=1e-12)
-    assert counted == 1
 
 
 @pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)

@@ -1,4 +1,4 @@
-"""The dictionary of one task: labelled rows only, None for what is not defined."""
+"""All metrics of one task."""
 
 import warnings
 
@@ -36,7 +36,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     assert {type(found[key]) for key in ("rows", "positives", "gauc_groups")} == {int}
 
 
-def test_task_metrics_that_are_undefined_are_none_without_a_warning():
+def test_undefined_task_metrics_are_none():
     nothing = dict.fromkeys(("auc", "gauc", "gauc_groups", "logloss", "calibration", "ceiling"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -75,8 +75,3 @@ def test_rows_without_a_group_count_in_everything_but_gauc(missing):
     assert (found["gauc"], found["gauc_groups"]) == expected == gauc(labels, scores, named)
     assert found["baselines"]["same"]["gauc"] == expected[0] != gauc(labels, scores, groups)[0]
     assert (found["rows"], found["auc"]) == (ROWS, auc(labels, scores))
-
-
-def test_gauc_is_undefined_where_no_row_has_a_group():
-    found = task_metrics([0, 1], [0.1, 0.2], groups=[None, None])
-    assert (found["gauc"], found["gauc_groups"], found["auc"]) == (None, 0, 1.0)

@@ -1,4 +1,4 @@
-"""A small experiment that has run, and a log of what its export served."""
+"""A small finished run, and a log of its served export."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.prediction_log.skew import Options, measure_skew
-from pipelines.progress import Progress
-from pipelines.steps import Steps
+from pipelines.common.progress import Progress
+from pipelines.prediction_log.skew import SkewOptions, measure_skew
+from pipelines.workflow.steps import Steps
 from tests.pipelines.prediction_log.serve import Service
 from tests.support.experiments import SIMULATED, load
 
@@ -42,7 +42,7 @@ def measure(steps: Steps) -> Callable[..., dict[str, Any]]:
     baseline = steps.baseline()
 
     def found(log: Path, **options: Any) -> dict[str, Any]:
-        return measure_skew(Options(log, **options), baseline, Progress(steps.console))
+        return measure_skew(SkewOptions(log, **options), baseline, Progress(steps.console))
 
     return found
 

@@ -1,4 +1,4 @@
-"""Serves an export in this process and logs what it answers, as a server does."""
+"""Serves an export in this process and logs its responses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 import pyarrow as pa
 from tensorflow_serving.apis import predict_pb2
 
-from pipelines.data import DataSplit, request_starts
-from pipelines.examples import example_request, example_rows
-from pipelines.raw import Raw, raw_request, raw_rows
-from pipelines.signatures import WITH_CONTEXT
-from pipelines.steps import Steps
+from pipelines.export.raw_inputs import Raw, raw_request, raw_rows
+from pipelines.export.signatures import WITH_CONTEXT
+from pipelines.export.tf_examples import example_request, example_rows
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.request_rows import request_starts
+from pipelines.workflow.steps import Steps
 from recsys_attn.schema import Schema
-from serving.codec import encode
-from serving.inference import replay
-from serving.model import load_model
-from serving.prediction_log.logger import PredictionLogger
-from tests.serving.prediction_log.calls import finished
+from serving.encoding.codec import encode
+from serving.inference.service import replay
+from serving.models.model import load_model
+from serving.observability.prediction_log.files import LogFiles
+from serving.observability.prediction_log.logger import PredictionLogger
+from tests.serving.observability.prediction_log.calls import finished
 
 
 class Service:
@@ -45,7 +47,7 @@ class Service:
     @contextmanager
     def logging(self, folder: Path, **changes: Any) -> Iterator[Callable[..., None]]:
         """Gives a function that answers a table of rows and logs it."""
-        logger = PredictionLogger(folder, 1.0, queue_size=100_000)
+        logger = PredictionLogger(LogFiles(folder), 1.0, queue_size=100_000)
 
         def serve(table: pa.Table, signature: str, request_id: str) -> None:
             raw = _raw(signature)
@@ -57,7 +59,7 @@ class Service:
                 request.inputs[name].CopyFrom(encode(array, content=True))
             response = replay(self.model, request).response
             values = {"model": self.name, "version": 1, "signature": signature, **changes}
-            logger(finished(values.pop("request", request), response, request_id, **values))
+            logger.observe(finished(values.pop("request", request), response, request_id, **values))
 
         yield serve
         logger.close()

@@ -50,17 +50,7 @@ def test_cut_counts_every_value_once(name: str) -> None:
     assert (tenths[:-1] > 0).all()
 
 
-def test_tenths_of_many_values_are_tenths() -> None:
-    counts = Counts.of(np.arange(1000))
-    np.testing.assert_array_equal(counts.cut(counts.edges(10)), np.full(10, 100))
-
-
-def test_nothing_has_no_edges_and_no_quantile_is_asked_of_it() -> None:
-    assert len(NOTHING.edges(10)) == 0
-    np.testing.assert_array_equal(NOTHING.cut(np.array([1, 2])), np.zeros(3))
-
-
-def test_keys_of_numbers_keep_their_order_and_most_of_their_value() -> None:
+def test_number_keys_keep_order_and_precision() -> None:
     largest = np.finfo("float32").max
     spread = RNG.normal(size=997) * 10.0 ** RNG.integers(-30, 30, 997)
     numbers = np.sort(np.concatenate([[-largest, 0, largest, 1e-45], spread]).astype("float32"))

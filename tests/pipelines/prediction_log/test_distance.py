@@ -23,19 +23,10 @@ def test_the_divergence_is_scipys_squared(p: np.ndarray, q: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("p", "q"), PAIRS)
-def test_the_index_is_two_divergences_of_kullback_and_leibler(p: np.ndarray, q: np.ndarray) -> None:
+def test_index_is_the_sum_of_two_kl_divergences(p: np.ndarray, q: np.ndarray) -> None:
     shares = [(c + 0.5) / (c + 0.5).sum() for c in (p, q)]
     expected = stats.entropy(*shares) + stats.entropy(*shares[::-1])
     np.testing.assert_allclose(psi(p, q), expected)
-
-
-def test_equal_shares_have_no_distance_and_disjoint_ones_the_largest() -> None:
-    same, other = np.array([10, 20, 30]), np.array([5, 0, 0])
-    assert jensen_shannon(same, 2 * same) == pytest.approx(0, abs=1e-15)
-    assert psi(same, same) == 0
-    assert jensen_shannon(np.array([0, 7, 1]), other) == pytest.approx(1)
-    assert jensen_shannon(np.zeros(3, int), other) == 0
-    assert math.isfinite(psi(np.array([0, 7, 1]), other))
 
 
 @pytest.mark.parametrize("bins", [2, 5, 11, 31])

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder, as_utc
-from serving.prediction_log.files import LogFiles, Row
+from serving.observability.prediction_log.files import LogFiles, Row
 from tests.support import shop
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
 def write(folder: Path, calls: int = 30, model: str = "tiny", per_file: int = 7) -> Path:
     """One call an hour."""
-    files = LogFiles(folder, per_file, 2**20, 60.0, 2**30)
+    files = LogFiles(folder, max_rows=per_file)
     for number in range(calls):
         time = int((BEGIN + timedelta(hours=number)).timestamp() * 1e6)
         files.append(Row(time, str(number), model, 3, "Predict", "rank", 1.0, b"log"))
@@ -27,7 +27,7 @@ def write(folder: Path, calls: int = 30, model: str = "tiny", per_file: int = 7)
     return folder
 
 
-def test_calls_come_in_order_with_all_they_are(tmp_path: Path) -> None:
+def test_calls_are_read_in_order(tmp_path: Path) -> None:
     entries = list(LogFolder.open(write(tmp_path)).entries())
     assert [entry.request_id for entry in entries] == [str(number) for number in range(30)]
     assert entries[4] == (BEGIN + timedelta(hours=4), "4", "tiny", 3, "Predict", "rank", b"log")
@@ -37,7 +37,7 @@ def test_calls_come_in_order_with_all_they_are(tmp_path: Path) -> None:
     ("since", "until", "expected"),
     [(5, 20, range(5, 20)), (None, 3, range(3)), (28, None, (28, 29))],
 )
-def test_a_time_is_cut_out(
+def test_time_range_selects_calls(
     tmp_path: Path, since: int | None, until: int | None, expected: range
 ) -> None:
     log = LogFolder.open(write(tmp_path))
@@ -46,13 +46,7 @@ def test_a_time_is_cut_out(
     assert found == list(expected)
 
 
-def test_times_without_a_zone_are_utc() -> None:
-    assert as_utc(datetime(2026, 3, 1)) == BEGIN
-    assert as_utc(None) is None
-    assert as_utc(BEGIN) is BEGIN
-
-
-def test_the_model_is_the_only_one_or_the_one_that_is_named(tmp_path: Path) -> None:
+def test_model_of_a_log_is_chosen(tmp_path: Path) -> None:
     log = LogFolder.open(write(tmp_path))
     assert log.choose_model(None) == log.choose_model("tiny") == "tiny"
     with pytest.raises(PipelineError, match=r"no call of the model 'tinny'\. Did you mean 'tiny'"):
@@ -64,17 +58,11 @@ def test_the_model_is_the_only_one_or_the_one_that_is_named(tmp_path: Path) -> N
     assert len(list(log.entries("other"))) == 3
 
 
-def test_a_file_that_is_deleted_meanwhile_is_passed_over(tmp_path: Path) -> None:
+def test_deleted_log_file_is_skipped(tmp_path: Path) -> None:
     log = LogFolder.open(write(tmp_path))
     (tmp_path / log.files[1]).unlink()
     found = [int(entry.request_id) for entry in log.entries()]
     assert found == [*range(7), *range(14, 30)]
-
-
-def test_unfinished_files_are_not_read(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / ".half.parquet.tmp").write_bytes(b"half")
-    assert len(list(LogFolder.open(tmp_path).entries())) == 30
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "text"])
@@ -85,11 +73,25 @@ def test_a_damaged_file_is_named(tmp_path: Path, how: str) -> None:
         list(log.entries())
 
 
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_not_a_log(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="gone does not exist"):
         LogFolder.open(tmp_path / "gone")
     with pytest.raises(PipelineError, match="holds no Parquet file"):
         LogFolder.open(tmp_path)
     pq.write_table(pa.table({"time": [1]}), tmp_path / "rows.parquet")
-    with pytest.raises(PipelineError, match=r"no file of a prediction log: it has no column 'log'"):
+    with pytest.raises(
+        PipelineError, match=r"not a file of a prediction log: it has no column 'log'"
+    ):
         LogFolder.open(tmp_path)
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert as_utc(datetime(2026, 3, 1)) == BEGIN
+    assert as_utc(None) is None
+    assert as_utc(BEGIN) is BEGIN
+
+
+def test_unfinished_files_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / ".half.parquet.tmp").write_bytes(b"half")
+    assert len(list(LogFolder.open(tmp_path).entries())) == 30

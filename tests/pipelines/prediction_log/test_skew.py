@@ -1,4 +1,4 @@
-"""Skew and drift of a real run: nothing is found where nothing changed, and what did is found."""
+"""Skew and drift of a real run: changes are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.errors import PipelineError
-from pipelines.prediction_log.skew import Options, exported_versions, has_failed
-from pipelines.steps import Steps
+from pipelines.common.errors import PipelineError
+from pipelines.prediction_log.skew import SkewOptions, exported_versions, has_failed
+from pipelines.workflow.steps import Steps
 from tests.integration.commands import error_of, invoke
 from tests.pipelines.prediction_log.serve import Service
-from tests.serving.prediction_log.calls import finished_files
+from tests.serving.observability.prediction_log.calls import finished_files
 
 Measure = Callable[..., dict[str, Any]]
 
 
 def altered(table: pa.Table) -> pa.Table:
-    """Prices in another currency, users that nobody knows, histories that are lost."""
+    """Prices in another currency, unknown users, histories that are lost."""
     rows = table.num_rows
     changes = {
         "price": pa.array(np.float32(100) * table["price"].to_numpy()),
@@ -47,10 +47,10 @@ def other_log(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_what_is_served_as_trained_has_neither_skew_nor_drift(
+def test_same_data_has_neither_skew_nor_drift(
     steps: Steps, log: Path, written: Callable[[], str]
 ) -> None:
-    found = steps.skew(Options(log))
+    found = steps.skew(SkewOptions(log))
     assert not has_failed(found)
     assert found["shifted"] == []
     rows = pq.read_table(steps.run.path("ingest") / "test").num_rows
@@ -68,14 +68,7 @@ def test_what_is_served_as_trained_has_neither_skew_nor_drift(
     assert "scored again: largest difference" in text
 
 
-def test_the_statistics_are_made_once(steps: Steps, log: Path, written: Callable[[], str]) -> None:
-    steps.statistics()
-    written()
-    steps.skew(Options(log, sample=0))
-    assert "statistics: unchanged, skipped" in written()
-
-
-def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: Path) -> None:
+def test_only_changed_features_have_shifted(measure: Measure, other_log: Path) -> None:
     found = measure(other_log)
     statuses = {name: part["status"] for name, part in found["features"].items()}
     assert statuses == {
@@ -96,15 +89,6 @@ def test_what_changed_is_found_and_the_rest_is_not(measure: Measure, other_log: 
     assert found["recomputed"]["max_abs_difference"] <= 1e-5
 
 
-def test_bins_are_shares(measure: Measure, log: Path) -> None:
-    found = measure(log)
-    parts = [*found["features"].values(), *found["tasks"].values()]
-    parts += [part["lengths"] for part in found["features"].values() if part["lengths"]]
-    for part in parts:
-        for side in ("reference", "served"):
-            assert sum(entry[side] for entry in part["bins"]) == pytest.approx(1)
-
-
 def rewritten(log: Path, target: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """The log with every row changed."""
     target.mkdir()
@@ -117,9 +101,7 @@ def rewritten(log: Path, target: Path, change: Callable[[dict[str, Any]], None])
     return target
 
 
-def test_a_server_that_computes_otherwise_is_found(
-    measure: Measure, log: Path, tmp_path: Path
-) -> None:
+def test_wrong_served_scores_are_found(measure: Measure, log: Path, tmp_path: Path) -> None:
     def wrong(row: dict[str, Any]) -> None:
         record = prediction_log_pb2.PredictionLog.FromString(row["log"])
         scores = record.predict_log.response.outputs["click"].float_val
@@ -137,7 +119,7 @@ def test_a_server_that_computes_otherwise_is_found(
     assert has_failed(found)
 
 
-def test_drift_is_told_by_day_and_by_hour(measure: Measure, log: Path, tmp_path: Path) -> None:
+def test_drift_by_day_and_by_hour(measure: Measure, log: Path, tmp_path: Path) -> None:
     begin = datetime(2026, 3, 1, 22)
 
     def spread(row: dict[str, Any]) -> None:
@@ -153,7 +135,9 @@ def test_drift_is_told_by_day_and_by_hour(measure: Measure, log: Path, tmp_path:
     assert sum(part["rows"] for part in found["periods"]) == found["rows"]
     some = measure(moved, since=datetime(2026, 3, 2), until=datetime(2026, 3, 2, 2))
     assert some["rows"] == sum(part["rows"] for part in found["periods"][2:4])
-    with pytest.raises(PipelineError, match="no usable call of 'tiny': there is none in this time"):
+    with pytest.raises(
+        PipelineError, match="no usable call of 'tiny': there are none in this time"
+    ):
         measure(moved, since=datetime(2027, 1, 1))
 
 
@@ -173,36 +157,6 @@ def test_scores_of_other_versions_are_not_computed_again(
     assert exported_versions(steps.export_folder, "another training") == frozenset()
 
 
-def test_calls_of_another_schema_are_left_out(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    with service.logging(tmp_path) as serve:
-        serve(service.requests("test")[0], "rank", "good")
-    bad = prediction_log_pb2.PredictionLog()
-    bad.predict_log.request.model_spec.name = "tiny"
-    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
-        serve(service.requests("test")[0], "rank", "bad")
-    found = measure(tmp_path)
-    assert found["unreadable"] == {"input 'user_id' is missing": 1}
-    assert found["rows"] == service.requests("test")[0].num_rows
-
-
-def test_predicts_of_examples_are_calls_of_the_schema(
-    measure: Measure, service: Service, tmp_path: Path
-) -> None:
-    signatures = ["examples", "examples_with_context", "classify", "regress_click_with_context"]
-    tables = service.requests("test")[:20]
-    with service.logging(tmp_path) as serve:
-        for number, table in enumerate(tables):
-            serve(table, signatures[number % 4], str(number))
-    found = measure(tmp_path)
-    assert found["unreadable"] == {}
-    assert found["rows"] == sum(table.num_rows for table in tables)
-    # Only `examples` gives scores by the names of the tasks.
-    assert found["recomputed"]["calls"] == 10
-    assert found["recomputed"]["max_abs_difference"] <= 1e-5
-
-
 def test_other_rows_and_another_log_may_be_the_reference(
     measure: Measure, steps: Steps, log: Path, other_log: Path
 ) -> None:
@@ -218,12 +172,12 @@ def test_other_rows_and_another_log_may_be_the_reference(
     assert measure(other_log, reference=log, sample=0)["shifted"]
 
 
-def test_without_an_evaluation_scores_have_the_label_rate(
+def test_without_evaluation_only_label_rates_are_compared(
     steps: Steps, log: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "evaluation")
-    found = Steps.of(steps.experiment, folder, steps.console, False).skew(Options(log))
+    found = Steps.of(steps.experiment, folder, steps.console, False).skew(SkewOptions(log))
     train = pq.read_table(folder / "data" / "train")
     for name, task in found["tasks"].items():
         assert task["psi"] is task["status"] is None
@@ -232,7 +186,7 @@ def test_without_an_evaluation_scores_have_the_label_rate(
     assert found["score_reference"] == "the label rate of the train split"
 
 
-def test_the_command_writes_json_and_a_page_and_fails_when_asked(
+def test_skew_command_writes_reports_and_exit_status(
     steps: Steps, log: Path, other_log: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(steps.run.folder, tmp_path / "run"))
@@ -250,3 +204,17 @@ def test_the_command_writes_json_and_a_page_and_fails_when_asked(
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "does not exist" in error_of(invoke(*common, "--log", tmp_path / "none"))
+
+
+def test_calls_of_another_schema_are_left_out(
+    measure: Measure, service: Service, tmp_path: Path
+) -> None:
+    with service.logging(tmp_path) as serve:
+        serve(service.requests("test")[0], "rank", "good")
+    bad = prediction_log_pb2.PredictionLog()
+    bad.predict_log.request.model_spec.name = "tiny"
+    with service.logging(tmp_path, request=bad.predict_log.request) as serve:
+        serve(service.requests("test")[0], "rank", "bad")
+    found = measure(tmp_path)
+    assert found["unreadable"] == {"input 'user_id' is missing": 1}
+    assert found["rows"] == service.requests("test")[0].num_rows

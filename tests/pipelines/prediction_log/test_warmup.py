@@ -1,4 +1,4 @@
-"""Warm-up files of a log: every batch size, no answers, replayed by the server."""
+"""Warm-up files of a log: every batch size, no responses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from pipelines.artifacts import MANIFEST, read_json, write_json
-from pipelines.errors import PipelineError
+from pipelines.common.artifacts import MANIFEST, read_json
+from pipelines.common.errors import PipelineError
+from pipelines.export.warmup import WARMUP_FILE
 from pipelines.prediction_log.log import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
-from pipelines.steps import Steps
-from pipelines.warmup import WARMUP_FILE
-from serving.completeness import look
-from serving.inference import replay
-from serving.model import load_model
-from serving.warmup import warm_up
+from pipelines.workflow.steps import Steps
+from serving.inference.service import replay
+from serving.models.completeness import look
+from serving.models.model import load_model
+from serving.models.warmup import warm_up
 from tests.integration.commands import error_of, invoke
 
 
@@ -53,17 +53,6 @@ def test_every_size_is_there_and_frequent_ones_more_often(log: Path, tmp_path: P
     assert all(taken[stratum] <= seen[stratum] for stratum in seen)
 
 
-def test_records_are_requests_alone_of_no_version(log: Path, tmp_path: Path) -> None:
-    warm_up_from_log(log, tmp_path / "file", 10, None, seed=0)
-    for record in records(tmp_path / "file"):
-        assert not record.HasField("log_metadata")
-        assert not record.predict_log.HasField("response")
-        spec = record.predict_log.request.model_spec
-        assert spec.name == "tiny"
-        assert spec.WhichOneof("version_choice") is None
-        assert len(record.predict_log.request.inputs) == 4
-
-
 def test_a_server_replays_them(steps: Steps, log: Path, tmp_path: Path) -> None:
     version = Path(shutil.copytree(steps.export_folder / "1", tmp_path / "1"))
     written = warm_up_from_log(log, version, 20, "tiny", seed=0)
@@ -84,28 +73,6 @@ def test_an_exported_folder_stays_whole(
     assert after["files"].pop(name) != before["files"].pop(name)
     assert after == before
     assert look(version).gap is None
-
-
-@pytest.mark.parametrize("manifest", [None, {"name": "tiny"}], ids=str)
-def test_a_folder_without_a_list_gets_none(
-    steps: Steps, log: Path, tmp_path: Path, manifest: dict[str, str] | None
-) -> None:
-    version = Path(shutil.copytree(steps.export_folder / "1", tmp_path / "1"))
-    (version / MANIFEST).unlink()
-    if manifest is not None:
-        write_json(version / MANIFEST, manifest)
-    warm_up_from_log(log, version, 7, "tiny", seed=0)
-    assert (version / MANIFEST).exists() == (manifest is not None)
-    if manifest is not None:
-        assert read_json(version / MANIFEST) == manifest
-
-
-def test_a_seed_decides_which(log: Path, tmp_path: Path) -> None:
-    contents = []
-    for seed in (0, 0, 1):
-        warm_up_from_log(log, tmp_path / "file", 10, None, seed)
-        contents.append((tmp_path / "file").read_bytes())
-    assert contents[0] == contents[1] != contents[2]
 
 
 def strata(*counts: int) -> Counter[Stratum]:
@@ -142,3 +109,14 @@ def test_the_command_says_what_it_wrote(log: Path, tmp_path: Path) -> None:
         result.stdout
     )
     assert len(records(target)) == 1
+
+
+def test_records_hold_no_response_and_no_version(log: Path, tmp_path: Path) -> None:
+    warm_up_from_log(log, tmp_path / "file", 10, None, seed=0)
+    for record in records(tmp_path / "file"):
+        assert not record.HasField("log_metadata")
+        assert not record.predict_log.HasField("response")
+        spec = record.predict_log.request.model_spec
+        assert spec.name == "tiny"
+        assert spec.WhichOneof("version_choice") is None
+        assert len(record.predict_log.request.inputs) == 4

@@ -1,4 +1,4 @@
-"""Evaluation folders that the tests of the report share."""
+"""Evaluation folders for the tests of the report."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The page and the table of drift and skew show what was found, whatever it lacks."""
+"""The page and the table of drift and skew."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_page_shows_what_was_found_and_escapes_it(tmp_path: Path) -> None:
     assert page(tmp_path) == html  # byte for byte
 
 
-def test_one_period_has_no_drift_and_no_score_may_be_computed_again(tmp_path: Path) -> None:
+def test_page_without_drift_and_recomputed_scores(tmp_path: Path) -> None:
     nothing = {**found()["recomputed"], "note": "No score was computed again.", "tasks": {}}
     html = page(tmp_path, periods=[period("2026-03-01")], recomputed=nothing)
     assert "Over time" not in html
@@ -123,7 +123,7 @@ def test_one_period_has_no_drift_and_no_score_may_be_computed_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("worst", [None, float("inf")])
-def test_scores_that_are_no_numbers_are_shown(tmp_path: Path, worst: float | None) -> None:
+def test_infinite_score_differences_are_shown(tmp_path: Path, worst: float | None) -> None:
     broken = {**found()["recomputed"], "max_abs_difference": worst}
     broken["tasks"] = {"click": {**broken["tasks"]["click"], "max_abs_difference": float("inf")}}
     assert "inf" in page(tmp_path, recomputed=broken)

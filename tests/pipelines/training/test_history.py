@@ -1,4 +1,4 @@
-"""What the epochs so far decide."""
+"""The best epoch, early stopping and learning rates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.config import TrainingOptions
+from pipelines.experiment.config import TrainingOptions
 from pipelines.training.history import History
 from recsys_attn.optimizers import WarmUp
 
@@ -15,7 +15,7 @@ def history(*aucs: float, **options: float) -> History:
     return History([{"val_auc": auc} for auc in aucs], TrainingOptions(**options))
 
 
-def test_an_epoch_is_better_than_all_before_it_by_more_than_rounding() -> None:
+def test_better_epoch_exceeds_rounding() -> None:
     assert history(0.6, 0.7, 0.65, 0.7, 0.700001, 0.71).better == [True, True, *[False] * 3, True]
     assert history(0.6, 0.7, 0.65).best == 1
     assert history().best is None
@@ -34,13 +34,11 @@ def test_an_epoch_is_better_than_all_before_it_by_more_than_rounding() -> None:
     ],
     ids=str,
 )
-def test_it_ends_after_the_last_epoch_or_some_without_a_better_one(
-    aucs: list[float], options: dict[str, float], finished: bool
-) -> None:
+def test_early_stopping(aucs: list[float], options: dict[str, float], finished: bool) -> None:
     assert history(*aucs, **options).finished is finished
 
 
-def test_the_learning_rate_rises_step_by_step_and_falls_epoch_by_epoch() -> None:
+def test_learning_rate_warm_up_and_decay() -> None:
     options = {"warmup_steps": 3, "learning_rate_decay": 0.5, "reduce_on_plateau": 0.1}
     assert [history(**options).rate(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert history(0.6, **options).rate(9) == 0.5
@@ -48,7 +46,7 @@ def test_the_learning_rate_rises_step_by_step_and_falls_epoch_by_epoch() -> None
     assert history(0.6, 0.5, 0.7, **options).rate(9) == pytest.approx(0.125 * 0.1)
 
 
-def test_after_the_warm_up_the_learning_rate_falls_along_a_cosine_to_zero() -> None:
+def test_learning_rate_follows_cosine_after_warm_up() -> None:
     options = {"warmup_steps": 3, "cosine_steps": 40}
     schedule = keras.optimizers.schedules.CosineDecay(1.0, decay_steps=40)
     expected = [float(WarmUp(schedule, warmup_steps=3)(step)) for step in range(50)]

@@ -1,11 +1,10 @@
-"""Training: deterministic, on known labels only, and with the weights of the best epoch."""
+"""Training: deterministic, on known labels only, with the best weights."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.config import Experiment
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
-from pipelines.feed.order import SHUFFLE_ROWS, Order
-from pipelines.feed.shuffling import ShuffleQuality
 from pipelines.metrics import auc
-from pipelines.progress import Progress
-from pipelines.scoring import Scorer
-from pipelines.training import Data, Place, check_model, train
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
+from pipelines.training import OutputPaths, TrainingData, check_model, train
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 from tests.support.experiments import load
@@ -60,12 +57,12 @@ class Trainer:
         schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
         model, history, _ = train(
             experiment,
-            Data(
+            TrainingData(
                 self.data or self.prepared / "data",
                 "request_id",
                 FittedFeatures(schema, fitted.transforms),
             ),
-            Place(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
+            OutputPaths(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
             Progress(Console(file=self.output, width=80)),
         )
         return model, history
@@ -88,16 +85,8 @@ def trainer(prepared: Path, tmp_path: Path) -> Trainer:
 
 
 def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
-    """The flagship with dropout: initial weights, order of the rows and dropout are the seed's."""
-    flagship = {
-        "width": 4,
-        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
-        "num_layers": 1,
-        "head_dim": 3,
-        "expert_units": [7],
-        "dropout": 0.2,
-    }
-    once = {"model": flagship, "training__epochs": 1}
+    """Initial weights, the order of the rows and dropout follow from the seed."""
+    once = {"model": {**MLP, "dropout": 0.2}, "training__epochs": 1}
     (first, one), (second, two) = (trainer.fit(**once) for _ in range(2))
     other, _ = trainer.fit(**once, seed=4)
     for before, after in zip(first.get_weights(), second.get_weights(), strict=True):
@@ -130,7 +119,7 @@ def test_the_weights_are_those_of_the_best_epoch(trainer: Trainer, options: dict
         np.testing.assert_allclose(found, history[best][f"val_{task}_auc"], rtol=1e-9)
 
 
-def test_labels_that_are_not_known_change_nothing(trainer: Trainer) -> None:
+def test_unknown_labels_change_nothing(trainer: Trainer) -> None:
     """Whatever stands behind a mask, and whether the label is masked or null."""
     weights = {}
     for variant in ("as it is", "changed", "known"):
@@ -141,7 +130,7 @@ def test_labels_that_are_not_known_change_nothing(trainer: Trainer) -> None:
     assert not np.allclose(weights["as it is"][0], weights["known"][0])
 
 
-def test_the_loss_is_the_weighted_sum_of_the_tasks_losses_and_the_penalty(
+def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
     trainer: Trainer,
 ) -> None:
     """In one batch, with a step too small to change anything."""
@@ -175,7 +164,7 @@ def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
     assert "mixed_bfloat16" in {layer.dtype_policy.name for layer in model._flatten_layers()}
 
 
-def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
+def test_output_of_a_training(
     trainer: Trainer,
 ) -> None:
     logs = trainer.folder / "tensorboard"
@@ -184,9 +173,6 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
     for tag in ("loss", "val_click_auc", "rows_per_second", "input_wait"):
         assert tag.encode() in events.read_bytes()
     lines = trainer.output.getvalue().splitlines()
-    split = DataSplit(trainer.prepared / "data" / "train")
-    order = Order(split.footers.rows, trainer.experiment().seed, SHUFFLE_ROWS)
-    assert lines.pop(0) == f"  shuffle  {ShuffleQuality.of(order, split.footers.rows, 60)}"
     assert lines[:3] == [
         f"  epoch 1/2  loss {history[0]['loss']:.4f}  {history[0]['rows_per_second']:,.0f} rows/s",
         f"    click       AUC {history[0]['val_click_auc']:.4f}  "
@@ -198,45 +184,27 @@ def test_what_is_printed_fits_a_narrow_terminal_and_the_logs_are_written(
     assert max(map(len, lines)) < 80
 
 
-def test_a_training_that_diverges_says_so(trainer: Trainer) -> None:
+def test_divergence_is_an_error(trainer: Trainer) -> None:
     message = r"Training diverged: loss nan in epoch 1. Lower `training.learning_rate`."
     with pytest.raises(PipelineError, match=message):
         trainer.fit(training__learning_rate=1e30)
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_damaged_file_stops_the_training_by_name(trainer: Trainer, split: str) -> None:
-    trainer.data = trainer.folder / "data"
-    shutil.copytree(trainer.prepared / "data", trainer.data)
-    path = trainer.data / split / "part-00000.parquet"
-    content = bytearray(path.read_bytes())
-    content[40:400] = b"\0" * 360  # inside the first columns; the footer stays whole
-    path.write_bytes(content)
-    with pytest.raises(PipelineError, match=f"{split}/part-00000.parquet cannot be read: "):
-        trainer.fit()
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         ({"width": 0}, "`model.width`: expected a positive integer. Received: 0"),
-        ({"num_heads": 0}, "`model.num_heads`: expected a positive integer"),
-        ({"dropout": 2.0}, "`model.dropout`: expected a number from 0 to 1. Received: 2.0"),
         (
             {"encoder_layers": 2},
             "cannot be built: `encoder_layers` has no effect",
         ),
         ({"tower_units": [4, 0]}, "`model.tower_units`: expected a list of positive integers"),
         ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
-        ({"expert_units": []}, "`units` must name at least one layer"),
-        ({"name": "mmoe", "gate": "soft"}, "`model.gate`: expected 'attention', 'both' or"),
-        ({"name": "din", "encoder_layers": 0}, "`model.encoder_layers`: expected a positive"),
-        ({"name": "din", "activation": "dicee"}, "'dice' or an activation of Keras"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
     ],
     ids=str,
 )
-def test_a_model_that_cannot_be_built_is_told_before_any_work(
+def test_invalid_model_is_refused_before_any_work(
     tmp_path: Path, model: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PipelineError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""Validation batch by batch gives the metrics of all rows together."""
+"""Validation in batches gives the metrics of all rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.metrics import task_metrics
 from pipelines.training import validation
 from pipelines.training.validation import Validation
@@ -61,7 +61,7 @@ def test_a_batch_without_a_known_label_counts_for_nothing(monkeypatch: pytest.Mo
     assert validated(monkeypatch, [*found, (unknown, scores)]) == expected
 
 
-def test_scores_that_are_no_numbers_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_scores_are_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     found = batches()
     found[2][1]["click"][3] = np.inf
     with pytest.raises(PipelineError, match=r"scores of 'click' are not finite"):

@@ -1,4 +1,4 @@
-"""A training that begins from an older run has its rows by value, and its optimizer."""
+"""A warm start matches table rows by value and keeps the optimizer's slots."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
-from pipelines.data import DataSplit
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
-from pipelines.steps import Steps
+from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.progress import Saver
-from pipelines.training.warm_start import OlderRun, _same_ids
+from pipelines.training.state import Saver
+from pipelines.training.warm_start import WarmStart, _same_ids
+from pipelines.workflow.steps import Steps
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.schema import RESERVED_IDS, Numeric
-from recsys_attn.tables import plan_tables
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
@@ -45,11 +45,11 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Steps:
     return run(tmp_path_factory.mktemp("older"), "run")[0]
 
 
-def test_with_the_same_data_it_begins_at_the_older_weights(older: Steps, tmp_path: Path) -> None:
+def test_warm_start_with_same_data_has_the_same_weights(older: Steps, tmp_path: Path) -> None:
     """With steps too small to change anything: also the optimizer's own rate is the new one."""
     options = {"training__warm_start": str(older.run.folder), "training__learning_rate": 1e-30}
     newer, output = run(tmp_path, "run", **options)
-    assert "beginning from" in output
+    assert "warm start from" in output
     before, after = older.load()[1].get_weights(), newer.load()[1].get_weights()
     for old, new in zip(before, after, strict=True):
         np.testing.assert_allclose(new, old, atol=1e-12)
@@ -67,9 +67,7 @@ def test_rows_are_found_by_value_in_another_vocabulary(older: Steps, tmp_path: P
     np.testing.assert_allclose(new_table[2 : 2 + len(new_users)], old_table[2 + places])
 
 
-def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
-    older: Steps, tmp_path: Path
-) -> None:
+def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) -> None:
     """Three users are gone and one is new, before the others."""
     before, _ = older.load()
     users = before.transforms["user_id"].values
@@ -83,7 +81,7 @@ def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
     footers = DataSplit(older.run.folder / "data" / "train").footers
     saver = Saver(Checkpoints(tmp_path), "", model, optimizer, options, 1, footers)
     initial = {name: v.numpy() for name, v in saver.variables()}
-    OlderRun(older.run.folder).start(saver, FittedFeatures(schema, transforms))
+    WarmStart(older.run.folder).start(saver, FittedFeatures(schema, transforms))
     checkpoint = Checkpoints(older.run.folder / "checkpoints").newest
     assert checkpoint is not None
     arrays = dict(checkpoint.arrays())
@@ -102,24 +100,14 @@ def test_slots_go_with_their_rows_and_new_rows_stay_as_they_were_initialised(
         np.testing.assert_array_equal(found[last : last + items], arrays[name][first:][:items])
 
 
-def test_the_optimizer_goes_on(older: Steps, tmp_path: Path) -> None:
-    newer, _ = run(tmp_path, "run", training__warm_start=str(older.run.folder))
-    checkpoints = newer.run.folder / "checkpoints"
-    (folder,) = checkpoints.iterdir()
-    steps = int(folder.name.removeprefix("step-"))
-    iterations = [a for a in np.load(folder / "variables.npz").values() if a.dtype == "int64"]
-    assert len(iterations) >= 2
-    assert all(count == 2 * steps for count in iterations)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": {**MLP, "units": [9]}}, r"is another: .* has the shape .* there and .* here"),
-        ({"model": {"name": "autoint", "width": 4}}, "is another: "),
-        ({"training__optimizer": "adam"}, "LazyAdam and Adam, and this one's Adam. Give"),
-        ({"training__optimizer": "row_wise_adagrad"}, "and this one's RowWiseAdagrad and Adam"),
-        ({"training__embeddings_l2": 0.1}, "this one's LazyAdam with `embeddings_l2` and Adam"),
+        ({"model": {**MLP, "units": [9]}}, r"does not fit: .* has the shape .* there and .* here"),
+        ({"model": {"name": "autoint", "width": 4}}, "does not fit: "),
+        ({"training__optimizer": "adam"}, "LazyAdam and Adam, and this run's is Adam. Give"),
+        ({"training__optimizer": "row_wise_adagrad"}, "and this run's is RowWiseAdagrad and Adam"),
+        ({"training__embeddings_l2": 0.1}, "this run's is LazyAdam with `embeddings_l2` and Adam"),
     ],
     ids=["other units", "another model", "of Keras", "of other slots", "of one more slot"],
 )
@@ -138,7 +126,7 @@ def test_tasks_in_another_order_are_refused(older: Steps, tmp_path: Path) -> Non
         run(tmp_path, "run", *changes, training__warm_start=str(older.run.folder))
 
 
-def test_ids_that_are_numbers_now_are_found_by_their_text() -> None:
+def test_ids_are_matched_as_text() -> None:
     before, after = (
         VocabularyTransform(values=pa.array(values)) for values in (["7", "u", "9"], [9, 3, 7])
     )
@@ -146,17 +134,15 @@ def test_ids_that_are_numbers_now_are_found_by_their_text() -> None:
     assert (new.tolist(), old.tolist()) == ([0, 1, 2, 4], [0, 1, 4, 2])
 
 
-def test_an_older_run_that_was_trained_again_is_begun_from_again(
-    older: Steps, tmp_path: Path
-) -> None:
+def test_retrained_older_run_restarts_training(older: Steps, tmp_path: Path) -> None:
     folder = tmp_path / "older"
     shutil.copytree(older.run.folder, folder)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
     first = newer.load()[1].get_weights()
     run(tmp_path, "older", training__learning_rate=0.1)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
-    assert "the checkpoints are of another training; starting anew" in output
-    assert "beginning from" in output
+    assert "the checkpoints belong to another training; starting from scratch" in output
+    assert "warm start from" in output
     assert not np.allclose(first[0], newer.load()[1].get_weights()[0])
 
 

@@ -1,4 +1,4 @@
-"""Two workers or devices do what one does with twice the batch; one that dies stops the other."""
+"""Several workers or devices train like one with several shards."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import PipelineError
+from pipelines.common.errors import PipelineError
 from pipelines.training.workers import find_workers
 from tests.support import training_process
 
-# Without what depends on who computes a row: dropout, and Dice's averages over a batch.
-ALIKE = {
-    "model": {
-        **training_process.FLAGSHIP,
-        "target_attention": {"class_name": "interest", "config": {"units": [3]}},
-    },
+# Without layers whose result depends on the batch of a worker: dropout, and Dice's averages.
+ALIKE: dict[str, Any] = {
+    "model": {"name": "mlp", "width": 4, "units": [8]},
     "model__dropout": 0.0,
-    "training__epochs": 2,
+    "training__epochs": 1,
 }
 
 
@@ -62,12 +59,12 @@ def free_ports() -> list[int]:
         return [first.getsockname()[1], second.getsockname()[1]]
 
 
-def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_path: Path) -> None:
+def test_two_workers_train_like_two_shards(grouped: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     ports = free_ports()
     both = [start(grouped, tmp_path / "two", index, ports, **ALIKE) for index in range(2)]
-    training_process.main(grouped, tmp_path / "one", training__lanes=2, **ALIKE)
+    training_process.main(grouped, tmp_path / "one", training__shards=2, **ALIKE)
     for process in both:
         output = process.communicate(timeout=300)
         assert process.returncode == 0, output
@@ -75,13 +72,10 @@ def test_two_workers_reach_the_weights_of_one_with_two_lanes(grouped: Path, tmp_
         assert_alike(tmp_path / "two" / f"weights-{worker}.npz", tmp_path / "one")
 
 
-def test_two_devices_of_one_worker_reach_them_too(grouped: Path, tmp_path: Path) -> None:
-    """With a model that is traced sooner: each device has a trace of its own."""
-    model = {"name": "mlp", "width": 4, "units": [8]}
-    options = {"model": model, "model__dropout": 0.0, "training__epochs": 1}
+def test_two_devices_train_like_two_shards(grouped: Path, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    mirrored = start(grouped, tmp_path, 0, [], devices=2, **options)
-    training_process.main(grouped, tmp_path / "one", training__lanes=2, **options)
+    mirrored = start(grouped, tmp_path, 0, [], devices=2, **ALIKE)
+    training_process.main(grouped, tmp_path / "one", training__shards=2, **ALIKE)
     output = mirrored.communicate(timeout=300)
     assert mirrored.returncode == 0, output
     assert_alike(tmp_path / "weights-0.npz", tmp_path / "one")
@@ -94,7 +88,7 @@ def assert_alike(path: Path, alone: Path) -> None:
         np.testing.assert_allclose(weights[name], value, rtol=1e-5, atol=1e-5)
 
 
-def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_path: Path) -> None:
+def test_lost_worker_stops_training_which_resumes(grouped: Path, tmp_path: Path) -> None:
     ports = free_ports()
     first = start(grouped, tmp_path, 0, ports, training__epochs=50)
     second = start(grouped, tmp_path, 1, ports, training__epochs=50, kill=2.0)
@@ -108,7 +102,7 @@ def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_pa
     again = [start(grouped, tmp_path, i, ports, training__epochs=epochs) for i in range(2)]
     outputs = [process.communicate(timeout=300) for process in again]
     assert [process.returncode for process in again] == [0, 0], outputs
-    assert all("going on after step" in output for output, _ in outputs)
+    assert all("resuming after step" in output for output, _ in outputs)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +115,7 @@ def test_a_worker_that_dies_stops_the_other_and_both_go_on(grouped: Path, tmp_pa
         '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
     ],
 )
-def test_what_is_no_cluster_of_workers_is_refused(
-    monkeypatch: pytest.MonkeyPatch, config: str
-) -> None:
+def test_invalid_tf_config_is_refused(monkeypatch: pytest.MonkeyPatch, config: str) -> None:
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(PipelineError, match=r"TF_CONFIG: expected .* Received: "):
         find_workers()

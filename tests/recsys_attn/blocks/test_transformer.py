@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention.attention import Attention
-from recsys_attn.attention.multi_head import MultiHeadAttention
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks import (
     FeedForward,
     TransformerBlock,

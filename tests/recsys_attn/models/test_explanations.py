@@ -9,8 +9,8 @@ import pytest
 from recsys_attn import models
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
+from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import InterestHistory, MeanHistory
-from recsys_attn.models.parts import FieldInteraction, TaskHeads
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE

@@ -12,7 +12,7 @@ from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
 from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
-from recsys_attn.models.parts import FieldInteraction
+from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 B, T, S = 5, 3, 7

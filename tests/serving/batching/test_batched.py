@@ -1,4 +1,4 @@
-"""What a request gets in a batch is what it gets alone."""
+"""A request has the same scores in a batch as alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.answering import finished
 from serving.batching.batched import Batched, Fill
-from serving.batching.parameters import BatchingParameters
-from serving.batching.scheduler import Scheduler
-from serving.call import Call
-from serving.errors import InvalidArgument
-from serving.raw_values import missing_value
-from serving.signature import Signature
+from serving.batching.scheduler import BatchScheduler
+from serving.common.errors import InvalidArgument
+from serving.common.request_trace import RequestTrace
+from serving.config.batching import BatchingParameters
+from serving.encoding.raw_values import missing_value
+from serving.models.signature import Signature
+from tests.serving.traces import trace
 
 ROWS = {"user": (tf.string, (-1,)), "history": (tf.string, (-1, -1)), "price": (tf.float32, (-1,))}
 RANK = {**ROWS, "price": (tf.float32, (-1, -1))}
@@ -43,8 +43,8 @@ class Model:
     def __init__(self) -> None:
         self.rows: list[int] = []
 
-    async def __call__(
-        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], call: Call
+    def __call__(
+        self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         self.rows.append(len(inputs["user"]))
         letters = np.array([len(user) for user in inputs["user"]], np.float32)
@@ -66,19 +66,14 @@ def _batched(
     signature = Signature(key, definition(inputs, 1 + rank), model)
     if rank:
         signature.share_candidates(Signature("serving_default", definition(ROWS, 1), model))
-    signature.wrap(lambda compute: Batched(signature, compute, settings, fill))
-    scheduler = Scheduler(1)
-
-    def ask(inputs: dict[str, np.ndarray]) -> np.ndarray:
-        call = Call("Predict")
-        return scheduler.answer(signature.run(inputs, ["score"], call), call)["score"]
-
-    return ask
+    scheduler = BatchScheduler(1)
+    signature.wrap(lambda compute: Batched(signature, compute, scheduler, settings, fill))
+    return lambda inputs: signature.run(inputs, ["score"], trace())["score"]
 
 
 def scores_of(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """What a model gives for a request alone."""
-    return finished(Model()(inputs, ["score"], Call("")))["score"]
+    return Model()(inputs, ["score"], trace())["score"]
 
 
 def request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
@@ -94,7 +89,7 @@ def request(seed: int, rank: bool = False) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("rank", [False, True])
 @pytest.mark.parametrize("fill", [missing_value, None])
-def test_requests_of_all_sizes_at_once_get_their_own_scores(rank: bool, fill: Fill | None) -> None:
+def test_concurrent_requests_get_their_own_scores(rank: bool, fill: Fill | None) -> None:
     model = Model()
     ask = _batched(
         model, rank, fill, max_batch_size=50, max_enqueued_batches=999, batch_timeout_micros=500
@@ -108,7 +103,7 @@ def test_requests_of_all_sizes_at_once_get_their_own_scores(rank: bool, fill: Fi
         assert len(model.rows) < len(requests), "some were computed together"
 
 
-def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
+def test_a_batch_is_padded_to_an_allowed_size() -> None:
     model = Model()
     ask = _batched(model, max_batch_size=8, allowed_batch_sizes=(2, 5, 8))
     for seed in range(3):
@@ -117,7 +112,7 @@ def test_a_batch_is_filled_up_to_an_allowed_size() -> None:
     assert model.rows == [2, 2, 5]
 
 
-def test_an_empty_list_that_is_filled_up_stays_one_of_strings() -> None:
+def test_a_padded_empty_list_stays_strings() -> None:
     model = Model()
     ask = _batched(
         model, fill=None, pad_variable_length_inputs=True, max_batch_size=2,
@@ -132,7 +127,7 @@ def test_an_empty_list_that_is_filled_up_stays_one_of_strings() -> None:
     assert model.rows == [2]
 
 
-def test_too_large_a_request_is_refused() -> None:
+def test_too_large_a_request_is_rejected() -> None:
     sent = {name: np.repeat(array, 4, 0) for name, array in request(2).items()}
     with pytest.raises(
         InvalidArgument, match="Task size 12 is larger than maximum input batch size 10"
@@ -148,39 +143,37 @@ def test_too_large_a_request_is_refused() -> None:
         ({"batch_timeout_micros": -1}, "`batch_timeout_micros` must not be negative"),
         ({"allowed_batch_sizes": (4, 2), "max_batch_size": 2}, "must be positive and increasing"),
         ({"allowed_batch_sizes": (2, 4), "max_batch_size": 8}, "must be the largest batch, 8"),
-        ({"max_execution_batch_size": 8}, "set `enable_large_batch_splitting` too"),
+        ({"max_execution_batch_size": 8}, "needs `enable_large_batch_splitting`: set both"),
         (
             {"max_execution_batch_size": 2000, "enable_large_batch_splitting": True},
             "must not be larger than",
         ),
     ],
 )
-def test_parameters_that_cannot_be(parameters: dict[str, Any], words: str) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         BatchingParameters(**parameters)
 
 
-def test_a_warm_up_takes_no_slot_of_requests() -> None:
+def test_a_warm_up_takes_no_slot() -> None:
     """Its thread has a low priority, and would keep the slot for long on a busy machine."""
     model, held, leave = Model(), threading.Event(), threading.Event()
 
-    async def slow(inputs: Any, outputs: Sequence[str], call: Call) -> dict[str, np.ndarray]:
+    def slow(inputs: Any, outputs: Sequence[str], trace: RequestTrace) -> dict[str, np.ndarray]:
         if not held.is_set():  # the warm-up, which comes first
             held.set()
             leave.wait(10.0)
-        return await model(inputs, outputs, call)
+        return model(inputs, outputs, trace)
 
     signature = Signature("serving_default", definition(ROWS, 1), slow)
     settings = BatchingParameters(allowed_batch_sizes=(4,), max_batch_size=4)
-    scheduler = Scheduler(1)
-    signature.wrap(lambda compute: Batched(signature, compute, settings, missing_value))
-    one, soon = request(2), Call("Predict", remaining=lambda: 1.0)
+    scheduler = BatchScheduler(1)
+    signature.wrap(lambda compute: Batched(signature, compute, scheduler, settings, missing_value))
+    one, soon = request(2), trace(remaining=lambda: 1.0)
     with ThreadPoolExecutor(1) as pool:
-        warm_up = pool.submit(
-            lambda: finished(signature.run(one, ["score"], Call("Predict", "WARMUP")))
-        )
+        warm_up = pool.submit(lambda: signature.run(one, ["score"], trace(entrypoint="WARMUP")))
         held.wait(5.0)
-        answer = scheduler.answer(signature.run(one, ["score"], soon), soon)["score"]
+        answer = signature.run(one, ["score"], soon)["score"]
         leave.set()
         np.testing.assert_array_equal(warm_up.result()["score"], answer)
     assert model.rows == [4, 4], "in allowed sizes"

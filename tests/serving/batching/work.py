@@ -1,19 +1,25 @@
-"""Jobs that note what they were computed with; no model is loaded."""
+"""Jobs that record how they were computed; no model is loaded."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from serving.batching.jobs import Job
-from serving.batching.parameters import BatchingParameters
-from serving.batching.scheduler import Scheduler
-from serving.call import Call
+from serving.batching.scheduler import BatchScheduler
+from serving.common.request_trace import RequestTrace
+from serving.config.batching import BatchingParameters
+from tests.serving.traces import trace
+
+
+def number_of(job: Job) -> Any:
+    """The number that a job of `Work` doubles."""
+    return job.inputs["number"]
 
 
 class Work:
-    """Computes double of each payload; the first batch waits until it is let go."""
+    """Doubles the number of each job; with `holds`, batches wait for `go`."""
 
     def __init__(self, holds: bool = False) -> None:
         self.batches: list[list[Any]] = []
@@ -26,26 +32,31 @@ class Work:
 
     def __call__(self, batch: Sequence[Job]) -> None:
         with self._lock:
-            self.batches.append([job.payload for job in batch])
+            self.batches.append([number_of(job) for job in batch])
             self.threads.append(threading.current_thread().name)
             self.running += 1
             self.most = max(self.most, self.running)
         self.go.wait(10)
         for job in batch:
-            job.results = 2 * job.payload
+            job.results = {"number": 2 * number_of(job)}
         with self._lock:
             self.running -= 1
 
-    def job(self, payload: Any, *, lane: str = "a", size: int = 1, **options: Any) -> Job:
-        call = options.pop("call", None) or Call("Predict")
+    def job(
+        self,
+        number: Any,
+        *,
+        key: str = "a",
+        size: int = 1,
+        run: Callable[[Sequence[Job]], None] | None = None,
+        request: RequestTrace | None = None,
+        **options: Any,
+    ) -> Job:
         parameters = BatchingParameters(**options)
-        return Job(lane, "queue", parameters, size, call, self, payload)
+        inputs = {"number": number}
+        return Job(key, "s", parameters, size, inputs, (), request or trace(), run or self)
 
 
-def compute(scheduler: Scheduler, job: Job) -> Any:
-    """The results of a request that is this job and nothing else."""
-
-    async def results() -> Any:
-        return await job
-
-    return scheduler.answer(results(), job.call)
+def compute(scheduler: BatchScheduler, job: Job) -> Any:
+    """The double of the job's number."""
+    return scheduler.run(job)["number"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.client import AsyncClient, Client, Options
-from serving.codec import encode
+from serving.client import AsyncClient, Client, ClientOptions
+from serving.encoding.codec import encode
 from tests.serving.client.stub_server import Stub
 
 PREDICTED = predict_pb2.PredictResponse(outputs={"click": encode(np.float32([2, 3, 5]))})
@@ -27,7 +26,7 @@ ANSWERS = {
     "Classify": classification_pb2.ClassificationResponse().SerializeToString(),
     "Regress": regression_pb2.RegressionResponse().SerializeToString(),
 }
-ONCE = Options(attempts=1)
+ONCE = ClientOptions(attempts=1)
 INPUTS = {"x": np.zeros(1, np.float32)}
 
 Ask = Callable[..., Coroutine[Any, Any, Any]]
@@ -60,17 +59,13 @@ class Handle:
 
     def predict_together(self, count: int) -> list[Any]:
         """Scores, or the error, of each of so many calls of the stub at the same time."""
+        answers: list[Any] = []
 
-        async def gather() -> list[Any]:
-            calls = (self.client.predict(INPUTS) for _ in range(count))
-            return await asyncio.gather(*calls, return_exceptions=True)
+        async def scenario(ask: Ask) -> None:
+            calls = (ask("predict", INPUTS) for _ in range(count))
+            answers.extend(await asyncio.gather(*calls, return_exceptions=True))
 
-        if self._runner is None:
-            with futures.ThreadPoolExecutor(count) as pool:
-                calls = [pool.submit(self.client.predict, INPUTS) for _ in range(count)]
-            answers = [call.exception() or call.result() for call in calls]
-        else:
-            answers = self._runner.run(gather())
+        self.play(scenario)
         return [a["click"].tolist() if isinstance(a, dict) else repr(a) for a in answers]
 
     def predict(self, size: int = 1, **options: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""Several addresses: what gRPC connects to, also while names change or cannot be looked up."""
+"""Targets of gRPC channels for one address and for several."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from serving.client.addresses import Addresses, Target
+from serving.common.addresses import Addresses
 from tests.serving.client.conftest import Connect, StartStub
 from tests.serving.conftest import wait_until
 
 
-def test_calls_go_round_all_addresses(connect: Connect, start_stub: StartStub) -> None:
+def test_calls_are_balanced_over_all_addresses(connect: Connect, start_stub: StartStub) -> None:
     stubs = [start_stub() for _ in range(3)]
     handle = connect([stub.address for stub in stubs])
     wait_until(lambda: bool(handle.predict()) and all(stub.seen for stub in stubs))
@@ -27,87 +27,22 @@ def test_calls_go_round_all_addresses(connect: Connect, start_stub: StartStub) -
     ("given", "target"),
     [
         (["127.0.0.1:1", "127.0.0.2:2"], "ipv4:127.0.0.1:1,127.0.0.2:2"),
-        (["localhost:1", "127.0.0.1:1", "localhost:2"], "ipv4:127.0.0.1:1,127.0.0.1:2"),
         (["[::1]:1", "[::1]:2"], "ipv6:[::1]:1,[::1]:2"),
         ("dns:///ctr:8500", "dns:///ctr:8500"),
         ("localhost:1", "localhost:1"),
+        (["four:1", "four:2", "10.0.0.1:1"], "ipv4:10.0.0.1:1,10.0.0.1:2"),
+        (["six:1", "absent:2"], "ipv6:[fd00::1]:1"),
+        (["six:1", "four:2"], "ipv4:10.0.0.1:2"),
+        (["absent:1", "absent:2"], "absent:1"),
     ],
 )
-def test_what_grpc_connects_to(given: Any, target: str) -> None:
-    assert Target(Addresses.read(given)).name == target
-
-
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The names that can be looked up, each with its address; they are looked up at each use."""
-    known: dict[str, str] = {}
+def test_target(given: Any, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, resolve = {"four": "10.0.0.1", "six": "fd00::1"}, socket.getaddrinfo
 
     def look_up(host: str, port: int, **options: Any) -> list[Any]:
-        if host not in known:
+        if host == "absent":
             raise socket.gaierror(socket.EAI_NONAME, "not known")
-        family = socket.AF_INET6 if ":" in known[host] else socket.AF_INET
-        return [(family, socket.SOCK_STREAM, 6, "", (known[host], port))]
+        return resolve(known.get(host, host), port, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
-    return known
-
-
-def test_names_are_looked_up_again(known: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    known["a"] = "10.0.0.1"
-    target = Target(Addresses(("a:1", "b:2")))
-    assert target.name == "ipv4:10.0.0.1:1", "what is not known yet is left out"
-    assert target.is_due()
-    assert not target.refresh()
-    known.update(a="10.0.0.7", b="10.0.0.2")
-    assert target.refresh()
-    assert target.name == "ipv4:10.0.0.7:1,10.0.0.2:2"
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 30.0)
-    assert not target.is_due()
-
-
-def test_what_cannot_be_looked_up_for_a_moment_stays(known: dict[str, str]) -> None:
-    known.update(a="10.0.0.1", b="10.0.0.2")
-    target = Target(Addresses(("a:1", "b:2")))
-    known.clear()
-    assert not target.refresh()
-    assert target.name == "ipv4:10.0.0.1:1,10.0.0.2:2"
-    known["a"] = "10.0.0.7"
-    assert target.refresh()
-    assert target.name == "ipv4:10.0.0.7:1,10.0.0.2:2", "and so does each name alone"
-
-
-def test_names_of_one_family_at_a_time(known: dict[str, str]) -> None:
-    known["b"] = "fd00::2"
-    target = Target(Addresses(("a:1", "b:2")))
-    assert target.name == "ipv6:[fd00::2]:2"
-    known["a"] = "10.0.0.1"
-    assert target.refresh()
-    assert target.name == "ipv4:10.0.0.1:1"
-    known["a"] = "fd00::1"
-    assert target.refresh()
-    assert target.name == "ipv6:[fd00::1]:1,[fd00::2]:2"
-
-
-@pytest.mark.usefixtures("known")
-def test_of_names_that_were_never_found_grpc_says_what_is_wrong() -> None:
-    assert Target(Addresses(("a:1", "b:2"))).name == "a:1"
-
-
-def test_a_channel_follows_the_names(
-    connect: Connect, start_stub: StartStub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, after = start_stub(), start_stub()
-    now = [before]
-
-    monkeypatch.setattr(Addresses, "look_up", lambda self: {"a:1": [now[0].address]})
-    monkeypatch.setattr("serving.client.addresses.REFRESH_SECONDS", 0.0)
-    handle = connect(["a:1", "b:1"])
-    handle.predict()
-    now[0] = after
-    for _ in range(1000):
-        handle.predict()
-        if after.seen:
-            break
-    assert before.seen
-    assert after.seen
+    assert Addresses.read(given).target() == target

@@ -1,4 +1,4 @@
-"""Rows as Examples, and what Classify and Regress answer."""
+"""Rows as Examples, and the answers of Classify and Regress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, regression_pb2
 
 from serving.client.examples import encode_examples
-from serving.errors import InvalidArgument, InvalidFeature
+from serving.common.errors import InvalidArgument, InvalidFeature
 from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 ROWS: list[dict[str, Any]] = [
@@ -46,11 +46,11 @@ EXPECTED = {
 }
 
 
-def test_tensorflow_reads_what_was_sent() -> None:
+def test_tensorflow_reads_the_examples() -> None:
     assert _read(encode_examples(ROWS).example_list.examples) == EXPECTED
 
 
-def test_an_arrow_table_is_its_rows() -> None:
+def test_arrow_table_equals_its_rows() -> None:
     table = pa.Table.from_pylist(
         [{**row, "items": [b"a", b"b"] if i == 0 else None} for i, row in enumerate(ROWS)],
         pa.schema(
@@ -67,7 +67,7 @@ def test_an_arrow_table_is_its_rows() -> None:
 
 
 @pytest.mark.parametrize("context", [{"user": "ann"}, pa.table({"user": ["ann"]})])
-def test_what_rows_share_is_sent_once(context: Any) -> None:
+def test_context_is_sent_once(context: Any) -> None:
     sent = encode_examples([{"age": 3}, {"age": 5}], context)
     assert sent.WhichOneof("kind") == "example_list_with_context"
     shared = sent.example_list_with_context
@@ -87,7 +87,7 @@ def test_what_rows_share_is_sent_once(context: Any) -> None:
         ({7: 1}, "A feature's name must be a string. Received: 7"),
     ],
 )
-def test_what_cannot_be_sent(row: dict[str, Any], words: str) -> None:
+def test_invalid_values(row: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidFeature, match=words):
         encode_examples([{}, row], {"user": "ann"})
 
@@ -131,7 +131,7 @@ def test_classify_and_regress(connect: Connect, start_stub: StartStub) -> None:
         handle.ask("regress", [])
 
 
-def test_the_server_reads_what_was_sent(connect: Connect, shared_address: str) -> None:
+def test_the_server_reads_the_examples(connect: Connect, shared_address: str) -> None:
     """A regression doubles the price and adds the letters of the name, and 0.5 where shared."""
     handle = connect(shared_address, timeout=20)
     rows = [{"user": "ann", "price": 1.5}, {"price": 2.0}, {}]

@@ -1,16 +1,18 @@
-"""Explanations: what does not fit the model is not sent, and the rest is the server's to say."""
+"""Explanations: Predict on the signature `rank_explained`, sorted and split by the client."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tensorflow.core.framework import tensor_shape_pb2, types_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
-from serving.errors import FailedPrecondition, InvalidFeature
-from serving.protos import scoring_pb2
+from serving.client.ranking import longest_list
+from serving.common.errors import FailedPrecondition, InvalidArgument, InvalidFeature
+from serving.encoding.codec import encode
 from tests.serving.client.conftest import Connect, StartStub
 
 CANDIDATES = [{"price": 1.5}, {}]
@@ -35,43 +37,81 @@ def metadata(version: int, feature: str) -> bytes:
 
 
 def answers(version: int, feature: str) -> dict[str, bytes]:
-    ranked = scoring_pb2.RankResponse(ranking=[1, 0])
-    ranked.model_spec.version.value = version
+    """Two candidates, two tasks, a history padded to four events, and two experts."""
+    outputs = {
+        "click": [[2.0, 3.0]],
+        "buy": [[0.5, 0.25]],
+        "attention/user": [[[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
+        "gate/buy": [[[0.25, 0.75], [1.0, 0.0]]],
+    }
+    predicted = predict_pb2.PredictResponse(
+        outputs={name: encode(np.float32(value)) for name, value in outputs.items()}
+    )
+    predicted.model_spec.version.value = version
     return {
         "GetModelMetadata": metadata(version, feature),
-        "Rank": ranked.SerializeToString(),
+        "Predict": predicted.SerializeToString(),
     }
 
 
+def test_scores_ranking_and_weights(connect: Connect, start_stub: StartStub) -> None:
+    stub = start_stub(answers=answers(7, "price"))
+    handle = connect(stub.address)
+    found = handle.ask("explain", {"user": "ann"}, CANDIDATES, rank_by="click")
+    sent = predict_pb2.PredictRequest.FromString(stub.seen[-1].request)
+    assert sent.model_spec.signature_name == "rank_explained"
+    assert found.version == 7
+    assert {task: scores.tolist() for task, scores in found.scores.items()} == {
+        "buy": [0.5, 0.25],
+        "click": [2.0, 3.0],
+    }
+    assert found.ranking.tolist() == [1, 0]
+    np.testing.assert_array_equal(found.attention["user"], [[0.5], [1.0]])  # one value was sent
+    np.testing.assert_array_equal(found.gates["buy"], [[0.25, 0.75], [1.0, 0.0]])
+    by_name = handle.ask("explain", {"user": "ann"}, CANDIDATES, top_k=1)
+    assert by_name.ranking.tolist() == [0], "ranked by `buy`, the first task by name"
+
+
 @pytest.mark.parametrize(
-    ("context", "candidates", "sentence"),
+    ("options", "words"),
     [
-        ({"usr": "ann"}, [{}], "Unknown feature 'usr' in the context. Did you mean 'user'?"),
-        ({}, [{"prise": 1}], "Unknown feature 'prise' in candidate 0. Did you mean 'price'?"),
-        ({"price": 1}, [{}], "Feature 'price' belongs to the candidates. Received in the context."),
-        ({}, [{"price": "1"}], "Feature 'price': expected a number. Received: '1' (str)"),
-        ({}, pa.table({"pric": [1.0]}), "Unknown feature 'pric' in the candidates. Did you mean"),
-        ({}, [7], "Expected a dict of features in candidate 0. Received: 7 (int)"),
-        (pa.table({"user": ["ann", "bo"]}), [{}], "The context must be one row. Received: 2"),
+        ({"rank_by": "like"}, "`rank_by` must be one of the tasks buy, click. Received: 'like'"),
+        ({"top_k": -1}, "`top_k` must not be negative. Received: -1"),
     ],
 )
-def test_what_does_not_fit_is_not_sent(
-    connect: Connect, start_stub: StartStub, context: Any, candidates: Any, sentence: str
+def test_invalid_ranking_options(
+    connect: Connect, start_stub: StartStub, options: dict[str, Any], words: str
 ) -> None:
+    handle = connect(start_stub(answers=answers(1, "price")).address)
+    with pytest.raises(InvalidArgument, match=words):
+        handle.ask("explain", {"user": "ann"}, CANDIDATES, **options)
+
+
+def test_attention_covers_the_longest_list() -> None:
+    table = pa.table({"user": ["ann"], "seen": [["a", "b", "c"]]})
+    assert longest_list(table) == 3
+    assert longest_list({"user": "ann", "seen": np.arange(5), "none": None}) == 5
+    assert longest_list({}) == 0
+
+
+def test_invalid_features_are_not_sent(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub(answers=answers(1, "price"))
-    with pytest.raises(InvalidFeature) as raised:
-        connect(stub.address).ask("explain", context, candidates)
-    assert str(raised.value).startswith(sentence)
-    assert "Rank" not in [seen.method for seen in stub.seen]
+    handle = connect(stub.address)
+    for context, candidates, message in (
+        ({}, [{"prise": 1}], "Unknown feature 'prise' in candidate 0. Did you mean 'price'?"),
+        (pa.table({"user": ["ann", "bo"]}), [{}], "The context must be one row. Received: 2"),
+    ):
+        with pytest.raises(InvalidFeature) as raised:
+            handle.ask("explain", context, candidates)
+        assert str(raised.value) == message
+    assert "Predict" not in [seen.method for seen in stub.seen]
 
 
-def test_a_new_version_with_other_features_is_noticed(
-    connect: Connect, start_stub: StartStub
-) -> None:
+def test_new_version_with_other_features(connect: Connect, start_stub: StartStub) -> None:
     given = answers(1, "price")
     handle = connect(start_stub(answers=given).address)
     ranking = handle.ask("explain", {"user": "ann"}, CANDIDATES)
-    assert (ranking.version, ranking.ranking.tolist()) == (1, [1, 0])
+    assert ranking.version == 1
     given.update(answers(2, "cost"))
     ranking = handle.ask("explain", {"user": "ann"}, pa.table({"cost": [1.5, None]}))
     assert ranking.version == 2
@@ -79,9 +119,7 @@ def test_a_new_version_with_other_features_is_noticed(
         handle.ask("explain", {"user": "ann"}, CANDIDATES)
 
 
-def test_a_model_that_cannot_explain_says_so(connect: Connect, shared_address: str) -> None:
+def test_model_without_explanations_is_rejected(connect: Connect, shared_address: str) -> None:
     handle = connect(shared_address, timeout=20)
     with pytest.raises(FailedPrecondition, match="cannot explain its scores"):
         handle.ask("explain", {"zzz": 1}, CANDIDATES)
-    with pytest.raises(InvalidFeature, match=r"Expected a dict of features in candidate 1\."):
-        handle.ask("explain", {}, [{}, 7])

@@ -1,4 +1,4 @@
-"""Both clients do the same: against the real server, and against one that keeps the requests."""
+"""The methods of both clients, with the real server and with a stub."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, 
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client import AsyncClient, Client
-from serving.errors import (
+from serving.common.errors import (
     FailedPrecondition,
     InvalidArgument,
     InvalidFeature,
     NotFound,
     Unimplemented,
 )
-from serving.status import State, VersionStatus
+from serving.common.status import State, VersionStatus
 from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 CONTEXT = {"user": "ann", "age": 4, "history": ["a", "b"]}
@@ -42,9 +42,15 @@ def test_scores_of_dicts_and_of_tables_are_equal(connect: Connect, shared_addres
             np.testing.assert_array_equal(answer[task], scores, strict=True)
 
 
-def test_what_the_server_is(connect: Connect, shared_address: str) -> None:
+def test_metadata_status_and_health(connect: Connect, shared_address: str) -> None:
     handle = connect(shared_address, version=5, timeout=20)
-    assert handle.ask("metadata").version == 5
+    metadata = handle.ask("metadata")
+    assert (metadata.name, metadata.version) == ("tiny", 5)
+    assert {"rank", "serving_default", "regress"} < set(metadata.signatures)
+    inputs = metadata.signature("rank").inputs
+    assert list(inputs) == ["age", "history", "price", "tags", "user"]
+    assert str(inputs["tags"]) == "string (?, ?, ?)"
+    assert (inputs["price"].dtype, inputs["price"].shape) == ("float32", (None, None))
     assert handle.ask("status") == [VersionStatus(5, State.AVAILABLE)]
     assert handle.ask("health") is True
     assert handle.ask("health", "") is True
@@ -55,7 +61,7 @@ def test_what_the_server_is(connect: Connect, shared_address: str) -> None:
         absent.ask("predict_rows", [{}])
 
 
-def test_what_does_not_fit_is_not_sent(connect: Connect, shared_address: str) -> None:
+def test_invalid_features_are_not_sent(connect: Connect, shared_address: str) -> None:
     handle = connect(shared_address, timeout=20)
     for rows, words in (
         ([{"agee": 1}], "Did you mean 'age'?"),
@@ -71,11 +77,13 @@ def test_what_does_not_fit_is_not_sent(connect: Connect, shared_address: str) ->
         handle.ask("predict_rows", {"age": [1]})
     with pytest.raises(InvalidArgument, match="`rows` must hold at least one row"):
         handle.ask("predict_rows", pa.table({"age": pa.array([], pa.int64())}))
+    with pytest.raises(InvalidArgument, match="`candidates` must hold at least one"):
+        handle.ask("rank", {}, [])
     with pytest.raises(InvalidFeature, match="Feature 'pair': no tensor holds it"):
         handle.ask("predict", {"pair": np.array([{}])})
 
 
-def test_version_and_label_are_asked_for(connect: Connect, start_stub: StartStub) -> None:
+def test_version_and_label_are_sent(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
     connect(stub.address, label="stable").predict()
     connect(stub.address, version=7).ask("predict", {}, output_filter=["click"])
@@ -109,19 +117,11 @@ def test_reload(connect: Connect, start_stub: StartStub) -> None:
         handle.ask("reload", "model_config_list {}")
 
 
-def test_a_server_that_lists_no_models(connect: Connect, start_stub: StartStub) -> None:
+def test_unnamed_model_of_a_server_without_a_list(connect: Connect, start_stub: StartStub) -> None:
     handle = connect(start_stub().address, model=None)
     with pytest.raises(InvalidArgument, match="`model` must name the model") as raised:
         handle.predict()
     assert isinstance(raised.value.__cause__, Unimplemented)
-
-
-def test_after_its_end_a_client_says_so(connect: Connect, start_stub: StartStub) -> None:
-    handle = connect(start_stub().address)
-    handle.predict()
-    handle.ask("close")
-    with pytest.raises(FailedPrecondition, match=r"The client of .* is closed"):
-        handle.predict()
 
 
 def test_both_clients_have_the_same_methods() -> None:
@@ -147,9 +147,7 @@ def test_threads_share_a_client(shared_address: str) -> None:
     assert [a["click"].tolist() for a in answers] == [[105, 6, 2]] * 7
 
 
-def test_tasks_share_a_client_and_can_be_cancelled(
-    shared_address: str, start_stub: StartStub
-) -> None:
+def test_tasks_share_a_client(shared_address: str, start_stub: StartStub) -> None:
     async def use() -> list[Any]:
         slow = start_stub()
         slow.seconds = 0.5
@@ -165,16 +163,7 @@ def test_tasks_share_a_client_and_can_be_cancelled(
     assert [a["click"].tolist() for a in asyncio.run(use())] == [[105, 6, 2]] * 7
 
 
-def test_an_async_client_belongs_to_one_loop(start_stub: StartStub) -> None:
-    client = AsyncClient(start_stub().address, model="tiny")
-    with asyncio.Runner() as one, asyncio.Runner() as other:
-        one.run(client.predict({}))
-        with pytest.raises(FailedPrecondition, match="belongs to another event loop"):
-            other.run(client.predict({}))
-        one.run(client.close())
-
-
-def test_an_async_token(start_stub: StartStub) -> None:
+def test_async_token(start_stub: StartStub) -> None:
     async def token() -> str:
         await asyncio.sleep(0)
         return "fresh"

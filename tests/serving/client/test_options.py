@@ -1,4 +1,4 @@
-"""What a client may be told, and what it says of the rest."""
+"""Arguments and options of a client, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serving.client import AsyncClient, Client, Options
-from serving.errors import InvalidArgument
+from serving.client import AsyncClient, Client, ClientOptions
+from serving.common.errors import InvalidArgument
 from tests.serving.client.conftest import Connect, StartStub
 
 
@@ -26,7 +26,7 @@ from tests.serving.client.conftest import Connect, StartStub
         ({"timeout": "5"}, "`timeout` must be a positive number. Received: '5'"),
     ],
 )
-def test_a_client_that_cannot_be(kind: Any, options: dict[str, Any], words: str) -> None:
+def test_invalid_arguments(kind: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         kind(**options)
 
@@ -45,14 +45,14 @@ def test_a_client_that_cannot_be(kind: Any, options: dict[str, Any], words: str)
         ({"metadata": {"authorization": "x"}}, "leave 'authorization' to `token`"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any], words: str) -> None:
+def test_invalid_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
-        Options(**options)
+        ClientOptions(**options)
 
 
 def test_headers_of_the_client_and_of_the_call(connect: Connect, start_stub: StartStub) -> None:
     stub = start_stub()
-    options = Options(metadata={"x-team": "ads", "x-stage": "test"}, keep_alive=600.0)
+    options = ClientOptions(metadata={"x-team": "ads", "x-stage": "test"}, keep_alive=600.0)
     handle = connect(stub.address, options=options)
     handle.predict()
     handle.predict(metadata={"x-team": "shop"}, request_id="r-1")
@@ -70,21 +70,21 @@ def test_headers_of_the_client_and_of_the_call(connect: Connect, start_stub: Sta
         handle.predict(timeot=1)
 
 
-def test_idle_connections_are_tested_where_wanted() -> None:
-    def chosen(options: Options) -> dict[str, int]:
+def test_keep_alive_is_off_by_default() -> None:
+    def chosen(options: ClientOptions) -> dict[str, int]:
         return {k: v for k, v in options.channel_options() if k.startswith("grpc.keepalive")}
 
-    assert chosen(Options()) == {}
-    assert chosen(Options(keep_alive=600.0, keep_alive_timeout=2.5)) == {
+    assert chosen(ClientOptions()) == {}
+    assert chosen(ClientOptions(keep_alive=600.0, keep_alive_timeout=2.5)) == {
         "grpc.keepalive_time_ms": 600_000,
         "grpc.keepalive_timeout_ms": 2_500,
         "grpc.keepalive_permit_without_calls": 1,
     }
 
 
-def test_for_ever_is_a_time() -> None:
+def test_infinite_times() -> None:
     ever = float("inf")
-    options = Options(
+    options = ClientOptions(
         initial_backoff=ever, max_backoff=ever, keep_alive=ever, keep_alive_timeout=ever,
         max_reconnect_backoff=ever,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mutations of a message by its descriptor: whatever a field can hold, and more of it."""
+"""Mutations of a message's fields by its descriptor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 TEXTS = (
-    "", "tiny", "spare", "click", "rank", "rank_explained", "serving_default", "classify",
-    "regress", "double", "fail", "price", "user", "tags", "inputs", "a" * 5000, "\x00",
-    "\u202e\U0001f600", "../../etc/passwd", "%s%n{0}", "tensorflow/serving/classify", "\n\r\t",
-    "tensorflow.serving.PredictionService", "signature_def",
+    "", "tiny", "click", "rank", "rank_explained", "classify", "regress", "double", "fail", "price",
+    "user", "inputs", "a" * 5000, "\x00", "\u202e\U0001f600", "%s%n{0}", "signature_def",
 )  # fmt: skip
 _INTS = (0, 1, -1, 2, 7, 127, 2**15, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**63 - 1, -(2**63))
 _FLOATS = (0.0, -0.0, 1.5, -1.0, float("nan"), float("inf"), float("-inf"), 3e38, 1e-45, 1e300)
@@ -26,6 +24,7 @@ _LIMITS = {
 
 
 def pick(rng: np.random.Generator, choices: Any) -> Any:
+    """Returns one of the choices."""
     return choices[int(rng.integers(len(choices)))]
 
 
@@ -36,7 +35,7 @@ def mutate_fields(rng: np.random.Generator, message: Message) -> None:
 
 
 def _messages(message: Message) -> list[Message]:
-    """The message, and all that are in it."""
+    """Returns the message and all messages in it."""
     found = [message]
     for field, value in message.ListFields():
         if field.cpp_type != FieldDescriptor.CPPTYPE_MESSAGE:

@@ -1,107 +1,111 @@
-"""Runs the fuzzer against a server, and keeps what it saw."""
+"""Sends malformed requests to a server, good ones beside them, and judges the answers."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import http.client
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import grpc
 import numpy as np
+import tensorflow as tf
 
-from tests.serving.fuzz.cases import Outcome
-from tests.serving.fuzz.generate import make_case
-from tests.serving.fuzz.good import GoodCaller
-from tests.serving.fuzz.process import ServerProcess
-from tests.serving.fuzz.senders import Sender
-from tests.serving.fuzz.verdict import violation
+from tests.serving import stubs
+from tests.serving.fuzz.documents import make_body
+from tests.serving.fuzz.messages import mutate_fields
+from tests.serving.fuzz.requests import parses, valid
+from tests.serving.fuzz.values import MAX_CANDIDATES, mutate_values
+from tests.serving.fuzz.wire import mutate_bytes
 
-_THREADS = 6
-_SAMPLES = 10  # of the memory: the first is taken once everything has been used
-_MOST_GROWTH = 256.0  # MB between the first sample and the last
-
-
-@dataclass
-class Seen:
-    """What a run saw.
-
-    Attributes:
-        counts: Requests by kind and code.
-        violations: What was wrong, with what brings it back.
-        megabytes: The server's memory, evenly over the run.
-        good: Seconds that each good request took.
-    """
-
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-    megabytes: list[float] = field(default_factory=list)
-    good: list[float] = field(default_factory=list)
+OPTIONS = {"max_candidates": MAX_CANDIDATES, "enable_batching": True}  # of the server
+_CODES = {
+    "OK", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "OUT_OF_RANGE", "UNIMPLEMENTED",
+    "RESOURCE_EXHAUSTED",
+}  # fmt: skip
+_STATUSES = {"200", "400", "404", "429", "501"}
+_LEAKS = re.compile(r"Traceback|File \"|\.py\b|\w+Error: |NoneType|object has no attribute")
+_UNREADABLE = "Exception deserializing request!"  # gRPC's answer to a malformed message
+_IN_FLIGHT = 16
 
 
-class Run:
-    """Sends requests from several threads, and good ones from one more.
+@dataclass(frozen=True)
+class Case:
+    """A malformed request: number `number` of a seed is always the same one.
 
     Args:
-        server: Where to.
-        base_path: Folder of the models.
-        seed: Chooses the requests.
-        progress: Told that one more is done.
+        number: Its number.
+        method: Path of the gRPC method, or of the model's REST method.
+        content: The message or the body.
+        headers: The headers of a REST request; None for gRPC.
     """
 
-    def __init__(
-        self, server: ServerProcess, base_path: str, seed: int, progress: Callable[[], object]
-    ) -> None:
-        self._server = server
-        self._base_path = base_path
-        self._seed = seed
-        self._progress = progress
-        self._lock = threading.Lock()  # guards the rest
-        self._numbers: Iterable[int] = ()
-        self._step = 1
-        self._seen = Seen()
+    number: int
+    method: str
+    content: bytes
+    headers: dict[str, str] | None = None
 
-    def __call__(self, numbers: range, good_limit: float) -> Seen:
-        """Sends the requests of these numbers; good ones must be answered within a limit."""
-        self._numbers, self._step = iter(numbers), max(1, len(numbers) // _SAMPLES)
-        good = GoodCaller(self._server, good_limit)
-        good.start()
-        threads = [threading.Thread(target=self._send) for _ in range(_THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        good.stop()
-        self._seen.good = good.seconds
-        self._seen.violations += [f"a good request: {failure}" for failure in good.failures]
-        self._check_server()
-        return self._seen
 
-    def _send(self) -> None:
-        sender = Sender(self._server, self._note)
-        while self._server.is_alive:
-            with self._lock:
-                number = next(iter(self._numbers), None)
-            if number is None:
-                break
-            sender.send(make_case(self._seed, number, self._base_path))
-        sender.close()
+def make_case(seed: int, number: int) -> Case:
+    """Returns request `number` of a seed."""
+    rng = np.random.default_rng((seed, number))
+    share = rng.random()
+    if share < 0.3:
+        method, body, headers = make_body(rng)
+        return Case(number, f"/v1/models/tiny:{method}", body, headers)
+    method, message = valid(rng)
+    if share < 0.5:
+        mutate_fields(rng, message)
+    elif share < 0.8:
+        mutate_values(rng, message)
+    content = message.SerializeToString(deterministic=True)
+    return Case(number, method, content if share < 0.8 else mutate_bytes(rng, content))
 
-    def _note(self, outcome: Outcome) -> None:
-        wrong = violation(outcome)
-        with self._lock:
-            self._seen.counts[outcome.case.kind, outcome.code] += 1
-            if wrong:
-                self._seen.violations.append(f"{outcome.case}: {wrong}")
-            if self._server.is_alive and self._seen.counts.total() % self._step == 0:
-                self._seen.megabytes.append(self._server.megabytes())
-        self._progress()
 
-    def _check_server(self) -> None:
-        seen = self._seen
-        if not self._server.is_alive:
-            code = self._server.running.returncode
-            seen.violations.append(f"the server died: {code}: {self._server.last_words()}")
-        elif wrong := self._server.stop():
-            seen.violations.append(f"the server was stopped: {wrong}")
-        if seen.megabytes and seen.megabytes[-1] - seen.megabytes[0] > _MOST_GROWTH:
-            seen.violations.append(f"the server's memory grew: {np.round(seen.megabytes)} MB")
+def violation(case: Case, code: str, details: str) -> str:
+    """Returns the fault of an answer; nothing if the answer is proper.
+
+    Args:
+        case: The request.
+        code: Name of the gRPC code, or the HTTP status.
+        details: The error message.
+    """
+    is_proper = code in (_CODES if case.headers is None else _STATUSES)
+    if case.headers is None and code == "INTERNAL":
+        is_proper = details == _UNREADABLE and not parses(case.method, case.content)
+    leak = _LEAKS.search(details)
+    return "" if is_proper and not leak else f"{case}: {code}: {details}"
+
+
+def run(address: str, rest_port: int, seed: int, numbers: range) -> tuple[Counter[str], list[str]]:
+    """Sends the requests of these numbers, and a good one after every sixteen.
+
+    Returns the number of answers by code, and the faults.
+    """
+    codes, violations = Counter[str](), []
+    with grpc.insecure_channel(address, [("grpc.max_send_message_length", -1)]) as channel:
+        for start in range(numbers.start, numbers.stop, _IN_FLIGHT):
+            cases = [
+                make_case(seed, n) for n in range(start, min(start + _IN_FLIGHT, numbers.stop))
+            ]
+            calls = [
+                (case, channel.unary_unary(case.method).future(case.content, timeout=60.0))
+                for case in cases
+                if case.headers is None
+            ]
+            answers = [(case, *_ask(rest_port, case)) for case in cases if case.headers is not None]
+            answers += [(case, call.code().name, call.details() or "") for case, call in calls]
+            codes.update(code for _, code, _ in answers)
+            violations += filter(None, (violation(*answer) for answer in answers))
+            outputs = stubs.send(channel, stubs.predict()).outputs
+            np.testing.assert_array_equal(tf.make_ndarray(outputs["convert"]), [34.0, 0.0])
+    return codes, violations
+
+
+def _ask(port: int, case: Case) -> tuple[str, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("POST", case.method, case.content, case.headers or {})
+        response = connection.getresponse()
+        return str(response.status), response.read().decode() if response.status != 200 else ""

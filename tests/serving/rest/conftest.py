@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from serving.config import ServerConfig
-from serving.inference import Inference
-from serving.interceptors import Refusal
-from serving.ports import bound
+from serving.config.server_config import ServerConfig
+from serving.inference.service import InferenceService
 from serving.rest.app import Rest
 from serving.rest.server import RestServer
-from serving.server import create_server
+from serving.server.ports import bound
+from serving.server.server import create_server
 from tests.serving.exports import install
 
 Ask = Callable[..., tuple[int, Any]]
@@ -41,12 +40,12 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
-                "refusal": Refusal(lambda call, error: None),
+                "is_draining": lambda: False,
                 "admit": lambda header: None,
                 **options,
             }
-            inference = Inference(backend.manager, settings.pop("observers", []))
-            address = bound("127.0.0.1", 0, "rest_api_port", shares_port=False)
+            inference = InferenceService(backend.manager, settings.pop("observers", []))
+            address = bound("127.0.0.1", 0, "rest_api_port")
             grace = settings.pop("grace_seconds", 5.0)
             server = RestServer(Rest(inference, executor, **settings), address, None, grace)
             server.start()

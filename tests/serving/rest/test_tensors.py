@@ -1,4 +1,4 @@
-"""JSON takes numbers of the dtypes that it has, and shows those of every other."""
+"""Numbers and nulls between JSON and arrays."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.columns import MAX_PADDED_ELEMENTS
-from serving.errors import InvalidArgument, Unimplemented
-from serving.rest.tensors import fill_inputs, numbers, shown
-from tests.serving.stubs import predict
+from serving.common.errors import InvalidArgument, Unimplemented
+from serving.encoding.columns import MAX_PADDED_ELEMENTS
+from serving.encoding.features import TensorSpec
+from serving.rest.tensors import numbers, read_inputs, shown
 
 FOREIGN = ["bfloat16", "qint8", "quint16", "int4", "float8_e5m2", "float8_e4m3fn"]
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_numbers_of_any_dtype_are_shown(name: str) -> None:
+def test_numbers_of_any_dtype_are_written(name: str) -> None:
     array = np.array([[0, 1], [2, 6]]).astype(tf.as_dtype(name).as_numpy_dtype)
     assert numbers(array) == [[0, 1], [2, 6]]
 
 
 @pytest.mark.parametrize("name", [*FOREIGN, "complex64"])
-def test_what_json_cannot_say_is_refused(name: str) -> None:
+def test_dtype_without_json_form_is_rejected(name: str) -> None:
     info = meta_graph_pb2.TensorInfo(dtype=tf.as_dtype(name).as_datatype_enum)
     with pytest.raises(Unimplemented, match=f"Conversion of JSON Value: .1. to type: {name}$"):
-        fill_inputs({"inputs": {"x": [1]}}, {"x": info}, predict(inputs={}))
+        read_inputs({"inputs": {"x": [1]}}, {"x": TensorSpec.from_proto(info)})
 
 
 def _filled(value: object, dtype: tf.DType, *axes: int | None, takes_missing: bool = True) -> Any:
     shape = tf.TensorShape(axes).as_proto()
     info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum, tensor_shape=shape)
-    request = predict(inputs={})
-    fill_inputs({"inputs": {"x": value}}, {"x": info}, request, takes_missing)
-    return tf.make_ndarray(request.inputs["x"]).tolist()
+    spec = TensorSpec.from_proto(info)
+    return read_inputs({"inputs": {"x": value}}, {"x": spec}, takes_missing)["x"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -60,27 +59,27 @@ def test_null_is_missing(
     assert _filled(value, dtype, *axes) == expected
 
 
-def test_a_null_float_is_no_number() -> None:
+def test_null_float_is_nan() -> None:
     np.testing.assert_array_equal(_filled([None, 1.5], tf.float32, None), [np.nan, 1.5])
 
 
 @pytest.mark.parametrize("value", [None, [None], [[None]], [None, ["a"]], [["a"], None]])
-def test_a_model_without_missing_values_refuses_null(value: object) -> None:
+def test_model_without_missing_values_rejects_null(value: object) -> None:
     with pytest.raises(InvalidArgument, match="Null is a missing value, and this model has none"):
         _filled(value, tf.string, None, None, takes_missing=False)
 
 
-def test_a_type_without_a_missing_value_refuses_null() -> None:
+def test_dtype_without_missing_value_rejects_null() -> None:
     with pytest.raises(InvalidArgument, match="null Type: Null is not of expected type: bool"):
         _filled([None, True], tf.bool, None)
 
 
-def test_a_null_column_has_no_rows() -> None:
+def test_null_column_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match=r"All of 'x' is null\. Expected a list with"):
         _filled(None, tf.string, None)
 
 
-def test_few_bytes_of_null_become_no_large_tensor() -> None:
+def test_nulls_that_fill_a_huge_tensor_are_rejected() -> None:
     length = 3000
     nulls = [None] * (MAX_PADDED_ELEMENTS // length + 1)
     with pytest.raises(InvalidArgument, match="in place of lists of 3000 values are too many"):
@@ -90,18 +89,7 @@ def test_few_bytes_of_null_become_no_large_tensor() -> None:
             _filled([["a"], deep], tf.string, None, None)
 
 
-def test_many_values_are_what_few_are() -> None:
-    values = np.arange(10_001, dtype=np.float32) / 7
-    few = [number for value in values for number in numbers(value[None])]
-    assert numbers(values) == few
-    assert numbers(values.reshape(73, 137)) == np.reshape(few, (73, 137)).tolist()
-    info = meta_graph_pb2.TensorInfo(dtype=tf.float32.as_datatype_enum)
-    request = predict(inputs={})
-    fill_inputs({"inputs": {"x": values.tolist()}}, {"x": info}, request)
-    np.testing.assert_array_equal(tf.make_ndarray(request.inputs["x"]), values)
-
-
-def test_of_a_large_value_the_start_is_shown_and_no_more_is_written() -> None:
+def test_error_shows_the_start_of_a_large_value() -> None:
     assert shown({"a": [1, "b"]}) == '{"a": [1, "b"]}'
     value = {"a": [1] * 1_000_000}
     tracemalloc.start()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Attention, Dense, MultiHeadAttention
+from recsys_attn.attention.mechanisms import Mechanism
 
 B, T, S, E, V = 2, 3, 5, 7, 11
 RNG = np.random.default_rng(0)
@@ -132,11 +133,8 @@ def test_masks_may_be_positional_in_a_symbolic_call() -> None:
 
 
 def test_only_masks_that_are_given_reach_the_mechanism() -> None:
-    class NoMasks(keras.layers.Layer):
-        def build(self, query_shape, key_shape, value_shape):
-            self.built = True
-
-        def call(self, query, key, value):
+    class NoMasks(Mechanism):
+        def call(self, query, key, value, masks):
             return query, None
 
     np.testing.assert_array_equal(Attention(NoMasks())(QUERY, KEY), QUERY)
@@ -146,10 +144,12 @@ def test_only_masks_that_are_given_reach_the_mechanism() -> None:
         Attention(NoMasks())(QUERY, KEY, return_weights=True)
 
 
-def test_a_mechanism_needs_no_more_than_a_call() -> None:
-    class Mean(keras.layers.Layer):
-        def call(self, query, key, value, **given):
-            weights = keras.ops.cast(given["key_mask"], value.dtype)[..., None, None]
+def test_a_mechanism_of_ones_own_is_a_call() -> None:
+    class Mean(Mechanism):
+        honours = ("key_mask",)
+
+        def call(self, query, key, value, masks):
+            weights = keras.ops.cast(masks.key, value.dtype)[..., None, None]
             mean = keras.ops.sum(value * weights, 1, True) / keras.ops.sum(weights, 1, True)
             return keras.ops.broadcast_to(mean, keras.ops.shape(query)), None
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention.masks import allowed_pairs, pairwise
+from recsys_attn.attention import Dense
+from recsys_attn.attention.masks import Masks
+from recsys_attn.attention.scores import Alibi
 
 B, T, S, N = 2, 3, 5, 7
 RNG = np.random.default_rng(0)
@@ -20,7 +24,7 @@ SHAPES = ((B, T, N, 4), (B, S, N, 4))
 
 
 def test_no_mask_allows_everything() -> None:
-    assert allowed_pairs(*SHAPES) is None
+    assert Masks.of(*SHAPES).allowed() is None
 
 
 @pytest.mark.parametrize(
@@ -29,7 +33,7 @@ def test_no_mask_allows_everything() -> None:
     ids="+".join,
 )
 def test_a_pair_is_allowed_where_every_mask_allows_it(names: tuple[str, ...]) -> None:
-    allowed = allowed_pairs(*SHAPES, **{name: MASKS[name] for name in names})
+    allowed = Masks.of(*SHAPES, **{name: MASKS[name] for name in names}).allowed()
     expected = np.ones((B, N, T, S), bool)
     for b, n, t, s in np.ndindex(expected.shape):
         seen = {
@@ -43,31 +47,33 @@ def test_a_pair_is_allowed_where_every_mask_allows_it(names: tuple[str, ...]) ->
 
 def test_an_attention_mask_may_differ_by_head() -> None:
     by_head = RNG.random((B, N, T, S)) < 0.5
-    np.testing.assert_array_equal(allowed_pairs(*SHAPES, attention_mask=by_head), by_head)
+    np.testing.assert_array_equal(Masks.of(*SHAPES, attention_mask=by_head).pairs, by_head)
 
 
 def test_integers_count_as_booleans() -> None:
-    allowed = allowed_pairs(*SHAPES, key_mask=MASKS["key_mask"].astype("int32"))
+    allowed = Masks.of(*SHAPES, key_mask=MASKS["key_mask"].astype("int32")).allowed()
     np.testing.assert_array_equal(allowed[:, 0, 0], MASKS["key_mask"])
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_lists_count_as_tensors(name: str) -> None:
-    allowed = allowed_pairs(*SHAPES, **{name: MASKS[name].tolist()})
-    np.testing.assert_array_equal(allowed, allowed_pairs(*SHAPES, **{name: MASKS[name]}))
+    allowed = Masks.of(*SHAPES, **{name: MASKS[name].tolist()}).allowed()
+    np.testing.assert_array_equal(allowed, Masks.of(*SHAPES, **{name: MASKS[name]}).allowed())
     bias = RNG.normal(size=(B, T, S)).astype("float32")
-    np.testing.assert_array_equal(pairwise("attention_bias", bias.tolist(), *SHAPES), bias[:, None])
+    np.testing.assert_array_equal(
+        Masks.of(*SHAPES, attention_bias=bias.tolist()).bias, bias[:, None]
+    )
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_a_mask_of_fractions_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=rf"`{name}` must be boolean.*{name}.dtype=float32"):
-        allowed_pairs(*SHAPES, **{name: MASKS[name].astype("float32")})
+        Masks.of(*SHAPES, **{name: MASKS[name].astype("float32")})
 
 
 def test_a_mask_given_as_a_bias_is_refused() -> None:
     with pytest.raises(TypeError, match="Give a mask as `attention_mask`"):
-        pairwise("attention_bias", MASKS["attention_mask"], *SHAPES)
+        Masks.of(*SHAPES, attention_bias=MASKS["attention_mask"])
 
 
 @pytest.mark.parametrize(
@@ -86,11 +92,41 @@ def test_a_mask_of_another_shape_is_refused(
     name: str, shape: tuple[int, ...], expected: str
 ) -> None:
     with pytest.raises(ValueError, match=f"`{name}` .*{expected}"):
-        allowed_pairs(*SHAPES, **{name: np.ones(shape, bool)})
+        Masks.of(*SHAPES, **{name: np.ones(shape, bool)})
 
 
 def test_what_is_not_known_when_a_graph_is_traced_is_not_asked_for() -> None:
     unknown = ((None, None, N, 4), (None, None, N, 4))
-    assert allowed_pairs(*unknown, key_mask=MASKS["key_mask"]).shape == (B, 1, 1, S)
+    assert Masks.of(*unknown, key_mask=MASKS["key_mask"]).allowed().shape == (B, 1, 1, S)
     with pytest.raises(ValueError, match=r"must have shape \(B, S\)\. Received: .*\(2, 3, 5\)"):
-        allowed_pairs(*unknown, key_mask=MASKS["attention_mask"])
+        Masks.of(*unknown, key_mask=MASKS["attention_mask"])
+
+
+MODEL_INPUTS = [RNG.normal(size=(B, T, N, 2)).astype("float32"), MASKS["key_mask"][:, :T]]
+
+
+def test_a_functional_model_of_a_mechanism_is_saved_with_its_masks(tmp_path: Path) -> None:
+    events, mask = keras.Input((T, N, 2)), keras.Input((T,), dtype="bool")
+    output, _ = Dense()(events, events, events, key_mask=mask)
+    model = keras.Model([events, mask], output)
+    expected, _ = Dense()(*[MODEL_INPUTS[0]] * 3, key_mask=MODEL_INPUTS[1])
+    np.testing.assert_array_equal(model(MODEL_INPUTS), expected)
+    model.save(tmp_path / "model.keras")
+    revived = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(revived(MODEL_INPUTS), expected)
+
+
+def test_a_record_and_the_arguments_it_is_made_of_give_the_same() -> None:
+    query, key = RNG.normal(size=(B, T, N, 4)), RNG.normal(size=(B, S, N, 4))
+    bias = RNG.normal(size=(B, T, S)).astype("float32")
+    given = {**MASKS, "attention_bias": bias, "query_positions": list(range(T))}
+    mechanism = Dense(Alibi(), "causal")
+    expected, _ = mechanism(query, key, key, **given)
+    found, _ = mechanism(query, key, key, Masks.of(query.shape, key.shape, **given))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_mask_in_the_place_of_the_record_is_refused() -> None:
+    events = RNG.normal(size=(B, T, N, 4))
+    with pytest.raises(TypeError, match=r"`masks` must be a Masks.*key_mask=.*Received: ndarray"):
+        Dense()(events, events, events, MASKS["key_mask"])

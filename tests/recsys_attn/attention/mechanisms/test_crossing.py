@@ -38,7 +38,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 
 def test_a_router_takes_the_same_parts_across() -> None:
     routed = Routed(Blocks(4), "alibi", patterns.Local(3), dropout=0.2, dtype="mixed_bfloat16")
-    crossing = routed.crossing()
+    crossing = routed.as_cross_attention()
     assert crossing.router is routed.router
     assert crossing.score is routed.score
     assert crossing.pattern is routed.pattern
@@ -68,7 +68,7 @@ def test_layers_whose_queries_come_from_elsewhere_look_up(name: str) -> None:
     ]
     for layer in layers:
         config = json.loads(json.dumps(layer.get_config()))
-        assert config["mechanism"]["class_name"] == "Retrieved"
+        assert config["mechanism"]["class_name"] == "Lookup"
         revived = type(layer).from_config(config)
         assert json.dumps(revived.get_config()) == json.dumps(config)
 
@@ -109,7 +109,7 @@ def test_tasks_are_told_apart_by_their_queries_alone() -> None:
 
 
 def test_a_sequence_mechanism_names_the_one_for_queries_from_elsewhere() -> None:
-    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Retrieved"):
+    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Lookup"):
         Attention("local")(CANDIDATES, HISTORY)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import patterns
-from recsys_attn.attention.mechanisms import Retrieved, Routed
+from recsys_attn.attention.mechanisms import Lookup, Routed
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Router, Sinkhorn
 from tests.support.layer_case import tensorflow
 
@@ -33,8 +33,8 @@ ROUTERS: dict[str, Callable[[], Any]] = {
 each_router = pytest.mark.parametrize("make", ROUTERS.values(), ids=ROUTERS)
 
 
-def retrieved(router: Any, **kwargs: Any) -> Retrieved:
-    return Retrieved(router, "scaled_dot", **kwargs)
+def retrieved(router: Any, **kwargs: Any) -> Lookup:
+    return Lookup(router, "scaled_dot", **kwargs)
 
 
 def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
@@ -47,7 +47,7 @@ def assert_close(actual: Any, expected: Any) -> None:
 
 @each_router
 def test_queries_do_not_mind_each_other(make: Callable[[], Any]) -> None:
-    layer = Retrieved(make())
+    layer = Lookup(make())
     together = output_of(layer, key_mask=KEY_MASK)
     for t in range(T):
         alone = output_of(layer, QUERY[:, t : t + 1], KEY, VALUE, key_mask=KEY_MASK)
@@ -84,7 +84,7 @@ def test_padding_changes_nothing(make: Callable[[], Any]) -> None:
 
 @each_router
 def test_nothing_to_find_gives_zeros(make: Callable[[], Any]) -> None:
-    layer = Retrieved(make())
+    layer = Lookup(make())
     mask = KEY_MASK & np.array([[True], [False]])
     output = output_of(layer, query_mask=QUERY_MASK, key_mask=mask)
     np.testing.assert_array_equal(output[1], 0)
@@ -110,7 +110,7 @@ def test_a_batch_of_one_is_shared(make: Callable[[], Any]) -> None:
 @each_router
 def test_a_graph_of_unknown_sizes_gives_the_same(make: Callable[[], Any]) -> None:
     tf = tensorflow()
-    layer = Retrieved(make())
+    layer = Lookup(make())
     output_of(layer)
     shapes = [(None, None, N, size) for size in (H, H, V)]
     graph = tf.function(
@@ -133,7 +133,7 @@ def test_a_graph_of_unknown_sizes_gives_the_same(make: Callable[[], Any]) -> Non
 @each_router
 def test_gradients_reach_queries_keys_and_values(make: Callable[[], Any]) -> None:
     tf = tensorflow()
-    layer, inputs = Retrieved(make()), [tf.constant(x) for x in INPUTS]
+    layer, inputs = Lookup(make()), [tf.constant(x) for x in INPUTS]
 
     @tf.function
     def gradients() -> list[Any]:
@@ -167,11 +167,11 @@ class GroupsOnly(Router):
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: Retrieved(Lsh(), "dot", patterns.Causal()), "the future would leak"),
-        (lambda: Retrieved(Sinkhorn(), "alibi"), "Sinkhorn mixes tokens of several positions"),
-        (lambda: Retrieved(Blocks())(QUERY, KEY, VALUE[:, 1:]), "`key` and `value` must have"),
-        (lambda: Retrieved(Blocks())(*INPUTS, key_mask=KEY_MASK[:, 1:]), r"`key_mask`.*S=23"),
-        (lambda: Retrieved(Lsh(), "general")(QUERY[..., 1:], KEY, VALUE), "Lsh compares.*one size"),
+        (lambda: Lookup(Lsh(), "dot", patterns.Causal()), "the future would leak"),
+        (lambda: Lookup(Sinkhorn(), "alibi"), "Sinkhorn mixes tokens of several positions"),
+        (lambda: Lookup(Blocks())(QUERY, KEY, VALUE[:, 1:]), "`key` and `value` must have"),
+        (lambda: Lookup(Blocks())(*INPUTS, key_mask=KEY_MASK[:, 1:]), r"`key_mask`.*S=23"),
+        (lambda: Lookup(Lsh(), "general")(QUERY[..., 1:], KEY, VALUE), "Lsh compares.*one size"),
     ],
 )
 def test_wrong_use_is_refused(attempt: Callable[[], Any], message: str) -> None:
@@ -181,4 +181,4 @@ def test_wrong_use_is_refused(attempt: Callable[[], Any], message: str) -> None:
 
 def test_a_router_of_ones_own_must_look_up() -> None:
     with pytest.raises(NotImplementedError, match="GroupsOnly must implement `look_up`"):
-        Retrieved(GroupsOnly())(*INPUTS)
+        Lookup(GroupsOnly())(*INPUTS)

@@ -104,7 +104,7 @@ def test_a_graph_of_unknown_sizes_gives_the_same(make: Callable[[], Any]) -> Non
     output_of(layer)
     shapes = [(None, None, N, size) for size in (H, H, V)]
     graph = tf.function(
-        lambda query, key, value, mask: layer(query, key, value, mask, mask)[0],
+        lambda q, k, v, mask: layer(q, k, v, query_mask=mask, key_mask=mask)[0],
         input_signature=[*map(tf.TensorSpec, shapes), tf.TensorSpec((None, None), tf.bool)],
     )
     for length in (0, 1, 4, 17):
@@ -174,7 +174,7 @@ def test_sinkhorn_refuses_parts_that_look_at_positions(parts: dict[str, Any]) ->
 
 
 def test_queries_from_elsewhere_are_refused() -> None:
-    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Retrieved"):
+    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Lookup"):
         Routed(Blocks())(QUERY[:, :5], KEY, VALUE)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense
-from recsys_attn.attention.mechanisms import Retrieved, Routed
+from recsys_attn.attention.mechanisms import Lookup, Routed
 from recsys_attn.attention.patterns import (
     Block,
     Causal,
@@ -59,7 +59,7 @@ WITHIN = [
 
 @pytest.mark.parametrize(("router", "pattern"), BEYOND, ids=lambda x: repr(x)[:40])
 def test_a_pattern_beyond_the_blocks_is_refused(router: Blocks, pattern: Pattern) -> None:
-    for mechanism in (Routed, Retrieved):
+    for mechanism in (Routed, Lookup):
         with pytest.raises(ValueError, match="reaches beyond the blocks of the router"):
             mechanism(router, pattern=pattern)
 

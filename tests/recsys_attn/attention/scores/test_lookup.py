@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Retrieved, Routed, scores
+from recsys_attn.attention import Dense, Lookup, Routed, scores
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.interactions import TargetAttention
 from tests.support.arrays import normal, weights_of
@@ -61,7 +61,7 @@ def test_positions_beyond_the_length_read_the_nearest_end(make: Make) -> None:
 MECHANISMS: dict[str, Callable[[scores.Score], Any]] = {
     "dense": Dense,
     "routed": lambda score: Routed(Blocks(4), score),
-    "retrieved": lambda score: Retrieved(Blocks(4), score),
+    "retrieved": lambda score: Lookup(Blocks(4), score),
 }
 
 

@@ -1,0 +1,1 @@
+"""The `recsys-attn` command."""

@@ -1,0 +1,316 @@
+"""The `recsys-attn` command line. Each command imports heavy packages itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.cli.options import engine_options, experiment_options, force_option, skew_options
+from pipelines.common.errors import PipelineError, did_you_mean
+
+if TYPE_CHECKING:
+    from pipelines.workflow.steps import Steps
+
+CONSOLE = Console(highlight=False)
+DEMO = Path(__file__).parents[1] / "demo.toml"
+ERRORS = Console(stderr=True, highlight=False)
+SHIFTED = 3  # exit status; 1 is an error, 2 a wrong command line
+_SERVING = ("serve", "request")  # commands of the serving package
+
+
+class Commands(click.Group):
+    """Adds the commands of `serving`, and suggests the nearest name for an unknown command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.commands, *_SERVING]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _SERVING:
+            from serving import cli as serving_cli
+
+            return getattr(serving_cli, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        near = did_you_mean(args[0], self.list_commands(ctx))
+        if args[0] not in self.list_commands(ctx) and near:
+            ctx.fail(f"No such command {args[0]!r}.{near}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="recsys-attn")
+def main() -> None:
+    """Attention for recommenders, from Parquet to a gRPC score.
+
+    Each step reads a folder and writes a folder; `run` runs all of them. Steps with unchanged
+    inputs are skipped.
+    """
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
+
+
+def _add_step(name: str, method: str, text: str) -> None:
+    def command(
+        experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    ) -> None:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            getattr(steps, method)()
+
+    command.__doc__ = text
+    main.command(name)(experiment_options(force_option(command)))
+
+
+_add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
+_add_step("ingest", "ingest", "Read the source files; write the splits as Parquet.")
+
+
+@main.command()
+@experiment_options
+@force_option
+@engine_options
+def fit(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    engine: str,
+    ray_address: str,
+) -> None:
+    """Fit vocabularies and other transforms on the train split."""
+    with opened(experiment, run_dir, overrides, force) as steps:
+        from pipelines.engines import choose_engine
+
+        steps.fit(choose_engine(engine, ray_address))
+
+
+@main.command()
+@experiment_options
+@force_option
+@engine_options
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Training workers on Ray.  [default: 1]"
+)
+def train(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    engine: str,
+    ray_address: str,
+    workers: int | None,
+) -> None:
+    """Train the model; keep the weights of its best epoch."""
+    if engine == "ray":
+        from pipelines.engines import train_on_ray
+
+        with reported():
+            train_on_ray(experiment, run_dir, overrides, force, workers or 1, ray_address, CONSOLE)
+    elif workers:
+        raise click.UsageError("--workers needs --engine ray.")
+    else:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            steps.train()
+
+
+_add_step("evaluate", "evaluate", "Score a split; write its metrics and report.html.")
+_add_step("report", "report", "Write report.html again from the last evaluation.")
+_add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
+
+
+@main.command()
+@experiment_options
+@click.option(
+    "--input",
+    "source",
+    required=True,
+    help="Parquet file or folder with the feature columns; a path or a URI.",
+)
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Parquet file to write: the same rows with <task>_score columns.",
+)
+@engine_options
+def score(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    source: str,
+    target: Path,
+    engine: str,
+    ray_address: str,
+) -> None:
+    """Score a Parquet file with the trained model."""
+    with opened(experiment, run_dir, overrides) as steps:
+        from pipelines.engines import choose_engine
+
+        rows = steps.score(source, target, choose_engine(engine, ray_address))
+        place = f"[dim]{escape(str(target))}[/dim]"
+        CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
+
+
+@main.command()
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs/demo"),
+    show_default=True,
+    help="Folder of the run.",
+)
+@click.option("--rows", type=click.IntRange(min=10_000), help="Rows to simulate.")
+def demo(run_dir: Path, rows: int | None) -> None:
+    """Run all steps on simulated data, then score over gRPC."""
+    overrides = () if rows is None else (f"data.simulate.rows={rows}",)
+    with opened(DEMO, run_dir, overrides) as steps:
+        from pipelines.cli.demo import show
+
+        show(steps)
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def compare(runs: tuple[Path, ...]) -> None:
+    """Print the metrics of several run folders side by side."""
+    from pipelines.workflow.compare import print_comparison
+
+    with reported():
+        print_comparison(CONSOLE, list(runs))
+
+
+@main.command()
+@experiment_options
+@skew_options
+def skew(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    log: str,
+    reference: str,
+    fail_on_shift: bool,
+    **options: Any,
+) -> None:
+    """Compare a prediction log with the training data."""
+    with opened(experiment, run_dir, overrides) as steps:
+        from pipelines.prediction_log.skew import SkewOptions, has_failed
+
+        other = None if reference == "train" else reference
+        found = steps.skew(SkewOptions(log=log, reference=other, **options))
+        if fail_on_shift and has_failed(found):
+            raise SystemExit(SHIFTED)
+
+
+@main.command()
+@click.argument("log", metavar="LOG_FOLDER")
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write, or the folder of a model version to put it into.",
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Maximum number of requests.",
+)
+@click.option("--model", help="Model name in the log.  [default: the only one]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample.")
+def warmup_from_log(log: str, target: Path, requests: int, model: str | None, seed: int) -> None:
+    """Write a warm-up file from logged requests.
+
+    It covers every batch size in the log and holds no responses.
+    """
+    with reported():
+        import_tensorflow()
+        from pipelines.prediction_log.warmup import warm_up_from_log
+
+        written = warm_up_from_log(log, target, requests, model, seed)
+        CONSOLE.print(
+            f"[bold]warmup[/bold]: {written.records:,} requests of {written.strata:,} of the "
+            f"{written.strata_seen:,} batch sizes in the log  "
+            f"[dim]{escape(str(written.path))}[/dim]",
+            soft_wrap=True,
+        )
+
+
+@contextlib.contextmanager
+def opened(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
+) -> Iterator[Steps]:
+    """Loads an experiment and locks its run folder."""
+    with reported():
+        import_tensorflow()
+        from pipelines.common.artifacts import locked
+        from pipelines.experiment.config import load_experiment
+        from pipelines.scoring.microbatches import one_thread_each
+        from pipelines.training import worker_index
+        from pipelines.workflow.steps import Steps
+
+        one_thread_each()
+        values = dict(_override(text) for text in overrides)
+        checked = load_experiment(experiment, values)
+        own = experiment if experiment.is_dir() else Path("runs") / checked.name
+        folder = run_dir or own
+        if set("[]*?") & set(str(folder.resolve())):
+            raise PipelineError(
+                "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
+                f"there. Received: {folder.resolve()}. Choose another folder."
+            )
+        # Training workers share the run folder; only the first one writes to it.
+        worker = worker_index()
+        with locked(folder / "workers" / str(worker) if worker else folder):
+            yield Steps.of(checked, folder, CONSOLE, force)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Prints an error that a user can fix as one sentence and exits with a status code."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except (PipelineError, OSError) as error:
+        ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt as interrupt:
+        ERRORS.print(
+            "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "
+            "from there.",
+            soft_wrap=True,
+        )
+        ending = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
+        raise SystemExit(128 + ending) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+class _Terminated(KeyboardInterrupt):
+    """The process received SIGTERM."""
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise _Terminated
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise PipelineError(f"--set: expected KEY=VALUE. Received: {text!r}.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value  # a bare word is a string

@@ -1,0 +1,120 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+Command = Callable[..., None]
+
+force_option = click.option("--force", is_flag=True, help="Run even if nothing has changed.")
+
+
+def experiment_options(command: Command) -> Command:
+    """Adds the experiment (a TOML file or a run folder), the run folder and overrides."""
+    for option in reversed(
+        (
+            click.argument("experiment", type=click.Path(path_type=Path)),
+            click.option(
+                "--run-dir",
+                type=click.Path(path_type=Path),
+                help="Folder of the run.  [default: EXPERIMENT if it is a folder, else "
+                "runs/<name of the experiment>]",
+            ),
+            click.option(
+                "--set",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Override a key of the experiment, such as training.epochs=3. Repeatable.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def skew_options(command: Command) -> Command:
+    """Adds the options of `skew`."""
+    time = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
+    for option in reversed(
+        (
+            click.option(
+                "--log", required=True, help="Folder of the prediction log; a path or a URI."
+            ),
+            click.option(
+                "--reference",
+                default="train",
+                show_default=True,
+                help="The run's train split, or a folder of Parquet rows or of another log.",
+            ),
+            click.option(
+                "--model", help="Model name in the log.  [default: the only one, or the export's]"
+            ),
+            click.option(
+                "--version",
+                "versions",
+                multiple=True,
+                type=int,
+                help="Version in the log that belongs to this run. Repeatable.  [default: the "
+                "versions in its export folder]",
+            ),
+            click.option("--since", type=time, help="Only calls from this time on (UTC)."),
+            click.option("--until", type=time, help="Only calls before this time (UTC)."),
+            click.option(
+                "--by",
+                "period",
+                type=click.Choice(["day", "hour"]),
+                default="day",
+                show_default=True,
+                help="Period of the drift over time.",
+            ),
+            click.option(
+                "--sample",
+                type=click.IntRange(min=0),
+                default=200,
+                show_default=True,
+                help="Number of calls to score again.",
+            ),
+            click.option(
+                "--tolerance",
+                type=click.FloatRange(min=0),
+                help="Largest allowed score difference.  [default: export.tolerance]",
+            ),
+            click.option(
+                "--fail-on-shift",
+                is_flag=True,
+                help="Exit with status 3 if a feature has shifted or a score differs.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Command) -> Command:
+    """Adds the choice of the engine."""
+    for option in reversed(
+        (
+            click.option(
+                "--engine",
+                type=click.Choice(["local", "ray"]),
+                default="local",
+                show_default=True,
+                help="Run in this process, or on a Ray cluster.",
+            ),
+            click.option(
+                "--ray-address",
+                default="local",
+                show_default=True,
+                envvar="RAY_ADDRESS",
+                metavar="ADDRESS",
+                help="host:port of the Ray cluster; `auto` for the one running on this machine, "
+                "`local` to start one with this machine's cores.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,16 @@
+"""The exception for user errors, and suggestions for misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+
+class PipelineError(Exception):
+    """An error that a user can fix: one sentence, shown without a stack trace."""
+
+
+def did_you_mean(name: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
+    """Returns ` Did you mean 'price'?`, or an empty text without a similar name."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {show(near[0])}?" if near else ""

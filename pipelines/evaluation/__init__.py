@@ -1,0 +1,1 @@
+"""Scores and metrics of a split."""

@@ -1,0 +1,323 @@
+"""Reads and checks an experiment's TOML file."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import operator
+import tomllib
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
+
+from pipelines.common.artifacts import EXPERIMENT, read_json
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.names import check_feature_names, check_task_names
+from pipelines.experiment.validation_errors import explain
+from pipelines.feed.order import SHUFFLE_ROWS
+from pipelines.ingest.data_options import DataOptions
+from recsys_attn import models
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+
+
+class ModelOptions(TomlTable):
+    """The `[model]` table: name, excluded features, and arguments of the model's function."""
+
+    name: str
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the model's function besides the schema."""
+        return self.model_dump(exclude={"name", "exclude"})
+
+
+def _options_of(name: str) -> type[ModelOptions]:
+    """Options made from the keyword arguments of a model's function."""
+    parameters = inspect.signature(models.get(name), eval_str=True).parameters.values()
+    fields: dict[str, Any] = {
+        parameter.name: (_checked(parameter.annotation), parameter.default)
+        for parameter in parameters
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        and parameter.name != "embeddings_regularizer"
+    }
+    fields["name"] = (Literal[name], name)
+    return create_model(name, __base__=ModelOptions, **fields)
+
+
+def _checked(annotation: Any) -> Any:
+    """The annotation of an option; parts of attention are built once, to check them."""
+    if get_origin(annotation) is Annotated:
+        plain, make = get_args(annotation)
+        return Annotated[plain, AfterValidator(functools.partial(_try, make))]
+    if get_origin(annotation) in (types.UnionType, Union):
+        return functools.reduce(operator.or_, map(_checked, get_args(annotation)))
+    return annotation
+
+
+def _try(make: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        make(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+_MODELS: dict[str, Any] = {name: _options_of(name) for name in models.MODELS}
+DEFAULT_MODEL = "attention_ranker"
+if TYPE_CHECKING:
+    _Model = ModelOptions
+else:
+    _Model = Annotated[
+        functools.reduce(operator.or_, _MODELS.values()), Field(discriminator="name")
+    ]
+
+
+ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
+
+
+class TrainingOptions(TomlTable):
+    """The `[training]` table.
+
+    Attributes:
+        epochs: Maximum number of epochs.
+        batch_size: Requests of each shard in a step.
+        shards: Parts of the data, each of which gives a batch to each step. None: one for each
+            replica. One worker with two shards takes the same steps as two workers.
+        learning_rate: Learning rate; with a row-wise optimizer, of all weights but the tables.
+        embeddings_learning_rate: Learning rate of the tables with a row-wise optimizer. None:
+            `learning_rate`.
+        optimizer: `"lazy_adam"`, `"lazy_adagrad"` and `"row_wise_adagrad"` are row-wise: they
+            update the rows of the tables that a batch looks up, and Adam the rest. `"adam"`,
+            `"adagrad"` and `"sgd"` are Keras' own, whose steps update the whole tables.
+        weight_decay: Decoupled weight decay; with a row-wise optimizer, only of the table rows
+            that are looked up.
+        clip_norm: Maximum global norm of the gradients.
+        warmup_steps: Steps of linear warm-up of the learning rate.
+        cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
+        learning_rate_decay: Factor of the learning rate after each epoch.
+        reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
+        patience: Epochs without a better AUC after which training stops.
+        monitor: Task whose validation AUC is monitored. None: the mean of all tasks.
+        precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
+        jit_compile: Compile the tower with XLA; on a CPU only DIN gains a little.
+        micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
+            processor's cache; gradients are added up over the whole batch. 0: the whole batch at
+            once. None: 64, or more for a tower of many weights; with a GPU the whole batch.
+        shuffle_rows: Rows that are shuffled together, at least a row group; twice as many are in
+            memory. Raise it for sorted data.
+        embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
+            looked up, each divided by its frequency (as in DIN); else of all rows in each step,
+            which is slow with a large vocabulary.
+        warm_start: Folder of an older run of the same model, to start from its weights and
+            optimizer; table rows are matched by value.
+        checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
+        keep_checkpoints: Number of last checkpoints to keep, besides the best.
+    """
+
+    epochs: int = Field(default=10, ge=1)
+    batch_size: int = Field(default=1024, ge=1)
+    shards: int | None = Field(default=None, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    embeddings_learning_rate: float | None = Field(default=None, gt=0)
+    optimizer: Literal[
+        "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"
+    ] = "lazy_adam"
+    patience: int = Field(default=2, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float | None = Field(default=None, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    cosine_steps: int = Field(default=0, ge=0)
+    learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
+    reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
+    monitor: str | None = None
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
+    jit_compile: bool = False
+    micro_batch_size: int | None = Field(default=None, ge=0)
+    shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
+    embeddings_l2: float = Field(default=0.0, ge=0)
+    warm_start: Path | None = None
+    checkpoint_every: int = Field(default=1000, ge=0)
+    keep_checkpoints: int = Field(default=2, ge=1)
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> TrainingOptions:
+        if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
+            raise ValueError(
+                f"`embeddings_learning_rate` needs a row-wise optimizer: {', '.join(ROW_WISE)}. "
+                f"Received: optimizer={self.optimizer!r}"
+            )
+        return self
+
+
+class EvaluationOptions(TomlTable):
+    """The `[evaluation]` table: split, GAUC's group, ceilings and baselines by column name."""
+
+    split: Literal["train", "valid", "test"] = "test"
+    group: str | None = None
+    ceiling: dict[str, str] = Field(default_factory=dict)
+    baselines: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """Data columns besides features and labels."""
+        named = [self.group, *self.ceiling.values(), *self.baselines.values()]
+        return [name for name in named if name is not None]
+
+
+class ExportOptions(TomlTable):
+    """The `[export]` table."""
+
+    name: str | None = None
+    parity_rows: int = Field(default=512, ge=1)
+    tolerance: float = Field(default=1e-5, gt=0)
+    warmup_requests: int = Field(default=5, ge=0, le=500)
+
+
+_Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]
+
+
+class Experiment(TomlTable):
+    """A whole experiment, as in `experiments/*.toml`."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    data: DataOptions
+    features: tuple[_Feature, ...]
+    tasks: tuple[Task, ...]
+    model: _Model = _MODELS[DEFAULT_MODEL]()
+    training: TrainingOptions = TrainingOptions()
+    evaluation: EvaluationOptions = EvaluationOptions()
+    export: ExportOptions = ExportOptions()
+
+    @property
+    def schema_(self) -> Schema:
+        """The schema of features and tasks (pydantic reserves the name `schema`)."""
+        return Schema(self.features, self.tasks)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Experiment:
+        features = [feature.name for feature in self.schema_.features]
+        check_feature_names(features)
+        tasks = [task.name for task in self.tasks]
+        check_task_names(tasks)
+        _known("model.exclude", self.model.exclude, features)
+        _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
+        _known("training.monitor", [self.training.monitor or tasks[0]], tasks)
+        try:
+            used = {feature.name for feature in self.model_schema.features}
+        except ValueError as error:
+            raise ValueError(f"Without the features that `model.exclude` names: {error}") from None
+        for task in self.tasks:
+            if task.label_column in used:
+                raise ValueError(
+                    f"The label {task.label_column!r} of the task {task.name!r} is also a feature "
+                    "of the model, which would learn to copy it. Remove the feature, or name it "
+                    "in `model.exclude`."
+                )
+        return self
+
+    @property
+    def model_schema(self) -> Schema:
+        """The schema without the excluded features."""
+        kept = tuple(f for f in self.features if f.name not in self.model.exclude)
+        return Schema(kept, self.tasks)
+
+
+def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Experiment:
+    """Reads and checks a TOML file, or the experiment saved in a run folder.
+
+    Args:
+        path: The file or the run folder.
+        overrides: Values by dotted key that replace those of the file.
+    """
+    values = _read_kept(path) if path.is_dir() else _read_toml(path)
+    for key, value in (overrides or {}).items():
+        _set(values, key, value)
+    inherited = _expand_shorthands(values)
+    try:
+        # Pydantic's strict rules for JSON fit TOML: lists are lists, whole numbers are numbers,
+        # and nothing else is converted.
+        text = json.dumps(values, default=str)
+        return Experiment.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise PipelineError(explain(error, Experiment, str(path), inherited)) from None
+
+
+def _read_kept(folder: Path) -> dict[str, Any]:
+    if not (folder / EXPERIMENT).is_file():
+        raise PipelineError(
+            f"The folder {folder} holds no experiment: expected an experiment's TOML file, or a "
+            f"run folder with {EXPERIMENT}, which its first step writes."
+        )
+    return read_json(folder / EXPERIMENT, "Give the experiment's TOML file and --run-dir.")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PipelineError(f"The experiment file {path} does not exist.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"The experiment file {path} cannot be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _set(values: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    for depth, table in enumerate(tables, 1):
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            name = ".".join(tables[:depth])
+            raise PipelineError(
+                f"--set {key}: `{name}` is {'a list' if isinstance(values, list) else 'a value'} "
+                "in the experiment file; expected a table, such as `training`."
+            )
+    values[last] = value
+
+
+def _expand_shorthands(values: dict[str, Any]) -> list[str]:
+    """Expands `transform = "hash"`, and copies options of a shared feature to its sequences.
+
+    Returns:
+        The keys that were copied.
+    """
+    model, features = values.get("model"), values.get("features")
+    if isinstance(model, dict):
+        model.setdefault("name", DEFAULT_MODEL)
+    tables = {
+        index: feature
+        for index, feature in enumerate(features if isinstance(features, list) else [])
+        if isinstance(feature, dict)
+    }
+    owners = {}
+    for feature in tables.values():
+        transform = feature.get("transform")
+        if feature.get("kind") != "numeric" and isinstance(transform, str | dict):
+            named = {"kind": transform} if isinstance(transform, str) else transform
+            feature["transform"] = {"kind": "vocabulary", **named}
+        if feature.get("kind") == "categorical":
+            owners[str(feature.get("name"))] = feature
+    inherited = []
+    for index, feature in tables.items():
+        owner = owners.get(str(feature.get("shares")), {})
+        for key in ("dtype", "transform", "width"):
+            if feature.get("kind") == "sequence" and key in owner and key not in feature:
+                feature[key] = owner[key]
+                inherited.append(f"features[{index}].{key}")
+    return inherited
+
+
+def _known(key: str, names: Iterable[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"`{key}` names {name!r}; expected one of {', '.join(map(repr, known))}."
+                f"{did_you_mean(name, known)}"
+            )

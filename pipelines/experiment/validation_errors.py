@@ -1,0 +1,169 @@
+"""Explains a validation error: one line per problem with key, expected and received."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import types
+import typing
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from pipelines.common.errors import did_you_mean
+
+# The expectation by pydantic's error type, filled with its context.
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "dataclass_type": "a table",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
+    "string_pattern_mismatch": "letters, digits, '_', '.' and '-' after a letter or digit",
+}
+
+
+class _Location(NamedTuple):
+    """A location in the file: the key, and the allowed types of its value."""
+
+    key: str
+    types: list[Any]
+
+
+def explain(
+    error: ValidationError, root: type[BaseModel], where: str, copied: Collection[str] = ()
+) -> str:
+    """Returns all problems, each on a line that starts with `where`.
+
+    Args:
+        error: Pydantic's error.
+        root: The checked class.
+        where: The file.
+        copied: Keys with copied values; their problems are reported for the original key.
+    """
+    problems: Any = error.errors(include_url=False)
+    wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
+    mismatches: dict[tuple[str, str], list[str]] = {}  # one sentence for all types of a union
+    sentences = []
+    for problem in problems:
+        key = _walk(root, problem["loc"]).key
+        if key.startswith(tuple(copied)) or _of_another_kind(problem, wrong_kinds, root):
+            continue
+        if problem["type"] in _EXPECTED:
+            key, received = _received(problem, root)
+            expected = _EXPECTED[problem["type"]].format(**problem.get("ctx", {}))
+            mismatches.setdefault((key, received), []).append(expected)
+        else:
+            sentences.append(_sentence(problem, root))
+    for (key, received), several in mismatches.items():
+        expected = " or ".join(dict.fromkeys(several))
+        near = _near(received.strip('"'), re.findall("'([^']+)'", expected))
+        sentences.append(f"`{key}`: expected {expected}. Received: {received}.{near}")
+    return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
+
+
+def _received(problem: Any, root: type) -> tuple[str, str]:
+    """The key and the value in the file."""
+    key, value = _walk(root, problem["loc"]).key, problem["input"]
+    if problem["type"] == "union_tag_invalid":
+        key, value = f"{key}.{_discriminator(problem)}", problem["ctx"]["tag"]
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return key, text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _sentence(problem: Any, root: type) -> str:
+    *parents, last = problem["loc"] or [""]
+    place = _walk(root, problem["loc"])
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        known = sorted({n for t in _walk(root, parents).types for n in _fields(t)})
+        return (
+            f"`{place.key}` is not a known key.{_near(str(last), known)} Known keys here: "
+            f"{', '.join(known)}."
+        )
+    if problem["type"] == "missing":
+        return f"`{place.key}` is missing. Add it."
+    if problem["type"] == "union_tag_not_found":
+        kinds = ", ".join(repr(kind) for t in place.types for kind in _kinds(t))
+        return f"`{place.key}.{_discriminator(problem)}` is missing. Expected one of {kinds}."
+    text = str(problem.get("ctx", {}).get("error", problem["msg"]))
+    text += "" if text.endswith((".", "?")) else "."
+    return f"`{place.key}`: {text}" if place.key else text
+
+
+def _is_wrong_kind(problem: Any) -> bool:
+    return problem["type"] == "literal_error" and problem["loc"][-1] == "kind"
+
+
+def _of_another_kind(problem: Any, wrong_kinds: set[tuple[Any, ...]], root: type) -> bool:
+    """Whether a problem belongs to a class other than `kind` names: pydantic tries them all."""
+    location = problem["loc"]
+    if _is_wrong_kind(problem):
+        tried = _walk(root, location[:-2]).types
+        return any(problem["input"] in _kinds(cls) for cls in tried)
+    return any(location[:depth] in wrong_kinds for depth in range(len(location)))
+
+
+def _discriminator(problem: Any) -> str:
+    return problem["ctx"]["discriminator"].strip("'")
+
+
+def _near(name: str, known: list[str]) -> str:
+    return did_you_mean(name, known, lambda near: f"`{near}`")
+
+
+def _walk(root: type, location: Sequence[Any]) -> _Location:
+    """Follows a location through the annotations; pydantic inserts names of classes."""
+    key, here = "", [root]
+    for part in location:
+        if isinstance(part, int):
+            key += f"[{part}]"
+            here = [leaf for t in here for arg in typing.get_args(t) for leaf in _leaves(arg)]
+        elif len(here) > 1:
+            here = [t for t in here if part in (*_kinds(t), _name(t))] or here
+        else:
+            key += f".{part}" if key else part
+            here = [leaf for t in here for leaf in _leaves(_fields(t).get(part))]
+    return _Location(key, here)
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """The types of a union, without None."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _leaves(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [leaf for arg in typing.get_args(annotation) for leaf in _leaves(arg)]
+    return [] if annotation in (None, type(None), Ellipsis) else [annotation]
+
+
+def _fields(cls: Any) -> dict[str, Any]:
+    """Annotations by key of a table."""
+    if isinstance(cls, type) and issubclass(cls, BaseModel):
+        return {name: field.annotation for name, field in cls.model_fields.items()}
+    if dataclasses.is_dataclass(cls):
+        hints = typing.get_type_hints(cls)
+        return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return {}
+
+
+def _kinds(cls: Any) -> tuple[Any, ...]:
+    """The values of `kind` (of a model, `name`) for this class."""
+    fields = _fields(cls)
+    return typing.get_args(fields.get("kind", fields.get("name")))
+
+
+def _name(cls: Any) -> str:
+    return cls.__name__ if isinstance(cls, type) else str(cls)

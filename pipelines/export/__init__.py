@@ -1,0 +1,1 @@
+"""A trained model as a SavedModel of raw values, checked against the training path."""

@@ -1,0 +1,81 @@
+"""Exports a model as a SavedModel that takes raw values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from pipelines.experiment.config import ExportOptions
+from pipelines.export.file_list import FILES, list_files
+from pipelines.export.parity import check_parity, sample_requests
+from pipelines.export.raw_inputs import OF_CANDIDATES
+from pipelines.export.serving_module import ServingModule, raw_shape
+from pipelines.export.signatures import EXAMPLE_INPUTS, PREDICT_METHOD, View, add_views, views
+from pipelines.export.warmup import warmup_logs, write_warmup
+from pipelines.features import FittedFeatures
+from pipelines.features.graph import raw_dtype
+from pipelines.storage.dataset import DataSplit
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
+
+
+def export(
+    folder: Path,
+    name: str,
+    version: int,
+    model: RankingModel,
+    fitted: FittedFeatures,
+    request: str | None,
+    sample: DataSplit,
+    options: ExportOptions,
+) -> dict[str, Any]:
+    """Writes a checked SavedModel with its warm-up file; returns what its manifest holds.
+
+    Raises:
+        PipelineError: The exported model does not score like the trained one.
+    """
+    schema = fitted.schema
+    requests = sample_requests(schema, sample, request, options.parity_rows)
+    module = ServingModule(model, fitted)
+    signatures = module.signatures()
+    added = views(schema)
+    tf.saved_model.save(module, str(folder), signatures=signatures)
+    add_views(folder, added)
+    parity = check_parity(model, fitted, folder, requests, options.tolerance)
+    write_warmup(folder, warmup_logs(schema, name, requests[: options.warmup_requests], signatures))
+    described = {key: _describe(schema, key, found) for key, found in signatures.items()}
+    described |= {key: _describe_view(view, described[view.of]) for key, view in added.items()}
+    return {
+        "format": 1,
+        "name": name,
+        "version": version,
+        "schema": schema.to_dict(),
+        "signatures": described,
+        "parity": parity,
+        FILES: list_files(folder),  # last, when all are written
+    }
+
+
+def _describe(schema: Schema, signature: str, function: Any) -> dict[str, Any]:
+    if signature in EXAMPLE_INPUTS:
+        inputs = {
+            name: {"dtype": "string", "rank": 1, "holds": "tf.Example", "sides": sides}
+            for name, sides in EXAMPLE_INPUTS[signature].items()
+        }
+    else:
+        inputs = {
+            feature.name: {
+                "dtype": raw_dtype(feature).name,
+                "rank": len(raw_shape(feature, signature in OF_CANDIDATES)),
+                "side": feature.side,
+            }
+            for feature in schema.features
+        }
+    outputs = list(function.structured_outputs)
+    return {"method": PREDICT_METHOD, "inputs": inputs, "outputs": outputs}
+
+
+def _describe_view(view: View, whole: dict[str, Any]) -> dict[str, Any]:
+    return {"method": view.method, "inputs": whole["inputs"], "outputs": list(view.outputs)}

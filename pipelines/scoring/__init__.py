@@ -1,0 +1,1 @@
+"""Scores of a trained model: of a table, of files, in micro-batches."""

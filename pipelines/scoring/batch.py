@@ -1,0 +1,119 @@
+"""Batch scoring: writes Parquet rows with a score per task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.common.artifacts import atomic_file
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL, Engine
+from pipelines.features import FittedFeatures
+from pipelines.ingest.checks import check_table
+from pipelines.ingest.context import check_context
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.filesystem import Storage, Where
+from pipelines.storage.footers import Footers
+from recsys_attn.models import RankingModel
+
+Load = Callable[[], tuple[FittedFeatures, RankingModel]]
+
+
+def score(
+    source: Where,
+    target: Path,
+    tasks: Sequence[str],
+    load: Load,
+    request: str | None,
+    progress: Progress,
+    engine: Engine = LOCAL,
+) -> int:
+    """Writes `target` with the columns of `source` and `<task>_score` for every task.
+
+    Args:
+        source: A Parquet file, or a folder of them: a local path or a URI.
+        target: The Parquet file to write, atomically.
+        tasks: Names of the model's tasks.
+        load: Loads the transforms and the model, once in each scoring process.
+        request: Column of the request id. If the file has it, the context of a request is
+            computed once and must be equal in all its rows; scores are the same without it.
+        progress: Shows the rows done.
+        engine: Scores the row groups.
+
+    Returns:
+        The number of rows written.
+
+    Raises:
+        PipelineError: A column is missing or of another type, a context changes within a request,
+            a file is damaged, or the disk is full. `target` is then unchanged.
+    """
+    split = _open(source)
+    names = [f"{task}_score" for task in tasks]
+    taken = sorted(set(names) & set(split.columns))
+    if taken:
+        raise PipelineError(
+            f"{split.footers.storage.name} already has the columns {taken}. Remove or rename them."
+        )
+    if not split.rows:
+        raise PipelineError(f"{split.footers.storage.name} holds no rows to score.")
+    if target.is_dir():
+        raise PipelineError(f"{target} is a folder. Name the Parquet file to write.")
+    schema = split.schema
+    for name in names:
+        schema = schema.append(pa.field(name, pa.float32()))
+    work = partial(_scoring, split.footers, load, request if request in split.columns else None)
+    try:
+        advance = progress.start("scoring", split.rows)
+        with (
+            atomic_file(target) as temporary,
+            pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+            closing(engine.map_ordered(work, range(len(split.footers)))) as tables,
+        ):
+            for table in tables:
+                writer.write_table(table)
+                advance(table.num_rows)
+    finally:
+        progress.stop()
+    return split.rows
+
+
+@contextmanager
+def _scoring(
+    footers: Footers, load: Load, request: str | None
+) -> Iterator[Callable[[int], pa.Table]]:
+    """Yields a function from the number of a row group to its rows with scores."""
+    fitted, model = load()
+    scorer = Scorer(model)
+
+    def scored(number: int) -> pa.Table:
+        table = reader.read([number])
+        where = footers.file_name(footers.file[number]), int(footers.first_row[number])
+        checked = check_table(table, fitted.schema, where[0], False, where[1])
+        if request is not None:
+            check_context(checked, fitted.schema, request, *where)
+        scores = scorer.score_table(checked, fitted, request)
+        for task in fitted.schema.tasks:
+            table = table.append_column(f"{task.name}_score", pa.array(scores[task.name]))
+        return table
+
+    with Reader(footers, footers.schemas[0].names) as reader:
+        yield scored
+
+
+def _open(source: Where) -> DataSplit:
+    storage = Storage.of(source)
+    if not storage.exists():
+        raise PipelineError(f"The input {storage.name} does not exist.")
+    split = DataSplit(source)
+    if len(split.footers.schemas) > 1:
+        raise PipelineError(
+            f"The files of {storage.name} do not all have the same columns and types."
+        )
+    return split

@@ -1,0 +1,1 @@
+"""Parquet files: filesystems, footers, splits and columns."""

@@ -1,0 +1,33 @@
+"""Columns of a file: their Arrow types, and the error for a missing one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from pipelines.common.errors import PipelineError, did_you_mean
+from recsys_attn.schema import Feature, RawType, is_listed
+
+_ARROW = {"string": pa.string(), "int64": pa.int64(), "float32": pa.float32()}
+
+
+def arrow_type(dtype: RawType, listed: bool = False) -> pa.DataType:
+    """The Arrow type of a raw value, or of a list of them."""
+    return pa.list_(_ARROW[dtype]) if listed else _ARROW[dtype]
+
+
+def describe_type(feature: Feature) -> str:
+    """The Arrow type of a feature's column, in words."""
+    return f"list<{feature.dtype}>" if is_listed(feature) else feature.dtype
+
+
+def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
+    """Raises the error for a missing column, with the most similar name."""
+    names = list(names)
+    if name in names:
+        return
+    raise PipelineError(
+        f"{where}: the column {name!r} ({role}) is missing.{did_you_mean(name, names)} "
+        f"Columns: {', '.join(names)}."
+    )

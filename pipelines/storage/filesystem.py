@@ -1,0 +1,121 @@
+"""Files on a local path, or at a URI of any filesystem that pyarrow supports."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from pipelines.common.errors import PipelineError
+
+Where = Path | str
+_URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_uri(where: Where) -> bool:
+    """Whether it is a URI such as `s3://bucket/folder` and not a local path."""
+    return isinstance(where, str) and _URI.match(where) is not None
+
+
+def without_credentials(where: Where) -> str:
+    """Removes user and password from a URI."""
+    return re.sub(r"//[^/@]*@", "//", str(where)) if is_uri(where) else str(where)
+
+
+def shown(where: Where) -> str:
+    """The name for messages: a local path, or a URI without credentials and options."""
+    return without_credentials(where).partition("?")[0] if is_uri(where) else str(where)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One file or one folder on a filesystem.
+
+    Args:
+        filesystem: The filesystem.
+        path: Path of the file or folder in the filesystem.
+        name: Name for messages: a local path or a URI without credentials and options.
+    """
+
+    filesystem: fs.FileSystem
+    path: str
+    name: str
+
+    @classmethod
+    def of(cls, where: Where, filesystem: fs.FileSystem | None = None) -> Storage:
+        """A path inside `filesystem`, or, if that is None, a local path or a URI."""
+        name = shown(where)
+        if filesystem is not None:
+            return cls(filesystem, str(where), name)
+        if not is_uri(where):
+            return cls(fs.LocalFileSystem(), str(where), name)
+        try:
+            found, path = fs.FileSystem.from_uri(where)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).replace(str(where), name)  # may hold a password
+            raise PipelineError(f"{name} cannot be opened: {reason}.") from None
+        return cls(found, path, name)
+
+    def files(self) -> list[str]:
+        """The Parquet files below a folder, sorted, relative to it; `""` for a single file."""
+        return list(self._found())
+
+    def stamps(self) -> dict[str, str]:
+        """Size and modification time of each Parquet file, by name."""
+        found = self._found().items()
+        return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in found}
+
+    def exists(self) -> bool:
+        """Whether the file or folder exists."""
+        return self._info(self.path).type != fs.FileType.NotFound
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        return self._info(self.path).type == fs.FileType.Directory
+
+    def __truediv__(self, name: str) -> Storage:
+        """A file or folder inside this folder."""
+        return replace(self, path=self._inside(name), name=self.file_name(name))
+
+    def file_name(self, relative: str) -> str:
+        """A file's name for messages."""
+        return f"{self.name.rstrip('/')}/{relative}" if relative else self.name
+
+    def open(self, relative: str) -> pa.NativeFile:
+        """Opens a file for random access."""
+        return self.filesystem.open_input_file(self._inside(relative))
+
+    def state(self, relative: str) -> tuple[int, int]:
+        """Size and modification time; a size of -1 if the file is gone."""
+        info = self._info(self._inside(relative))
+        return (info.size if info.is_file else -1), info.mtime_ns or 0
+
+    def _found(self) -> dict[str, Any]:
+        """Information on the Parquet files, by relative name."""
+        info = self._info(self.path)
+        found = {"": info} if info.type == fs.FileType.File else {}
+        if info.type == fs.FileType.Directory:
+            below = self._info(fs.FileSelector(self.path, recursive=True))
+            files = {i.path[len(self.path) :].lstrip("/"): i for i in below if i.is_file}
+            found = {name: files[name] for name in sorted(files) if _is_data(name)}
+        if not found:
+            raise PipelineError(f"{self.name} holds no Parquet file (*.parquet).")
+        return found
+
+    def _inside(self, relative: str) -> str:
+        return f"{self.path.rstrip('/')}/{relative}" if relative else self.path
+
+    def _info(self, what: str | fs.FileSelector) -> Any:
+        try:
+            return self.filesystem.get_file_info(what)
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError(f"{self.name} cannot be reached: {error}.") from None
+
+
+def _is_data(name: str) -> bool:
+    """Whether it is a data file; names that begin with `.` or `_` belong to other engines."""
+    return name.endswith(".parquet") and not any(part[0] in "._" for part in name.split("/"))

@@ -1,0 +1,61 @@
+"""Reports a training: a progress bar, a few lines per epoch, and TensorBoard's curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from pipelines.common.progress import Progress
+
+
+class TrainingReporter:
+    """Shows a training's progress.
+
+    Args:
+        progress: The console output.
+        rows: RowMapping of an epoch.
+        epochs: Maximum number of epochs.
+        tasks: Names of the tasks.
+        logs: Folder of TensorBoard's logs; None writes none.
+    """
+
+    def __init__(
+        self, progress: Progress, rows: int, epochs: int, tasks: list[str], logs: Path | None
+    ) -> None:
+        self._progress = progress
+        self._rows = rows
+        self._epochs = epochs
+        self._tasks = tasks
+        self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
+
+    def start(self, epoch: int, rows: int) -> None:
+        """Starts the bar of an epoch, of which `rows` rows are done."""
+        self._advance = self._progress.start(f"epoch {epoch + 1}/{self._epochs}", self._rows)
+        self._advance(rows)
+
+    def advance(self, rows: int) -> None:
+        """Advances the bar."""
+        self._advance(rows)
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+        self._progress.finish(line)
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        """Prints one line for the epoch and one per task; writes TensorBoard's curves."""
+        epoch = metrics["epoch"]
+        self.say(
+            f"epoch {epoch}/{self._epochs}  loss {metrics['loss']:.4f}  "
+            f"{metrics['rows_per_second']:,.0f} rows/s"
+        )
+        width = max(map(len, self._tasks))
+        for task in self._tasks:
+            auc, logloss = metrics[f"val_{task}_auc"], metrics[f"val_{task}_logloss"]
+            self.say(f"  {task:{width}}  AUC {auc:.4f}  logloss {logloss:.4f}")
+        if self._writer is not None:
+            with self._writer.as_default(step=epoch):
+                for name, value in metrics.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()

@@ -1,0 +1,158 @@
+"""Loss and gradients of the tower, the dense part between the lookups and their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from pipelines.scoring.microbatches import (
+    MicroBatchResult,
+    micro_batch_requests,
+    over_micro_batches,
+)
+from recsys_attn.losses import CandidateCrossentropy
+from recsys_attn.schema import CANDIDATE_MASK, Task
+
+Tensors = Mapping[str, tf.Tensor]
+
+_SEEDS_APART = 7919
+
+
+class TowerResult(NamedTuple):
+    """A loss and its gradients."""
+
+    loss: tf.Tensor
+    leaves: list[tf.Tensor]  # floating tensors of the embedding's output
+    of_leaves: Sequence[tf.Tensor]
+    of_variables: Sequence[tf.Tensor]  # of the tower's trainable variables, in their order
+
+
+class TowerGradient:
+    """Computes the loss of embedded requests and its gradients, in micro-batches.
+
+    Losses and gradients are added up over the micro-batches, so the step is that of the whole
+    batch. Layers with batch statistics, such as Dice, see one micro-batch ("ghost" batch
+    normalisation, Hoffer et al. 2017, arXiv 1705.08741); their running means are updated by the
+    first one.
+
+    Args:
+        tower: Maps the embedding's output to logits by task.
+        tasks: The tasks, for their weights.
+        scale_loss: The optimizer's scaling of the loss.
+        jit_compile: Whether XLA compiles it, forwards and backwards.
+        rows: Candidates of a micro-batch; None for the whole batch.
+    """
+
+    def __init__(
+        self,
+        tower: keras.layers.Layer,
+        tasks: Sequence[Task],
+        scale_loss: Callable[[tf.Tensor], tf.Tensor],
+        jit_compile: bool = False,
+        rows: int | None = None,
+    ) -> None:
+        self._tower = tower
+        self._tasks = tasks
+        self._scale_loss = scale_loss
+        self._rows = rows
+        self._loss = CandidateCrossentropy(reduction="none")
+        self._compute: Callable[..., MicroBatchResult] = self._part
+        if jit_compile:
+            self._compute = tf.function(self._part, jit_compile=True, autograph=False)
+        self._changed: set[str] = set()  # paths of the variables that a call changes
+
+    def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:
+        """The loss of a replica's requests and its gradients.
+
+        Args:
+            fields: The embedding's output.
+            labels: (B, T) by task; NaN is unknown.
+            totals: Number of known labels of each task, over all replicas.
+            replicas: Number of replicas, which share the tower's penalties.
+        """
+        weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
+        state = [tf.convert_to_tensor(v.value) for v in self._tower.non_trainable_variables]
+        leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
+        if self._rows is None:
+            share = tf.constant(1.0 / replicas)
+            found = self._compute(fields, labels, totals, share, weights, state)
+        else:
+            mask = fields[CANDIDATE_MASK]
+            size = micro_batch_requests(mask, self._rows)
+            share = 1.0 / (replicas * tf.cast(-(-tf.shape(mask)[0] // size), "float32"))
+
+            def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
+                seeds = self._other_seeds(state, place)
+                new = self._compute(*tensors, totals, share, weights, seeds)
+                return new._replace(firsts=self._other_seeds(new.firsts, -place))
+
+            pieces = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in leaves]
+            zero = MicroBatchResult([tf.zeros(()), *map(tf.zeros_like, weights)], state, pieces)
+            found = over_micro_batches(part, (fields, labels), size, zero)
+        for variable, value in zip(self._tower.non_trainable_variables, found.firsts, strict=True):
+            if variable.path in self._changed:
+                variable.assign(value)
+        loss, *of_variables = found.sums
+        return TowerResult(loss, leaves, found.pieces, of_variables)
+
+    def _other_seeds(self, state: Sequence[tf.Tensor], place: tf.Tensor) -> list[tf.Tensor]:
+        """The state with other seeds, so that each micro-batch drops out other units."""
+        return [
+            value + _SEEDS_APART * tf.stack([tf.cast(place, value.dtype), 0])
+            if variable.name == "seed_generator_state"
+            else value
+            for variable, value in zip(self._tower.non_trainable_variables, state, strict=True)
+        ]
+
+    def _part(
+        self,
+        fields: Any,
+        labels: Tensors,
+        totals: Tensors,
+        share: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+    ) -> MicroBatchResult:
+        """Loss and gradients of the weights, the new state, and gradients of the leaves."""
+        leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
+        variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
+        given = list(zip(variables, [*weights, *state], strict=True))
+        with (
+            tf.GradientTape() as tape,
+            keras.StatelessScope(given, collect_losses=True) as scope,
+        ):
+            tape.watch([*leaves, *weights])
+            loss = self._loss_of(fields, labels, totals, share)
+            scaled = self._scale_loss(loss)
+        of_leaves, of_weights = tape.gradient(
+            scaled, (leaves, list(weights)), unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        # A product of one column loses its static shape, which the loop needs.
+        of_weights = [tf.ensure_shape(g, w.shape) for g, w in zip(of_weights, weights, strict=True)]
+        after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
+        changed = zip(self._tower.non_trainable_variables, after, state, strict=True)
+        self._changed |= {v.path for v, new, old in changed if new is not old}
+        return MicroBatchResult([loss, *of_weights], after, of_leaves)
+
+    def _loss_of(
+        self, fields: Any, labels: Tensors, totals: Tensors, share: tf.Tensor
+    ) -> tf.Tensor:
+        logits = self._tower(fields, training=True)
+        losses = [tf.cast(penalty, "float32") * share for penalty in self._tower.losses]
+        for task in self._tasks:
+            label = labels[task.name]
+            known = tf.logical_not(tf.math.is_nan(label))
+            each = self._loss(
+                tf.where(known, label, 0.0),
+                tf.cast(logits[task.name], "float32"),
+                sample_weight=tf.cast(known, "float32"),
+            )
+            losses.append(task.weight * tf.reduce_sum(each) / totals[task.name])
+        return tf.add_n(losses)
+
+
+def _has_gradient(x: tf.Tensor | None) -> bool:
+    return x is not None and x.dtype.is_floating

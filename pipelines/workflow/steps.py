@@ -1,0 +1,374 @@
+"""The steps of an experiment, bound to its run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from pipelines import training
+from pipelines.common.artifacts import (
+    CHECKPOINTS,
+    EXPERIMENT,
+    MANIFEST,
+    METRICS,
+    MODEL,
+    atomic_file,
+    hash_files,
+    read_json,
+    write_json,
+)
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL, Engine
+from pipelines.evaluation import evaluate as evaluation
+from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.step_fingerprints import (
+    config_hash,
+    resolved,
+    resumable_settings,
+    settings_by_step,
+)
+from pipelines.export.export import export
+from pipelines.features import FittedFeatures, fit_split
+from pipelines.feed.chunk import own_request
+from pipelines.ingest import ingest
+from pipelines.ingest.source import SPLITS
+from pipelines.prediction_log.reference import of_split
+from pipelines.prediction_log.skew import (
+    Baseline,
+    SkewOptions,
+    exported_versions,
+    measure_skew,
+    save_skew,
+)
+from pipelines.prediction_log.statistics import load as load_statistics
+from pipelines.prediction_log.statistics import save as save_statistics
+from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
+from pipelines.scoring.batch import score
+from pipelines.storage.columns import require_column
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Storage, Where, is_uri
+from pipelines.training.load import load_trained
+from pipelines.workflow.differences import differences
+from pipelines.workflow.run import Build, Run
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import Numeric
+
+REPORT = "report.html"
+SKEW, SKEW_REPORT = "skew.json", "skew.html"
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Each method is one step of `recsys-attn`."""
+
+    experiment: Experiment
+    run: Run
+    console: Console
+
+    @classmethod
+    def of(cls, experiment: Experiment, folder: Path, console: Console, force: bool) -> Steps:
+        """The steps of an experiment in a run folder."""
+        run = Run(folder, settings_by_step(experiment), experiment.seed, console, force)
+        return cls(experiment, run, console)
+
+    def everything(self) -> None:
+        """Runs all steps in order."""
+        self.ingest()
+        self.fit()
+        self.train()
+        self.evaluate()
+        self.export()
+
+    def ingest(self) -> None:
+        """Reads the source files and writes the data folder."""
+        training.check_model(self.experiment)  # even if the data is up to date
+        options = self.experiment.data
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            advance = progress.start("reading", None)
+            done = 0
+
+            def total_so_far(rows: int) -> None:
+                nonlocal done
+                advance(rows - done)
+                done = rows
+
+            try:
+                summary = ingest(
+                    options, self.experiment.schema_, self.experiment.seed, folder, total_so_far
+                )
+            finally:
+                progress.stop()
+            files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
+            rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
+            progress.finish(f"rows: {rows}")
+            return {**summary, "data_hash": hash_files(files)}
+
+        manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
+        for name in self.experiment.evaluation.columns:  # before hours of training
+            where = str(self.run.path("ingest"))
+            require_column(manifest["columns"], name, "named by `evaluation`", where)
+            if manifest["columns"][name].startswith("list"):
+                raise PipelineError(
+                    f"`evaluation` names the column {name!r}, which holds lists; expected one "
+                    "value per row."
+                )
+
+    def fit(self, engine: Engine = LOCAL) -> None:
+        """Fits the feature transforms on the train split."""
+        schema = self.experiment.schema_
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            train = DataSplit(self.run.path("ingest") / "train")
+            try:
+                fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
+            finally:
+                progress.stop()
+            fitted.save(folder)
+            sizes = {f.name: f.size for f in fitted.schema.features if not isinstance(f, Numeric)}
+            return {"rows": train.rows, "table_rows": sizes}
+
+        self._execute("fit", build)
+
+    def train(self) -> None:
+        """Trains the model and keeps its best weights."""
+        target = self.run.path("train")
+        checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
+        if training.worker_index() > 0:  # only the first worker writes the result
+            if not self.run.is_current("train", target, older):
+                self._trained(checkpoints, None, older)
+            return
+        if self.run.force:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            trained = self._trained(checkpoints, folder / training.LOGS, older)
+            model = trained.model
+            model.save(folder / training.MODEL_FILE)
+            weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
+            Progress(self.console).finish(f"{model.name}: {weights:,} weights")
+            return {
+                "model": model.name,
+                "weights": weights,
+                "training": trained.history,
+                "versions": trained.versions,  # those that trained the weights
+            }
+
+        self._execute("train", build, sources=older)
+
+    def _older_run(self) -> dict[str, str]:
+        """Fingerprint of the run of `training.warm_start`; a change makes training run again."""
+        older = self.experiment.training.warm_start
+        if older is None:
+            return {}
+        manifest = older / MODEL / MANIFEST
+        if not manifest.is_file():
+            raise PipelineError(
+                f"`training.warm_start`: {older} is not the folder of a trained run: "
+                f"{manifest} does not exist."
+            )
+        return {"warm_start": read_json(manifest)["fingerprint"]}
+
+    def _trained(
+        self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
+    ) -> training.TrainingResult:
+        key = self.run.resume_key("train", resumable_settings(self.experiment), older)
+        fitted = FittedFeatures.load(self.run.path("fit"))
+        progress = Progress(self.console)
+        try:
+            return training.train(
+                self.experiment,
+                training.TrainingData(self.run.path("ingest"), self._request, fitted),
+                training.OutputPaths(checkpoints, logs, key),
+                progress,
+            )
+        finally:
+            progress.stop()
+
+    def evaluate(self) -> None:
+        """Writes predictions, metrics and the report."""
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
+            fitted, model = self.load()
+            split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            predictions, summary = evaluation.evaluate(
+                self.experiment, split, self._request, fitted, model, Progress(self.console)
+            )
+            metrics = {
+                "name": self.experiment.name,
+                "model": manifest["model"],
+                **summary,
+                "seed": self.experiment.seed,
+                "config_hash": config_hash(self.experiment),
+                "data_hash": data["data_hash"],
+                "versions": manifest["versions"],
+                "training": manifest["training"],
+            }
+            evaluation.save_evaluation(folder, predictions, metrics)
+            return {"rows": summary["rows"]}
+
+        self._execute("evaluate", build)
+        self.report()
+
+    def report(self) -> None:
+        """Writes the HTML report and prints the metrics."""
+        self.run.manifest("evaluate")
+        folder = self.run.path("evaluate")
+        target = self.run.folder / REPORT
+        write_report(folder, target)
+        print_metrics(self.console, read_json(folder / METRICS))
+        place = f"[dim]{escape(str(target))}[/dim]"
+        self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
+
+    @property
+    def export_folder(self) -> Path:
+        """The folder of the exported versions, from which a server loads."""
+        return self.run.path("export") / (self.experiment.export.name or self.experiment.name)
+
+    def export(self) -> None:
+        """Exports a new version of the SavedModel, unless the newest is up to date."""
+        base = self.export_folder
+        newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
+        version = newest if newest and self.run.is_current("export", base / str(newest)) else 0
+        version = version or newest + 1
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            fitted, model = self.load()
+            test = DataSplit(self.run.path("ingest") / "test")
+            summary = export(
+                folder,
+                base.name,
+                version,
+                model,
+                fitted,
+                self._request,
+                test,
+                self.experiment.export,
+            )
+            parity = summary["parity"]
+            Progress(self.console).finish(
+                f"parity on {parity['rows']} rows: largest difference "
+                f"{parity['max_abs_difference']:.1e}"
+            )
+            return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
+
+        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
+        before = max(made, key=lambda path: path.stat().st_mtime, default=base).parent
+        self._execute("export", build, target=base / str(version), before=before)
+
+    def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
+        """Scores any Parquet file with the schema's columns; returns the number of rows."""
+        self.run.manifest("train")
+        load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
+        tasks = [task.name for task in self.experiment.tasks]
+        return score(source, target, tasks, load, self._request, Progress(self.console), engine)
+
+    def skew(self, options: SkewOptions) -> dict[str, Any]:
+        """Writes and prints drift and skew of a prediction log against this run."""
+        found = measure_skew(options, self.baseline(), Progress(self.console))
+        target, page = self.run.folder / SKEW, self.run.folder / SKEW_REPORT
+        save_skew(found, target)
+        write_skew_report(found, self.experiment.name, page)
+        print_skew(self.console, found)
+        places = "  ".join(escape(str(path)) for path in (target, page))
+        self.console.print(f"[bold]skew[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)
+        return found
+
+    def baseline(self) -> Baseline:
+        """The baseline for a log: the model and the statistics of its training data."""
+        self.statistics()
+        train = self.run.manifest("train")
+        fitted, model = self.load()
+        return Baseline(
+            fitted,
+            model,
+            load_statistics(self.run.path("statistics")),
+            own_request(fitted.schema, self._request),
+            self._evaluation,
+            exported_versions(self.export_folder, train["fingerprint"]),
+            self.export_folder.name,
+            self.experiment.export.tolerance,
+        )
+
+    def statistics(self) -> None:
+        """Counts the train split's values, for comparison with a log."""
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            train = DataSplit(self.run.path("ingest") / "train")
+            fitted = FittedFeatures.load(self.run.path("fit"))
+            try:
+                advance = progress.start("counting", train.rows)
+                counted = of_split(train, fitted, self._request, advance)
+            finally:
+                progress.stop()
+            save_statistics(counted, folder)
+            return {"rows": train.rows}
+
+        self._execute("statistics", build)
+
+    def _execute(self, step: str, build: Build, **options: Any) -> dict[str, Any]:
+        """Runs a step; saves the experiment in the run folder if it changes the step."""
+        manifest = self.run.execute(step, build, **options)
+        try:
+            kept = load_experiment(self.run.folder)
+        except PipelineError:  # missing, or written by an older version
+            kept = None
+        if kept is None or _decides(kept, step) != _decides(self.experiment, step):
+            if kept is not None:
+                changes = "; ".join(differences(resolved(kept), resolved(self.experiment)))
+                self.console.print(
+                    f"[bold]experiment[/bold]: updated in the run folder: {escape(changes)}",
+                    soft_wrap=True,
+                )
+            with atomic_file(self.run.folder / EXPERIMENT) as file:
+                write_json(file, resolved(self.experiment))
+        return manifest
+
+    @property
+    def _evaluation(self) -> Path | None:
+        """The evaluation's folder, if it exists and is up to date."""
+        try:
+            self.run.manifest("evaluate")
+        except PipelineError:
+            return None
+        return self.run.path("evaluate")
+
+    def load(self) -> tuple[FittedFeatures, RankingModel]:
+        """The trained model and its transforms."""
+        self.run.manifest("train")
+        return load_trained(self.run.folder, self.experiment.model.exclude)
+
+    @property
+    def _request(self) -> str | None:
+        return self.run.manifest("ingest").get("request")
+
+
+def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
+    """The settings that determine a step's result."""
+    return experiment.seed, settings_by_step(experiment)[step]
+
+
+def _source_stamps(experiment: Experiment) -> dict[str, str]:
+    """Size and modification time of the source files; a change makes ingest run again."""
+    stamps: dict[str, str] = {}
+    for place in experiment.data.places():
+        stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
+    return stamps
+
+
+def _local_stamps(path: Path) -> dict[str, str]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files if file.is_file()]
+    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

@@ -1,0 +1,1 @@
+"""Shared by all attention: layouts of heads, masks, positions and running sums."""

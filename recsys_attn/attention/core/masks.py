@@ -1,0 +1,104 @@
+"""Masks, bias and positions of one attention call, checked once and in one form."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from recsys_attn.attention.core.mask_checks import require_fit
+from recsys_attn.tensors import Shape, Tensor
+
+
+class Masks(NamedTuple):
+    """Masks, bias and positions of one attention call, as every mechanism receives them.
+
+    True means "may be attended". A size of 1 broadcasts; None means not given.
+
+    Attributes:
+        query: (B, T) booleans, False for padded queries, whose output is zeros.
+        key: (B, S) booleans, False for padded keys, which nothing attends.
+        pairs: (B, N or 1, T, S) booleans, False for pairs that must not meet.
+        bias: (B, N or 1, T, S), added to the scores.
+        query_positions: (B or 1, N or 1, T), int32.
+        key_positions: (B or 1, N or 1, S), int32.
+
+    Example:
+
+    >>> from recsys_attn.attention.masks import Masks
+    >>> masks = Masks.of((2, 3, 1, 8), (2, 5, 1, 8), key_mask=[[1, 1, 1, 0, 0], [1] * 5])
+    >>> tuple(masks.allowed().shape)
+    (2, 1, 1, 5)
+    """
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    pairs: Tensor | None = None
+    bias: Tensor | None = None
+    query_positions: Tensor | None = None
+    key_positions: Tensor | None = None
+
+    @classmethod
+    def of(cls, query_shape: Shape, key_shape: Shape, **given: Any) -> Masks:
+        """Checks the arguments of a public layer, and returns the record.
+
+        Args:
+            query_shape: Shape of the queries, (B, T, N, ...).
+            key_shape: Shape of the keys, (B, S, N, ...).
+            given: By name: `query_mask` (B, T), `key_mask` (B, S), `attention_mask` and
+                `attention_bias` (B, T, S) or (B, N, T, S), `query_positions` (T,) or (B, T),
+                `key_positions` (S,) or (B, S). None is the same as not given.
+
+        Raises:
+            TypeError: A mask is neither boolean nor integer, or positions are not integers.
+            ValueError: A shape does not fit.
+        """
+        require_fit(query_shape, key_shape, **given)
+        return cls(
+            **{
+                _FIELDS[name]: _in_form(name, ops.convert_to_tensor(value))
+                for name, value in given.items()
+                if value is not None
+            }
+        )
+
+    def allowed(self) -> Tensor | None:
+        """Returns the AND of all masks, which broadcasts to (B, N, T, S); None for none."""
+        masks = [
+            None if self.query is None else self.query[:, None, :, None],
+            None if self.key is None else self.key[:, None, None, :],
+            self.pairs,
+        ]
+        return functools.reduce(both, masks)
+
+
+_FIELDS = {
+    "query_mask": "query",
+    "key_mask": "key",
+    "attention_mask": "pairs",
+    "attention_bias": "bias",
+    "query_positions": "query_positions",
+    "key_positions": "key_positions",
+}
+MASK_ARGUMENTS = tuple(_FIELDS)  # of every public layer of attention
+
+
+def _in_form(name: str, value: Tensor) -> Tensor:
+    """A checked argument, with the dtype and the axes of its field."""
+    if name.endswith("positions"):
+        value = ops.cast(value, "int32")
+        return value[None, None] if len(value.shape) == 1 else _with_heads(value, 3)
+    value = ops.cast(value, "float32" if name == "attention_bias" else "bool")
+    return value if name in ("query_mask", "key_mask") else _with_heads(value, 4)
+
+
+def _with_heads(value: Tensor, rank: int) -> Tensor:
+    return value if len(value.shape) == rank else value[:, None]
+
+
+def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Returns the AND of two masks; None stands for everything allowed."""
+    if first is None or second is None:
+        return second if first is None else first
+    return ops.logical_and(first, second)

@@ -1,0 +1,29 @@
+"""Makes the layer around a mechanism, with or without projections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from recsys_attn.attention import presets
+from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+
+
+def attention_layer(
+    mechanism: Any, num_heads: int | None, head_dim: int | None, dtype: Any
+) -> keras.layers.Layer:
+    """Returns `Attention` without `num_heads`, else `MultiHeadAttention`.
+
+    It is cross-attention: `Routed` is replaced by `Lookup`.
+    """
+    if (num_heads is None) != (head_dim is None):
+        raise ValueError(
+            "`num_heads` and `head_dim` go together: both for projections into heads, neither for "
+            f"attention without projections. Received: num_heads={num_heads}, head_dim={head_dim}"
+        )
+    mechanism = presets.get(mechanism, dtype=dtype).as_cross_attention()
+    if num_heads is None or head_dim is None:
+        return Attention(mechanism, dtype=dtype)
+    return MultiHeadAttention(num_heads, head_dim, mechanism, dtype=dtype)

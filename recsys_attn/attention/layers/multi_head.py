@@ -1,0 +1,305 @@
+"""Attention of several heads, with projections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.core.head_layout import broadcast_batch
+from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
+from recsys_attn.attention.layers.heads import Heads
+from recsys_attn.attention.layers.pruning import slice_heads, take_heads
+from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.blocks import activations
+from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.layer import Layer
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class MultiHeadAttention(Layer):
+    """Multi-head attention: each head attends its own projection of the inputs.
+
+    `output = concat_n(attention_n(Q W_Q^n, K W_K^n, V W_V^n)) W_O + b_O`
+
+    The parts decide which kind of attention it is: the mechanism (with score, pattern and
+    weighting), the gate and the disagreement.
+
+    Source: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762.
+
+    Args:
+        num_heads: Number of heads N.
+        head_dim: Size of a head H, independent of the model's width. Raise it for short sequences:
+            below the number of keys, some patterns of weights are impossible (Bhojanapalli et al.,
+            ICML 2020, arXiv 2002.07028).
+        mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
+            `recsys_attn.attention.presets`. Defaults to `"transformer"`.
+        value: Projection of the values: `"linear"` (the default), `"identity"` (none), or a Keras
+            activation after the projection.
+        activation: Activation of the projected queries and keys. Defaults to none.
+        gate: Weights or switches off heads: of `recsys_attn.attention.gates`. Defaults to none;
+            use `"hard_concrete"` to prune heads.
+        disagreement: A `Disagreement`, a penalty on similar heads, or its weights, such as
+            `{"outputs": 0.1}`. Defaults to none.
+        use_bias: Whether projections have biases. Defaults to True.
+
+    Call arguments:
+        query: (B, T, E).
+        value: (B, S, D). None for self-attention, in which `key_mask` and `key_positions` default
+            to those of the queries.
+        key: (B, S, D). Defaults to `value`.
+        query_mask: (B, T), False for padded queries, whose heads are zero.
+        value_mask, key_mask: (B, S), False for padded keys, which no query attends.
+        attention_mask: (B, T, S) or (B, N, T, S), False for pairs that are not allowed.
+        attention_bias: (B, T, S) or (B, N, T, S), added to the scores.
+        query_positions, key_positions: (B, T) and (B, S), integers. Default to 0 ... S-1 for the
+            keys and the last T of them for the queries.
+        return_weights: Whether to return the weights too.
+        mask: (B, T), Keras' own mask of the query in self-attention; replaced by `query_mask`.
+
+    One of the two batches, of queries or of keys, may be 1: many candidates share one history
+    without a copy of it.
+
+    Returns:
+        (B, T, E), and with `return_weights` also (B, N, T, S).
+
+    Raises:
+        TypeError: The mechanism does not support one of the masks, the bias or the positions.
+        ValueError: A size is not positive, a name is unknown, or `return_weights` is True and the
+            mechanism makes no weights.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import MultiHeadAttention, Dense, scores, patterns
+    >>> events = keras.random.normal((2, 7, 16))
+    >>> transformer_xl = Dense(
+    ...     scores.Dot(scale=True, query_bias=True) + scores.RelativeDot(128, scale=True),
+    ...     patterns.Causal(),
+    ... )
+    >>> tuple(MultiHeadAttention(4, 8, transformer_xl)(events).shape)
+    (2, 7, 16)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        mechanism: Any = "transformer",
+        *,
+        value: str = "linear",
+        activation: Any = None,
+        gate: Any = None,
+        disagreement: Any = None,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        require_positive("num_heads", num_heads)
+        require_positive("head_dim", head_dim)
+        require_bool("use_bias", use_bias)
+        self.supports_masking = True  # the Keras masks of the inputs become arguments
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
+        self.value = value
+        name = "linear" if value == "identity" else value
+        self.value_activation = activations.function("value", name, "identity")
+        self.activation = activations.function("activation", activation)
+        self.use_bias = use_bias
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.heads.mechanism
+
+    def __call__(
+        self, query: Any, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        self.mechanism.require_own_sequence(query, value, key)
+        return super().__call__(query, value, key, *args, **kwargs)
+
+    def build(
+        self,
+        query_shape: Shape,
+        value_shape: Shape | None = None,
+        key_shape: Shape | None = None,
+    ) -> None:
+        value_shape = value_shape or query_shape
+        key_shape = key_shape or value_shape
+        self.build_shapes = (query_shape, value_shape, key_shape)
+        shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
+        widths = {name: _width(name, shape) for name, shape in shapes.items()}
+        if self.mechanism.shares_query_and_key and widths["query"] != widths["key"]:
+            raise ValueError(
+                f"{type(self.mechanism).__name__} makes queries and keys with one projection here, "
+                "so `query` and `key` must have the same width; project one of them first, or "
+                "choose parts that do not share it. "
+                f"Received: query.shape={query_shape}, key.shape={key_shape}"
+            )
+        size = self.num_heads * self.head_dim
+        self._kernels = {
+            name: self._projection(name, widths[name], size) for name in self._projected
+        }
+        self._value_size = widths["value"] if self.value == "identity" else self.head_dim
+        self._kernels["output"] = self._projection(
+            "output", self.num_heads * self._value_size, widths["query"]
+        )
+        self.heads.build(
+            (*query_shape[:2], self.num_heads, self.head_dim),
+            (*key_shape[:2], self.num_heads, self.head_dim),
+            (*value_shape[:2], self.num_heads, self._value_size),
+            query_shape,
+        )
+
+    def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
+        kernel = self.add_weight(
+            shape=(size, units), initializer="glorot_uniform", name=f"{name}_kernel"
+        )
+        if not self.use_bias:
+            return kernel, None
+        return kernel, self.add_weight(shape=(units,), initializer="zeros", name=f"{name}_bias")
+
+    @property
+    def _projected(self) -> list[str]:
+        """Names of the inputs that have a projection."""
+        shared = self.mechanism.shares_query_and_key
+        uses = {"query": self.mechanism.uses_query, "key": self.mechanism.uses_key}
+        names = ["query"] if shared else [name for name, used in uses.items() if used]
+        return names if self.value == "identity" else [*names, "value"]
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        return_weights: bool = False,
+        mask: Tensor | None = None,
+    ) -> Any:
+        if return_weights:
+            self.mechanism.require_weights("`return_weights`")
+        values = query if value is None else value
+        keys = values if key is None else key
+        if value is None and key is None:
+            query_mask = mask if query_mask is None else query_mask
+            key_mask = query_mask if key_mask is None and value_mask is None else key_mask
+            key_positions = query_positions if key_positions is None else key_positions
+        masks = masks_of_call(
+            self.mechanism,
+            self.num_heads,
+            (query, keys, values),
+            value_mask,
+            key_mask,
+            query_mask=query_mask,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
+        output, weights = self.heads(*self.project(query, values, key), query, masks=masks)
+        output = self.join(output)
+        return (output, weights) if return_weights else output
+
+    def project(
+        self, query: Tensor, value: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projects queries, keys and values; one product if they are one tensor."""
+        key = value if key is None else key
+        inputs = {"query": query, "key": key, "value": value}
+        projected = dict(zip(self._projected, self._products(inputs), strict=True))
+        if self.mechanism.shares_query_and_key:
+            same = key is query
+            projected["key"] = projected["query"] if same else self._product(key, "query")
+        heads = [
+            self.activation(self._per_head(projected[name]))
+            if name in projected
+            # Their content is not used, but their number is.
+            else ops.zeros((*ops.shape(inputs[name])[:2], self.num_heads, self.head_dim))
+            for name in ("query", "key")
+        ]
+        if self.value == "identity":
+            return (*heads, ops.repeat(value[:, :, None], self.num_heads, axis=2))
+        return (*heads, self.value_activation(self._per_head(projected["value"])))
+
+    def _products(self, inputs: dict[str, Tensor]) -> list[Tensor]:
+        """Multiplies each input by its kernel, or one common input by all kernels at once."""
+        names = self._projected
+        if not names or any(inputs[name] is not inputs[names[0]] for name in names):
+            return [self._product(inputs[name], name) for name in names]
+        kernels, biases = zip(*(self._kernels[name] for name in names), strict=True)
+        product = ops.matmul(inputs[names[0]], ops.concatenate(kernels, axis=1))
+        if self.use_bias:
+            product = product + ops.concatenate(biases, axis=0)
+        return ops.split(product, len(names), axis=-1)
+
+    def _product(self, x: Tensor, name: str) -> Tensor:
+        kernel, bias = self._kernels[name]
+        product = ops.matmul(x, kernel)
+        return product if bias is None else product + bias
+
+    def _per_head(self, x: Tensor) -> Tensor:
+        return ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_dim))
+
+    def join(self, output: Tensor) -> Tensor:
+        """Projects the outputs of the heads: (B, T, N, V) -> (B, T, E)."""
+        size = self.num_heads * self._value_size
+        return self._product(ops.reshape(output, (*ops.shape(output)[:2], size)), "output")
+
+    @property
+    def computed_heads(self) -> int:
+        """Number of computed heads, for `prune_heads`."""
+        return self.num_heads
+
+    def without_heads(self, kept: Sequence[int]) -> MultiHeadAttention:
+        """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
+        smaller = type(self).from_config({**self.get_config(), "num_heads": len(kept)})
+        take_heads(smaller.mechanism, kept)
+        return smaller
+
+    def slice_heads(
+        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+    ) -> np.ndarray:
+        """Returns the part of a weight that belongs to some of the heads."""
+        return slice_heads(value, shape, self.num_heads, kept)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        (query, key, value), return_weights = checked_shapes(self, self.num_heads, args, kwargs)
+        batch = broadcast_batch(query[0], broadcast_batch(key[0], value[0]))
+        output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
+        if not return_weights:
+            return output
+        weights_shape = (batch, self.num_heads, query[1], key[1])
+        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> Config:
+        heads = self.heads.get_config()
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "head_dim": self.head_dim,
+            "mechanism": heads["mechanism"],
+            "value": self.value,
+            "activation": keras.activations.serialize(self.activation),
+            "gate": heads["gate"],
+            "disagreement": heads["disagreement"],
+            "use_bias": self.use_bias,
+        }
+
+
+def _width(name: str, shape: Shape) -> int:
+    if len(shape) != 3 or shape[-1] is None:
+        raise ValueError(
+            f"`{name}` must have 3 axes (batch, positions, width) and a known width. "
+            f"Received: {name}.shape={tuple(shape)}"
+        )
+    return shape[-1]

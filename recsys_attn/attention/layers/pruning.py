@@ -1,0 +1,194 @@
+"""Pruning of attention heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.weightings.talking_heads import TalkingHeads
+from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Shape
+
+L = TypeVar("L", bound=keras.layers.Layer)
+
+
+def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
+    """Returns a smaller copy of a trained layer or model with some of its heads.
+
+    Every weight with a part per head is sliced, for any mechanism. If the gates of the removed
+    heads were closed, the output stays the same; the other gates are kept. If all gates of a layer
+    are closed, one head stays, with its gate closed.
+
+    Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
+    Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418.
+
+    Args:
+        layer: A built `MultiHeadAttention` or `InteractingLayer`, or a layer or model that holds
+            some, such as a `TransformerBlock`, an `AutoInt` or a `RankingModel`.
+        keep: The heads to keep of a single layer of attention. Defaults to the heads with an open
+            gate, in every layer with the gate `HardConcrete`.
+
+    Returns:
+        A new layer or model, built for the same inputs; it is saved and exported like any other.
+
+    Raises:
+        TypeError: There is no layer of attention with heads in it.
+        ValueError: The layer is not built, no layer has gates, `keep` names unknown heads or is
+            given for several layers, a layer occurs several times, or the kept heads depend on the
+            removed ones (`TalkingHeads`).
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import MultiHeadAttention, prune_heads
+    >>> layer, events = MultiHeadAttention(4, 8), keras.random.normal((2, 5, 16))
+    >>> tuple(layer(events).shape), prune_heads(layer, keep=[0, 2]).num_heads
+    ((2, 5, 16), 2)
+    """
+    if not layer.built:
+        raise ValueError("`layer` must be built before heads can be cut out of it. Call it once")
+    kept = _kept(layer, keep)
+    smaller: L = deserialize(_replaced(serialize(layer), _smaller_parts(layer, kept)))
+    for old, new in zip(_layers(layer), _layers(smaller), strict=True):
+        if old.built and not new.built:
+            new.build(*_build_shapes(old))
+    if len(layer.weights) != len(smaller.weights):
+        raise ValueError(
+            "A layer that stands in several places cannot be pruned: each place would get a copy. "
+            f"Received: {layer!r}"
+        )
+    owners = {id(w): (each, heads) for each, heads in kept.values() for w in each.weights}
+    for old, new in zip(layer.weights, smaller.weights, strict=True):
+        value = ops.convert_to_numpy(old)
+        if id(old) in owners:
+            each, heads = owners[id(old)]
+            value = each.slice_heads(old, value, tuple(new.shape), heads)
+        new.assign(value)
+    return smaller
+
+
+def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
+    """Keeps some of the heads in the pattern of a mechanism."""
+    pattern = getattr(mechanism, "pattern", None)
+    if pattern is not None:
+        mechanism.pattern = pattern.take_heads(kept)
+
+
+def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
+    """Slices every axis with a size that depends on the number of heads."""
+    for axis, size in enumerate(shape):
+        if value.shape[axis] == size:
+            continue
+        per_head = value.shape[axis] // num_heads
+        columns = np.arange(value.shape[axis]).reshape(num_heads, per_head)[list(kept)]
+        value = np.take(value, columns.ravel(), axis=axis)
+    return value
+
+
+def _kept(
+    layer: keras.layers.Layer, keep: Sequence[int] | None
+) -> dict[str, tuple[Any, list[int]]]:
+    """Returns the layers of attention to prune, and their kept heads, by name."""
+    found = {id(each): each for each in _layers(layer) if hasattr(each, "without_heads")}
+    if not found:
+        raise TypeError(
+            "`layer` must be a MultiHeadAttention or an InteractingLayer, or hold some. "
+            f"Received: {layer!r} of type {type(layer).__name__}"
+        )
+    if keep is not None and len(found) > 1:
+        raise ValueError(
+            "`keep` names the heads of one layer; prune several by their gates, with keep=None. "
+            f"Received: keep={list(keep)}, for {len(found)} layers of attention"
+        )
+    if keep is None:
+        found = {key: e for key, e in found.items() if hasattr(e.heads.gate, "open_heads")}
+    if not found:
+        raise ValueError(
+            "`keep` must name the heads to keep where no layer has the gate HardConcrete, which "
+            "tells them. Received: keep=None"
+        )
+    kept = {}
+    for each in found.values():
+        heads = [int(h) for h in each.heads.gate.open_heads()] or [0] if keep is None else keep
+        kept[each.name] = (each, _checked(each, heads))
+    if len(kept) < len(found):
+        raise ValueError(
+            "Layers of attention need names of their own, by which the smaller ones take their "
+            f"place. Received: {sorted(each.name for each in found.values())}"
+        )
+    return kept
+
+
+def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
+    kept, count = sorted(set(keep)), layer.computed_heads
+    if not kept or any(head not in range(count) for head in kept):
+        raise ValueError(
+            f"`keep` must name at least one of the heads 0 ... {count - 1}. "
+            f"Received: keep={list(keep)}"
+        )
+    gone = [head for head in range(count) if head not in kept]
+    weighting = getattr(layer.heads.mechanism, "weighting", None)
+    while weighting is not None:
+        if isinstance(weighting, TalkingHeads) and any(
+            ops.convert_to_numpy(kernel)[np.ix_(gone, kept)].any()
+            for kernel in (weighting.logits_kernel, weighting.weights_kernel)
+        ):
+            raise ValueError(
+                f"The heads of {layer.name!r} mix their scores and weights (TalkingHeads), so "
+                "without some of them the others would compute something else. "
+                f"Received: heads {kept} mix in those of {gone}"
+            )
+        weighting = getattr(weighting, "weighting", None)
+    return kept
+
+
+def _smaller_parts(
+    layer: keras.layers.Layer, kept: Mapping[str, tuple[Any, list[int]]]
+) -> dict[str, Any]:
+    """Returns the configs of the smaller layers, by the names of the layers they replace."""
+    heads = {name: heads for name, (_, heads) in kept.items()}
+    parts = {name: serialize(each.without_heads(heads[name])) for name, (each, _) in kept.items()}
+    for each in _layers(layer):
+        if hasattr(each, "with_layers_without_heads"):  # its config has no names of layers
+            parts[each.name] = serialize(each.with_layers_without_heads(heads))
+    return parts
+
+
+def _replaced(config: Any, parts: Mapping[str, Any]) -> Any:
+    """Replaces the configs of some parts in a config."""
+    if isinstance(config, Mapping):
+        own = config.get("config")
+        name = str(own.get("name")) if isinstance(own, Mapping) else ""
+        if name in parts:
+            return parts[name]
+        return {key: _replaced(value, parts) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return [_replaced(value, parts) for value in config]
+    return config
+
+
+def _layers(value: Any) -> Iterator[Any]:
+    """Yields a layer and the layers in its public attributes, depth first."""
+    if isinstance(value, keras.layers.Layer):
+        yield value
+        public = [part for name, part in vars(value).items() if not name.startswith("_")]
+        for part in public:
+            yield from _layers(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _layers(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _layers(part)
+
+
+def _build_shapes(layer: Any) -> list[Any]:
+    if hasattr(layer, "build_shapes"):
+        return list(layer.build_shapes)
+    config = layer.get_build_config() or {}
+    return list(config.get("shapes_dict", {"input_shape": config.get("input_shape")}).values())

@@ -1,0 +1,228 @@
+"""The base class of mechanisms, and their registry."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import keras
+
+from recsys_attn.attention.core import mask_checks
+from recsys_attn.attention.core.head_layout import (
+    broadcast_batch,
+    logits_shape,
+    require_a_value_a_key,
+)
+from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
+from recsys_attn.layer import Layer, require_tensors
+from recsys_attn.registry import Registry
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class Mechanism(Layer):
+    """The way attention is computed: from query, key, value and masks of each head to its output.
+
+    A subclass implements `call(query, key, value, masks)`. It is called either with a `Masks`
+    record, as the layers around a mechanism do, or with the arguments that such a layer takes
+    (`query_mask`, `key_mask`, `attention_mask`, `attention_bias`, `query_positions`,
+    `key_positions`), which are checked and become the record.
+
+    Attributes:
+        honours: The arguments that the mechanism looks at, by name. A call with another is an
+            error, because an ignored mask would leak the future or padding.
+        returns_weights: Whether it returns the weight of each pair.
+        positional: Whether it uses positions.
+        is_causal: Whether no query attends a later key.
+        own_sequence: Whether it is self-attention only: key and query are one tensor.
+        uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
+            around it makes no projection of them.
+        shares_query_and_key: Whether queries and keys have one projection.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        masks: A `Masks`; a field that was not given is None.
+
+    Returns:
+        The output of each head (B, T, N, V), and the weights (B, N, T, S) or None.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.attention.mechanisms import Mechanism
+    >>> class MeanOfAll(Mechanism):
+    ...     honours = ("key_mask",)
+    ...     def call(self, query, key, value, masks):
+    ...         if masks.key is not None:
+    ...             value = value * keras.ops.cast(masks.key, value.dtype)[:, :, None, None]
+    ...         mean = keras.ops.mean(value, axis=1, keepdims=True)
+    ...         return keras.ops.repeat(mean, query.shape[1], axis=1), None
+    >>> tuple(MultiHeadAttention(2, 4, MeanOfAll())(keras.random.normal((2, 5, 8))).shape)
+    (2, 5, 8)
+    """
+
+    honours: ClassVar[tuple[str, ...]] = ()
+    own_sequence = False
+
+    @property
+    def returns_weights(self) -> bool:
+        return False
+
+    @property
+    def positional(self) -> bool:
+        return False
+
+    @property
+    def is_causal(self) -> bool:
+        return False
+
+    @property
+    def uses_query(self) -> bool:
+        return True
+
+    @property
+    def uses_key(self) -> bool:
+        return True
+
+    @property
+    def shares_query_and_key(self) -> bool:
+        return False
+
+    def __call__(
+        self, query: Any, key: Any, value: Any, masks: Masks | None = None, **others: Any
+    ) -> Any:
+        given = {name: others.pop(name) for name in MASK_ARGUMENTS if name in others}
+        if masks is None:
+            require_tensors(self, query, key, value)
+            masks = self.masks_of(query.shape, key.shape, value.shape, **given)
+        elif given or not isinstance(masks, list | tuple):
+            raise TypeError(
+                "`masks` must be a Masks, and then nothing else is given; or give each mask by "
+                f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
+            )
+        # A functional model that is read from a file has a plain list.
+        return super().__call__(query, key, value, masks=Masks(*masks), **others)
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        """Creates the weights; the default has none."""
+
+    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must implement `call`")
+
+    def masks_of(
+        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **given: Any
+    ) -> Masks:
+        """Checks the arguments of a call, and returns the record of its masks.
+
+        Args:
+            query_shape: (B, T, N, ...).
+            key_shape: (B, S, N, ...).
+            value_shape: (B, S, N, ...).
+            given: Masks, bias and positions by name; None for those not given.
+
+        Raises:
+            TypeError: The mechanism does not look at one that is given, or its dtype is wrong.
+            ValueError: A shape does not fit.
+        """
+        self.require_fit(query_shape, key_shape, value_shape, **given)
+        return Masks.of(query_shape, key_shape, **given)
+
+    def require_fit(
+        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **given: Any
+    ) -> None:
+        """Raises unless `masks_of` takes these; for a symbolic call too."""
+        self.require_honoured(*(name for name, value in given.items() if value is not None))
+        require_a_value_a_key(key_shape, value_shape)
+        mask_checks.require_fit(query_shape, key_shape, **given)
+
+    def require_honoured(self, *names: str) -> None:
+        """Raises unless the mechanism looks at the arguments of these names."""
+        for name in names:
+            if name not in self.honours:
+                raise TypeError(
+                    f"{type(self).__name__} cannot honour `{name}`, since it does not look at "
+                    "every pair of a query and a key. Leave it out, or use the mechanism Dense"
+                )
+
+    def require_weights(self, purpose: str) -> None:
+        """Raises unless the mechanism returns the weights that `purpose` needs."""
+        if not self.returns_weights:
+            raise ValueError(
+                f"{purpose} needs the weight of each pair, and {type(self).__name__} makes none. "
+                "Use the mechanism Dense"
+            )
+
+    def require_own_sequence(self, query: Any, *others: Any) -> None:
+        """Raises for keys that are not the queries, where a sequence attends to itself.
+
+        Called with the user's own tensors: Keras may have made two tensors of one.
+        """
+        if self.own_sequence and any(x is not None and x is not query for x in others):
+            raise ValueError(
+                f"{type(self).__name__} attends a sequence to itself, so `query`, `value` and "
+                "`key` must be one tensor. For queries from elsewhere use the mechanism Lookup, "
+                "with the same router"
+            )
+
+    def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
+        """Raises if several learned queries would all get the same result.
+
+        Args:
+            queries: Number of learned queries.
+            keys: Number of keys, if it is known.
+            name: The argument that sets the number of queries, for the error.
+        """
+        if queries == 1:
+            return
+        if not self.uses_query:
+            part = getattr(self, "score", self)
+            raise ValueError(
+                f"{type(part).__name__} does not look at the query, so all of several learned "
+                "queries would get the same result. Use a mechanism that does, such as 'han' or "
+                f"'transformer'. Received: {name}={queries}"
+            )
+
+    def as_cross_attention(self) -> Mechanism:
+        """Returns the mechanism in its form for queries that come from elsewhere than the keys.
+
+        Raises:
+            ValueError: It needs a sequence that attends to itself: it is causal by the order of
+                its queries, or takes positions from it.
+        """
+        name, score = type(self).__name__, type(getattr(self, "score", self)).__name__
+        if getattr(self, "causal", False):
+            raise ValueError(
+                f"With causal=True {name} is for a sequence that attends to itself: here queries "
+                "come from elsewhere (candidates, tasks, learned queries) and stand after all "
+                "keys. Leave `causal` False. Received: causal=True"
+            )
+        if self.positional and "query_positions" not in self.honours:
+            raise ValueError(
+                f"{name} cannot place queries that come from elsewhere (candidates, tasks, learned "
+                "queries) for a score that looks at positions. Use a score without positions, or "
+                f"the mechanism Dense. Received: score={score}"
+            )
+        return self
+
+    def compute_output_spec(
+        self, query: Tensor, key: Tensor, value: Tensor, *others: Any, **arguments: Any
+    ) -> Any:
+        weights_shape = logits_shape(query.shape, key.shape)
+        batch = broadcast_batch(weights_shape[0], value.shape[0])
+        output_shape = (batch, *query.shape[1:3], value.shape[-1])
+        output = keras.KerasTensor(output_shape, dtype=self.compute_dtype)
+        if not self.returns_weights:
+            return output, None
+        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> Config:
+        return super().get_config()  # Keras' own refuses a dtype policy that is an object
+
+
+MECHANISMS = Registry(
+    "a mechanism",
+    "mechanisms",
+    Mechanism,
+    hint="A score, a pattern, a weighting or a router is an argument of one, as in Dense(score)",
+)

@@ -1,0 +1,88 @@
+"""The plan of `FeatureEmbedding`: the rows of each feature in its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of all features of one width: one variable with their rows in sequence."""
+
+    width: int
+    rows: int
+    offsets: Mapping[str, int]  # by feature name; those that share a table share the offset
+    sizes: Mapping[str, int]  # rows of each feature's part
+    singles: Mapping[Side, tuple[str, ...]]
+    bags: Mapping[Side, tuple[str, ...]]  # multi-valued
+    numerics: Mapping[Side, tuple[str, ...]]
+    sequences: tuple[str, ...]
+
+
+def width_of(schema: Schema, name: str, default_width: int) -> int:
+    """Returns the embedding width of a feature: that of its table's owner."""
+    return schema[schema.table_owner(name)].width or default_width
+
+
+def require_one_width(schema: Schema, default_width: int) -> None:
+    """Raises unless all features have the model's width."""
+    for feature in schema.features:
+        width = width_of(schema, feature.name, default_width)
+        if width != default_width:
+            raise ValueError(
+                "Attention between fields needs every field to have the model's width, "
+                f"{default_width}. Received: width={width} for the feature {feature.name!r}. "
+                "Remove the feature's `width`"
+            )
+
+
+def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
+    """Returns one table per width, in increasing order of width."""
+    by_width: dict[int, list[Feature]] = {}
+    for feature in schema.features:
+        by_width.setdefault(width_of(schema, feature.name, default_width), []).append(feature)
+    return tuple(_plan_table(schema, width, by_width[width]) for width in sorted(by_width))
+
+
+def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
+    offsets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    rows = 0
+    for feature in features:
+        owner = schema.table_owner(feature.name)
+        if isinstance(feature, Numeric):
+            continue
+        if owner not in offsets:
+            size = getattr(schema[owner], "size", None)  # whichever of them comes first
+            if size is None:
+                raise ValueError(
+                    f"Feature {owner!r} has no `size`: how many rows its table needs is known "
+                    "after fitting. Give `size`, or use `schema.with_sizes(...)`"
+                )
+            offsets[owner], sizes[owner] = rows, size
+            rows += size
+        offsets[feature.name], sizes[feature.name] = offsets[owner], sizes[owner]
+
+    def names(kind: type, side: Side, multivalued: bool = False) -> tuple[str, ...]:
+        return tuple(
+            f.name
+            for f in features
+            if isinstance(f, kind)
+            and f.side == side
+            and getattr(f, "multivalued", False) == multivalued
+        )
+
+    sides: tuple[Side, Side] = ("context", "candidate")
+    return Table(
+        width=width,
+        rows=rows,
+        offsets=offsets,
+        sizes=sizes,
+        singles={side: names(Categorical, side) for side in sides},
+        bags={side: names(Categorical, side, multivalued=True) for side in sides},
+        numerics={side: names(Numeric, side) for side in sides},
+        sequences=names(Sequence, "context"),
+    )

@@ -1,0 +1,190 @@
+"""Common parts of the towers of several models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_sizes
+from recsys_attn.interactions.autoint import AutoInt
+from recsys_attn.layer import Layer
+from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.serialization import layer_of, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class FieldInteraction(Layer):
+    """From fields to one vector, by attention between fields, an MLP, both or neither.
+
+    `autoint` alone is AutoInt; with `mlp` it is AutoInt+; `mlp` alone is a plain network; without
+    both the result is the concatenated embeddings.
+
+    Args:
+        autoint: An `AutoInt` layer, for fields of one width.
+        mlp: An `Mlp` over the concatenated embeddings.
+
+    Call arguments:
+        blocks: List of fields `(B, T, F, E)`, one per width.
+        present: List of `(B, T, F)`, False where a value is missing.
+        row_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, D)`, the concatenated outputs.
+
+    Raises:
+        ValueError: `autoint` is given and the fields have several widths.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.blocks import Mlp
+    >>> from recsys_attn.models.building_blocks import FieldInteraction
+    >>> blocks, present = [keras.random.normal((2, 3, 5, 4))], [np.ones((2, 3, 5), bool)]
+    >>> tuple(FieldInteraction(mlp=Mlp((8,)))(blocks, present).shape)
+    (2, 3, 8)
+    """
+
+    def __init__(self, autoint: AutoInt | None = None, mlp: Mlp | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.autoint = self.mlp = None
+        if autoint is not None:
+            self.autoint = layer_of("autoint", autoint, "field_mask", such_as="AutoInt")
+        if mlp is not None:
+            self.mlp = layer_of("mlp", mlp, "where", such_as="Mlp")
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True
+
+    def call(
+        self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None
+    ) -> Tensor:
+        if self.autoint is not None and len(blocks) > 1:
+            raise ValueError(
+                "`autoint` needs fields of one width. Received: widths "
+                f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
+            )
+        outputs = []
+        if self.autoint is not None:
+            outputs.append(flatten(self.autoint(blocks[0], present[0])))
+        if self.mlp is not None or self.autoint is None:
+            vector = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+            if self.mlp is not None:
+                vector = self.mlp(vector, where=row_mask)
+            outputs.append(vector)
+        return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "autoint": serialize(self.autoint),
+            "mlp": serialize(self.mlp),
+        }
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class TaskHeads(Layer):
+    """A tower and a logit per task, over a shared vector or a mixture of experts.
+
+    Args:
+        tasks: Names of the tasks.
+        units: Hidden units of each task's tower.
+        activation: Activation of the towers.
+        dropout: Dropout of the towers.
+        experts: An `MMoE` with one output per task, between the vector and the towers.
+
+    Call arguments:
+        vector: `(B, T, D)`.
+        row_mask: `(B, T)`, False at padded candidates.
+        return_gates: Whether to return the gates of the experts too.
+
+    Returns:
+        Dict by task of logits `(B, T)`, in float32, and with `return_gates` also a dict by task
+        of gates `(B, T, experts)`.
+
+    Raises:
+        ValueError: `return_gates` is True, and there are no experts or no gates.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.models.building_blocks import TaskHeads
+    >>> logits = TaskHeads(["click", "buy"], units=(8,))(keras.random.normal((2, 3, 5)))
+    >>> {task: tuple(logit.shape) for task, logit in logits.items()}
+    {'click': (2, 3), 'buy': (2, 3)}
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[str],
+        units: Sequence[int] = (),
+        activation: str = "relu",
+        dropout: float = 0.0,
+        experts: MMoE | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not tasks:
+            raise ValueError(f"`tasks` must be a list of names. Received: tasks={tasks!r}")
+        self.tasks = tuple(tasks)
+        self.units = require_sizes("units", units)
+        self.activation = activation
+        self.dropout = dropout
+        self.experts = None
+        if experts is not None:
+            self.experts = layer_of("experts", experts, "return_gates", such_as="MMoE")
+        self._towers = {
+            task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
+            for task in self.tasks
+        }
+        # Sigmoid and cross-entropy need more precision than bfloat16.
+        self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
+
+    @property
+    def returns_gates(self) -> bool:
+        return getattr(self.experts, "returns_gates", False)
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True
+
+    def call(
+        self, vector: Tensor, row_mask: Tensor | None = None, return_gates: bool = False
+    ) -> Any:
+        if self.experts is None:
+            if return_gates:
+                raise ValueError("`return_gates` needs `experts`. Received: experts=None")
+            mixed = gates = None
+        elif return_gates:
+            mixed, gates = self.experts(vector, return_gates=True)
+        else:
+            mixed, gates = self.experts(vector), None
+        logits = {}
+        for index, task in enumerate(self.tasks):
+            hidden = vector if mixed is None else mixed[..., index, :]
+            if self.units:
+                hidden = self._towers[task](hidden, where=row_mask)
+            logits[task] = self._logits[task](hidden)[..., 0]
+        if gates is None:
+            return logits
+        return logits, {task: gates[..., index, :] for index, task in enumerate(self.tasks)}
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "tasks": self.tasks,
+            "units": self.units,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "experts": serialize(self.experts),
+        }
+
+
+def flatten(fields: Tensor) -> Tensor:
+    """`(..., F, E)` to `(..., F * E)`."""
+    shape = ops.shape(fields)
+    return ops.reshape(fields, (*shape[:-2], fields.shape[-2] * fields.shape[-1]))

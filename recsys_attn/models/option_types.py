@@ -1,0 +1,60 @@
+"""Types of the options of models in a TOML file.
+
+Each annotation has the function that checks the option or makes the part, so that a configuration
+is checked before any data is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+from recsys_attn.attention import gates, presets
+from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.blocks import activations
+
+
+def require_with(owner: str, given: bool, **options: Any) -> None:
+    """Raises if an option is given without its owner.
+
+    Args:
+        owner: Name of the option to which the others belong.
+        given: Whether the owner is given.
+        options: The others by name; None if not given.
+    """
+    for name, value in options.items():
+        if value is not None and not given:
+            raise ValueError(
+                f"`{name}` has no effect without {owner}; give both or neither. "
+                f"Received: {name}={value!r}"
+            )
+
+
+def count(value: int) -> int:
+    """Returns a positive integer; raises a ValueError for other values."""
+    if value < 1:
+        raise ValueError(f"expected a positive integer. Received: {value}")
+    return value
+
+
+def share(value: float) -> float:
+    """Returns a number from 0 to 1; raises a ValueError for other values."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"expected a number from 0 to 1. Received: {value}")
+    return value
+
+
+def sizes(values: Sequence[int]) -> Sequence[int]:
+    """Returns positive integers; raises a ValueError for other values."""
+    if any(value < 1 for value in values):
+        raise ValueError(f"expected a list of positive integers. Received: {list(values)}")
+    return values
+
+
+Count: TypeAlias = Annotated[int, count]
+Share: TypeAlias = Annotated[float, share]
+Sizes: TypeAlias = Annotated[Sequence[int], sizes]
+Activation: TypeAlias = Annotated[str, activations.serialize]
+Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
+Gate: TypeAlias = Annotated[str | dict[str, Any], gates.get]
+Penalty: TypeAlias = Annotated[dict[str, float], get_disagreement]

@@ -1,0 +1,86 @@
+"""The answer of `Client.explain`, read from the outputs of the signature `rank_explained`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from serving.common.errors import InvalidArgument
+from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX
+from serving.encoding import arrow
+from serving.encoding.features import Row
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Scores of N candidates in the order in which they were sent, and their explanation.
+
+    Args:
+        scores: By task, (N,).
+        ranking: Indices of the candidates, best first; `top_k` of them if that was given.
+        version: The version that answered.
+        attention: By history, (N, S): the weight of each of the S events that were sent.
+        gates: By task, (N, E): the share of each expert.
+    """
+
+    scores: Mapping[str, np.ndarray]
+    ranking: np.ndarray
+    version: int
+    attention: Mapping[str, np.ndarray]
+    gates: Mapping[str, np.ndarray]
+
+
+def read_ranking(
+    outputs: Mapping[str, np.ndarray], version: int, events: int, *, rank_by: str, top_k: int
+) -> Ranking:
+    """Splits the outputs into scores and explanation, and sorts the candidates.
+
+    Args:
+        outputs: Outputs of `rank_explained` for one request, (1, N, ...) each.
+        version: The version that computed them.
+        events: Length of the longest list in the context; attention beyond it is padding.
+        rank_by: The task that ranks; the first by name if empty.
+        top_k: Length of the ranking; 0 for all candidates.
+
+    Raises:
+        InvalidArgument: No task has the name `rank_by`.
+    """
+    scores = {
+        name: value[0]
+        for name, value in outputs.items()
+        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX))
+    }
+    if rank_by and rank_by not in scores:
+        raise InvalidArgument(
+            f"`rank_by` must be one of the tasks {', '.join(scores)}. Received: {rank_by!r}"
+        )
+    best = -scores[rank_by or min(scores)].astype("float64")
+    order = np.argsort(best, kind="stable").astype("int32")  # NaN comes last
+    return Ranking(
+        scores=scores,
+        ranking=order[: top_k or None],
+        version=version,
+        attention={
+            name.removeprefix(ATTENTION_PREFIX): value[0][:, :events]
+            for name, value in outputs.items()
+            if name.startswith(ATTENTION_PREFIX)
+        },
+        gates={
+            name.removeprefix(GATE_PREFIX): value[0]
+            for name, value in outputs.items()
+            if name.startswith(GATE_PREFIX)
+        },
+    )
+
+
+def longest_list(context: Row | arrow.Table) -> int:
+    """Length of the longest list of a context; a single value counts as one."""
+    row = context.to_pylist()[0] if arrow.is_table(context) else context
+    values = (value for value in row.values() if value is not None)
+    return max(map(_length, values), default=0)
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, (list, tuple, np.ndarray)) else 1

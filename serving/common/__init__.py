@@ -1,0 +1,1 @@
+"""Small parts that all folders share."""

@@ -1,0 +1,110 @@
+"""Addresses of servers: one gRPC target, or several host:port."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from serving.common.errors import InvalidArgument
+
+_MAX_PORT = 65535
+_SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:/,\s]+):(\d{1,5})")
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The addresses of one service; gRPC balances calls over them.
+
+    Args:
+        given: One gRPC target (`ctr:8500`, `dns:///ctr:8500`, `unix:/run/ctr.sock`), whose name
+            gRPC resolves again when addresses change, or several `host:port`.
+
+    Raises:
+        InvalidArgument: An address is not of these forms.
+
+    Example:
+        >>> Addresses.read("dns:///ctr:8500").target()
+        'dns:///ctr:8500'
+        >>> Addresses.read(["10.0.0.1:8500", "10.0.0.2:8500"]).target()
+        'ipv4:10.0.0.1:8500,10.0.0.2:8500'
+    """
+
+    given: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.given:
+            raise InvalidArgument("`addresses` must name at least one host:port. Received: none")
+        for address in self.given:
+            is_name = len(self.given) == 1 and _SCHEME.match(str(address))
+            found = _HOST_AND_PORT.fullmatch(str(address))
+            if not is_name and (found is None or int(found[2]) > _MAX_PORT):
+                raise InvalidArgument(
+                    "`addresses` must be host:port, or one name such as dns:///ctr:8500. "
+                    f"Received: {address!r}"
+                )
+
+    @classmethod
+    def read(cls, addresses: str | Sequence[str]) -> Addresses:
+        """Accepts one address, or a list of them."""
+        return cls((addresses,) if isinstance(addresses, str) else tuple(addresses))
+
+    def __str__(self) -> str:
+        return ", ".join(self.given)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The host names; empty if the gRPC target has no host, as a Unix socket."""
+        names = [re.sub(r"^(dns:(//[^/]*/)?|ipv[46]:)", "", name) for name in self.given]
+        parts = [part for name in names for part in name.split(",")]
+        found = [_HOST_AND_PORT.fullmatch(part) for part in parts]
+        return [match[1].strip("[]") for match in found if match]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all traffic stays on this machine."""
+        if re.match(r"unix(-abstract)?:", self.given[0]):
+            return True
+        return bool(self.hosts) and all(map(_is_loopback, self.hosts))
+
+    def target(self) -> str:
+        """Returns the target for a gRPC channel.
+
+        Host names in a list are resolved once, here, as a gRPC target holds several IP addresses
+        but only one name. Names that cannot be resolved are left out. A target has one address
+        family: IPv4, if any host has such an address.
+        """
+        if len(self.given) == 1:
+            return self.given[0]
+        found = dict.fromkeys(ip for address in self.given for ip in _resolve(address))
+        for scheme, is_six in (("ipv4", False), ("ipv6", True)):
+            of_family = [ip for ip in found if ip.startswith("[") is is_six]
+            if of_family:
+                return f"{scheme}:{','.join(of_family)}"
+        return self.given[0]  # gRPC tries to resolve it, and reports why it cannot
+
+
+def _resolve(address: str) -> list[str]:
+    """The IP addresses of a host with its port, as gRPC writes them."""
+    host, _, port = address.rpartition(":")
+    try:
+        infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    ips = sorted({str(info[4][0]) for info in infos})
+    return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ips]
+
+
+def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    literal = _literal(host)
+    return host.lower() == "localhost" if literal is None else literal.is_loopback

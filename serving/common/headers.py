@@ -1,0 +1,10 @@
+"""Values of HTTP headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_header(value: Any) -> bool:
+    """Returns whether HTTP carries the text unchanged."""
+    return isinstance(value, str) and value.isascii() and value.isprintable()

@@ -1,0 +1,78 @@
+"""A request, independent of the transport that brought it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from serving.common.errors import Cancelled, DeadlineExceeded
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class ModelRef(NamedTuple):
+    """The model that a request names, with a version, a label, or neither: then the newest."""
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
+class InferenceRequest(NamedTuple):
+    """One call of a signature. gRPC, REST, warm-up, shadow traffic and the proxy all make it.
+
+    Args:
+        model: The model that the client named.
+        signature: Name of the signature.
+        inputs: An array for each input; strings are `object` arrays of bytes.
+        outputs: Names of the outputs to compute.
+    """
+
+    model: ModelRef
+    signature: str
+    inputs: Arrays
+    outputs: tuple[str, ...]
+
+
+def request_id_of(sent: str | None) -> str:
+    """Returns the client's id if a header can carry it, else a new one."""
+    return sent if sent and sent.isascii() and sent.isprintable() else uuid.uuid4().hex
+
+
+def _no_deadline() -> float | None:
+    return None
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """The origin of a request, and how long its client waits.
+
+    Args:
+        api: `Predict`, `Classify`, `Regress`, `MultiInference` or `Rank`.
+        entrypoint: `GRPC`, `REST`, `WARMUP` or `SHADOW`.
+        request_id: The client's id, or one that the server made.
+        remaining: Seconds until the client's deadline; None without one.
+        is_active: Whether the client is still connected.
+    """
+
+    api: str
+    entrypoint: str = "GRPC"
+    request_id: str = ""
+    remaining: Callable[[], float | None] = _no_deadline
+    is_active: Callable[[], bool] = _always
+
+    def require_client(self) -> None:
+        """Raises if the deadline has passed or the client has disconnected."""
+        remaining = self.remaining()
+        if remaining is not None and remaining <= 0:
+            raise DeadlineExceeded("The deadline had passed before the computation began.")
+        if not self.is_active():
+            raise Cancelled("The caller has gone.")

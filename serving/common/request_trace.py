@@ -1,0 +1,65 @@
+"""The record of one request, for the observers: metrics, logs and shadow traffic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from serving.common.errors import ServingError
+from serving.common.request import Arrays, InferenceRequest, RequestContext
+
+
+@dataclass(eq=False)
+class RequestTrace:
+    """The record of one request. The code that serves it fills it in.
+
+    Args:
+        context: The origin of the request.
+
+    Attributes:
+        message, response: The client's message and the answer; no response after an error.
+        computed: The calls of signatures that answered it, with their outputs.
+        error: The reason of a failure.
+        model, version: The version that answered.
+        is_served: Whether a model of that name is configured; other names are the client's
+            invention, and no label of a metric.
+        signature, inputs, results: The last call of a signature, its inputs and its outputs.
+        rows: Its rows or requests: the first dimension of the inputs.
+        candidates: Its scored rows: the rows, or the candidates of all requests.
+        batch_rows: Rows of the batch that it was computed in.
+        queue_seconds, runtime_seconds, seconds: Time of waiting, of computation, and in all.
+        at: Time of arrival, in seconds since 1970.
+    """
+
+    context: RequestContext
+    message: Any = None
+    response: Any = None
+    computed: tuple[tuple[InferenceRequest, Arrays], ...] = ()
+    error: ServingError | None = None
+    model: str = ""
+    version: int | None = None
+    is_served: bool = False
+    signature: str = ""
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    results: Mapping[str, np.ndarray] = field(default_factory=dict)
+    rows: int = 0
+    candidates: int = 0
+    batch_rows: int = 0
+    queue_seconds: float = 0.0
+    runtime_seconds: float = 0.0
+    seconds: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+    at: float = field(default_factory=time.time)
+
+    def detached(self) -> RequestTrace:
+        """Returns a copy that does not keep the connection of the client in memory."""
+        context = self.context
+        origin = RequestContext(context.api, context.entrypoint, context.request_id)
+        return replace(self, context=origin)
+
+
+Observer = Callable[[RequestTrace], None]

@@ -1,0 +1,1 @@
+"""The server's configuration: options, files and text protos."""

@@ -1,0 +1,1 @@
+"""Conversion of values between protobuf, Arrow, Python and NumPy."""

@@ -1,0 +1,154 @@
+"""Conversion of the columns of a RankRequest to arrays of a signature.
+
+A request may declare lists of any length, so lengths are checked against the values before memory
+is allocated for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from serving.common.errors import InvalidArgument
+from serving.encoding.features import TensorSpec
+from serving.encoding.raw_values import missing_value, takes_raw_values
+from serving.protos import scoring_pb2
+
+# Lists are padded to the longest. A larger array needs all its values.
+MAX_PADDED_ELEMENTS = 2**22
+# Kinds of values by the kind of the input's dtype.
+_TAKES = {"O": ("strings", "binaries"), "i": ("ints",), "f": ("floats", "ints")}
+
+
+class InputSpec(NamedTuple):
+    """An input of a signature that takes raw values.
+
+    Args:
+        name: Name of the feature.
+        dtype: Dtype of its array.
+        listed: Whether it takes lists instead of single values.
+        width: Length of the lists; None for any length.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    listed: bool
+    width: int | None
+
+    @classmethod
+    def of(cls, name: str, spec: TensorSpec, leading_axes: int) -> InputSpec:
+        """Describes an input whose first `leading_axes` are requests and candidates.
+
+        Raises:
+            InvalidArgument: The input takes neither single values nor lists.
+        """
+        axes = -1 if spec.shape is None else len(spec.shape) - leading_axes
+        if axes not in (0, 1) or not takes_raw_values(spec.numpy_dtype):
+            raise InvalidArgument(
+                f"Feature {name!r} of type {spec} takes neither values nor lists of them: "
+                "send arrays with Predict."
+            )
+        width = spec.shape[-1] if axes and spec.shape else None
+        return cls(name, spec.numpy_dtype, bool(axes), width)
+
+    @property
+    def missing(self) -> Any:
+        """The value that means missing."""
+        return missing_value(self.dtype)
+
+    def absent(self, rows: int) -> np.ndarray:
+        """Returns the array of an absent feature, (rows,) or (rows, width)."""
+        shape = (rows, self.width or 1) if self.listed else (rows,)
+        return np.full(shape, self.missing, self.dtype)
+
+    def array(self, column: scoring_pb2.Column, where: str, *, one_row: bool) -> np.ndarray:
+        """Converts a column to an array, (rows,) or (rows, longest list).
+
+        Args:
+            column: A column, as it was received.
+            where: Name of its side, for errors.
+            one_row: Whether all values belong to one row, as in a context.
+
+        Raises:
+            InvalidArgument: The values are of another kind, or do not match the lengths.
+        """
+        try:
+            values = self._values(column)
+            return (
+                self._lists(column, values, one_row)
+                if self.listed
+                else self._single(column, values)
+            )
+        except _Misfit as misfit:
+            raise InvalidArgument(f"Feature {self.name!r} of {where}: {misfit}") from None
+
+    def _values(self, column: scoring_pb2.Column) -> np.ndarray:
+        kind = column.WhichOneof("values")
+        sent = getattr(column, kind).values if kind else ()
+        missing = np.array(column.missing, np.int64)
+        if ((missing < 0) | (missing >= len(sent))).any():
+            raise _Misfit(
+                f"`missing` must be places in the {len(sent)} values that were sent. "
+                f"Received: {missing.min()} to {missing.max()}"
+            )
+        if kind not in _TAKES[self.dtype.kind]:
+            if len(np.unique(missing)) < len(sent):
+                raise _Misfit(f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}")
+            return np.full(len(sent), self.missing, self.dtype)
+        values = self._converted(kind, sent)
+        values[missing] = self.missing
+        return values
+
+    def _converted(self, kind: str, sent: Any) -> np.ndarray:
+        if self.dtype.kind == "O":
+            texts = [text.encode() for text in sent] if kind == "strings" else list(sent)
+            return np.array(texts, object)
+        given = np.array(sent, np.int64 if kind == "ints" else np.float32)
+        with np.errstate(over="ignore"):
+            values = given.astype(self.dtype)
+        fits = values == given if self.dtype.kind == "i" else np.isinf(values) == np.isinf(given)
+        if not fits.all():
+            raise _Misfit(f"{given[~fits][0]} is outside {self.dtype.name}")
+        return values
+
+    def _single(self, column: scoring_pb2.Column, values: np.ndarray) -> np.ndarray:
+        if column.lengths:
+            raise _Misfit("it takes single values, which have no `lengths`")
+        return values
+
+    def _lists(self, column: scoring_pb2.Column, values: np.ndarray, one_row: bool) -> np.ndarray:
+        if not (one_row or column.lengths) and len(set(column.missing)) == len(values):
+            lengths, values = np.zeros(len(values), np.int64), values[:0]
+        else:
+            lengths = self._lengths(column, len(values), one_row)
+        longest = int(lengths.max(initial=0))
+        if self.width is not None and longest > self.width:
+            raise _Misfit(f"a list has at most {self.width} values. Received: {longest}")
+        shape = (len(lengths), max(longest, 1) if self.width is None else self.width)
+        if shape[0] * shape[1] > max(MAX_PADDED_ELEMENTS, len(values)):
+            raise _Misfit(
+                f"{shape[0]} lists of up to {shape[1]} values are too many to be padded to one "
+                f"length ({MAX_PADDED_ELEMENTS} in all). Send fewer candidates at once"
+            )
+        array = np.full(shape, self.missing, self.dtype)
+        array[np.arange(shape[1]) < lengths[:, None]] = values
+        return array
+
+    def _lengths(self, column: scoring_pb2.Column, count: int, one_row: bool) -> np.ndarray:
+        lengths = np.array(column.lengths, np.int64)
+        if (lengths < 0).any():
+            raise _Misfit(f"`lengths` must not be negative. Received: {lengths.min()}")
+        if not len(lengths):
+            if one_row:
+                return np.array([count])
+            if self.width and count % self.width == 0:
+                return np.full(count // self.width, self.width)
+            raise _Misfit("it takes lists, which need `lengths`, one for each candidate")
+        if lengths.sum() != count:
+            raise _Misfit(f"`lengths` add up to {lengths.sum()}, and {count} values were sent")
+        return lengths
+
+
+class _Misfit(Exception):
+    """The reason why a column does not fit; its caller adds the feature's name."""

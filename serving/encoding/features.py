@@ -1,0 +1,193 @@
+"""Conversion of raw rows to arrays of a signature.
+
+Rows are dicts, or an Arrow table or record batch. A value that is absent or None becomes the
+missing value of its type: "" for strings, NaN for floats, the smallest number for integers. Lists
+are padded with it on the right.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.common.errors import InvalidFeature
+from serving.encoding import arrow
+from serving.encoding.codec import dtype_name, numpy_dtype
+from serving.encoding.raw_values import as_list, convert, missing_value, shortened, takes_raw_values
+
+Row = Mapping[str, Any]
+Rows: TypeAlias = Sequence[Row] | arrow.Table
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Dtype and shape of an input or output; None for an open axis or an unknown rank."""
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    numpy_dtype: np.dtype[Any] | None
+
+    @classmethod
+    def from_proto(cls, info: meta_graph_pb2.TensorInfo) -> TensorSpec:
+        shape = None
+        if not info.tensor_shape.unknown_rank:
+            shape = tuple(None if d.size < 0 else d.size for d in info.tensor_shape.dim)
+        return cls(dtype_name(info.dtype), shape, numpy_dtype(info.dtype))
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype} (of any shape)"
+        return f"{self.dtype} ({', '.join('?' if d is None else str(d) for d in self.shape)})"
+
+
+def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
+    """Converts B rows of raw values to one array (B, ...) for each input."""
+    check_rows(rows, specs, {}, "row")
+    return {
+        name: _column(name, _values(rows, name), spec, leading_axes=1)
+        for name, spec in specs.items()
+    }
+
+
+def encode_candidates(
+    context: Row | arrow.Table,
+    candidates: Rows,
+    rank_specs: Mapping[str, TensorSpec],
+    row_specs: Mapping[str, TensorSpec],
+) -> dict[str, np.ndarray]:
+    """Converts a context to arrays (1, ...) and T candidates to arrays (1, T, ...).
+
+    A feature of candidates has one axis more in `rank_specs` than in `row_specs`.
+    """
+    sides: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
+    for name, spec in rank_specs.items():
+        sides[_rank(name, spec) > _rank(name, row_specs.get(name, spec))][name] = spec
+    shared = as_rows(context)
+    check_rows(shared, sides[False], sides[True], "the context", "the candidates")
+    check_rows(candidates, sides[True], sides[False], "candidate", "the context")
+    arrays = {
+        name: _column(name, _values(shared, name), spec, leading_axes=1)
+        for name, spec in sides[False].items()
+    }
+    for name, spec in sides[True].items():
+        column = _column(name, _values(candidates, name), spec, leading_axes=2)
+        arrays[name] = column[np.newaxis]
+    return arrays
+
+
+def as_rows(context: Row | arrow.Table) -> Rows:
+    """Returns a context as a list of one row, or as a table of one."""
+    if not arrow.is_table(context):
+        return [context]
+    if context.num_rows != 1:
+        raise InvalidFeature(f"The context must be one row. Received: {context.num_rows}")
+    return context
+
+
+def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raises an error for the first unknown name, with the nearest known one."""
+    known = sorted(known)
+    for name in names:
+        if name not in known:
+            nearest = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"Did you mean {nearest[0]!r}?" if nearest else f"Features: {', '.join(known)}."
+            raise InvalidFeature(f"Unknown feature {shortened(name)} in {where}. {hint}")
+
+
+def check_rows(
+    rows: Rows,
+    own: Mapping[str, Any] | None,
+    other: Mapping[str, Any],
+    what: str,
+    elsewhere: str = "",
+) -> None:
+    """Raises an error for the first row that is no dict, or has an unknown feature.
+
+    Args:
+        rows: Rows, or one context.
+        own: Features by name; None allows every name that is not in `other`.
+        other: Features of the other side.
+        what: Name of one row ("candidate") or of all of them ("the context"), for errors.
+        elsewhere: Name of the other side, for errors.
+    """
+    is_whole = what.startswith("the ")
+    if arrow.is_table(rows):
+        _check_side(rows.schema.names, own, other, what if is_whole else f"the {what}s", elsewhere)
+        return
+    for i, row in enumerate(rows):
+        where = what if is_whole else f"{what} {i}"
+        if not isinstance(row, Mapping):
+            raise InvalidFeature(
+                f"Expected a dict of features in {where}. "
+                f"Received: {shortened(row)} ({type(row).__name__})"
+            )
+        _check_side(row, own, other, where, elsewhere)
+
+
+def _check_side(
+    names: Iterable[str],
+    own: Mapping[str, Any] | None,
+    other: Mapping[str, Any],
+    where: str,
+    elsewhere: str,
+) -> None:
+    for name in names:
+        if name in other:
+            raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
+    if own is not None:
+        check_names(names, own, where)
+
+
+def _values(rows: Rows, name: str) -> Sequence[Any] | pa.Array:
+    if arrow.is_table(rows):
+        return arrow.column(rows, name)
+    return [row.get(name) for row in rows]
+
+
+def _rank(name: str, spec: TensorSpec) -> int:
+    if spec.shape is None:
+        raise InvalidFeature(
+            f"Feature {name!r} has a shape that the signature leaves open. "
+            "Send arrays with `Client.predict`."
+        )
+    return len(spec.shape)
+
+
+def _column(
+    name: str, values: Sequence[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
+) -> np.ndarray:
+    """Converts one feature to an array (len(values),), or (len(values), S) if it takes lists."""
+    axes = _rank(name, spec) - leading_axes
+    if axes not in (0, 1) or spec.numpy_dtype is None or spec.shape is None:
+        raise InvalidFeature(
+            f"Feature {name!r} of type {spec} takes no single values and no lists. "
+            "Send arrays with `Client.predict`."
+        )
+    dtype = spec.numpy_dtype
+    if not takes_raw_values(dtype):
+        raise InvalidFeature(
+            f"Feature {name!r} of type {spec} takes no raw values. Send arrays with "
+            "`Client.predict`."
+        )
+    missing = missing_value(dtype)
+    if isinstance(values, pa.Array):
+        if axes == 0:
+            return arrow.entries(name, values, dtype, missing)
+        return arrow.lists(name, values, dtype, missing, spec.shape[-1])
+    if axes == 0:
+        return np.array(convert(name, values, dtype), dtype)
+    lists = [as_list(name, value, spec.dtype) for value in values]
+    longest, fixed = max(map(len, lists), default=0), spec.shape[-1]
+    if fixed is not None and longest > fixed:
+        raise InvalidFeature(f"Feature {name!r} takes at most {fixed} values. Received: {longest}")
+    array = np.full((len(lists), max(longest, 1) if fixed is None else fixed), missing)
+    array = array.astype(dtype)
+    for i, entries in enumerate(lists):
+        array[i, : len(entries)] = convert(name, entries, dtype)
+    return array

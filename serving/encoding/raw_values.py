@@ -1,0 +1,109 @@
+"""Conversion of raw Python values to the type of their feature."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from serving.common.errors import InvalidFeature
+
+
+def takes_raw_values(dtype: np.dtype[Any] | None) -> TypeGuard[np.dtype[Any]]:
+    """Returns whether a dtype is NumPy's own of strings, integers or floats."""
+    return dtype is not None and dtype.kind in _CONVERTERS and dtype.isbuiltin == 1
+
+
+def missing_value(dtype: np.dtype[Any]) -> Any:
+    """Returns the value that means missing."""
+    if dtype.kind == "O":
+        return b""
+    return np.nan if dtype.kind == "f" else int(np.iinfo(dtype).min)
+
+
+def convert(name: str, values: Iterable[Any], dtype: np.dtype[Any]) -> list[Any]:
+    """Converts the values of a feature; None is missing."""
+    one, missing = _CONVERTERS[dtype.kind], missing_value(dtype)
+    return [missing if value is None else one(name, value, dtype) for value in values]
+
+
+def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
+    """Returns the values of a list; None is empty."""
+    if value is None:
+        return ()
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise wrong(name, f"a list of {kind} values", value)
+    return value
+
+
+@functools.cache
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Returns the smallest and the largest finite value as Python numbers."""
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value)
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidFeature(f"Feature {name!r}: not valid Unicode: {shortened(value)}") from error
+
+
+def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise wrong(name, "an integer", value)
+    number, (lowest, highest) = int(value), _limits(dtype)
+    if not lowest <= number <= highest:
+        raise InvalidFeature(
+            f"Feature {name!r}: expected an integer from {lowest} to {highest}. "
+            f"Received: {shortened(number)}"
+        )
+    return number
+
+
+def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number:
+        raise wrong(name, "a number", value)
+    # A number that is too large for the dtype would become infinite. NaN is allowed.
+    if abs(value) > _limits(dtype)[1]:
+        raise InvalidFeature(
+            f"Feature {name!r}: expected a finite {dtype.name} number, or null for a "
+            f"missing value. Received: {shortened(value, str)}"
+        )
+    return float(value)
+
+
+_CONVERTERS: dict[str, Callable[[str, Any, np.dtype[Any]], Any]] = {
+    "O": _string,
+    "i": _integer,
+    "f": _number,
+}
+
+
+def wrong(name: str, expected: str, value: Any) -> InvalidFeature:
+    """Returns the error for a value of another type."""
+    return InvalidFeature(
+        f"Feature {name!r}: expected {expected}. "
+        f"Received: {shortened(value)} ({type(value).__name__})"
+    )
+
+
+def shortened(value: object, show: Callable[[Any], str] = repr) -> str:
+    """Returns at most 80 characters of a value, for errors."""
+    try:
+        text = show(value)
+    except RecursionError:
+        return "a value that is nested too deeply"
+    return text if len(text) <= 80 else f"{text[:77]}..."

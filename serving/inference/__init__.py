@@ -1,0 +1,1 @@
+"""The answers: Predict, Classify, Regress, MultiInference and Rank."""

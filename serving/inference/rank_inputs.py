@@ -1,0 +1,133 @@
+"""The columns of a RankRequest as arrays for a signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from serving.common.errors import InvalidArgument
+from serving.common.signatures import RANK_SIGNATURE
+from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
+from serving.encoding.features import TensorSpec, check_names
+from serving.models.signature import Signature
+from serving.protos import scoring_pb2
+
+_CONTEXT, _CANDIDATES = "the context", "the candidates"
+
+
+def rank_inputs(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+    """Returns one array for each input; features that were not sent are missing.
+
+    Args:
+        signature: One that knows the inputs of candidates takes the context once; any other takes
+            rows, each a candidate with the whole context.
+        message: A message that nothing has checked yet.
+
+    Raises:
+        InvalidArgument: A feature is unknown, on the wrong side, or its column does not fit.
+    """
+    for name in sorted(set(message.context) & set(message.candidates)):
+        raise InvalidArgument(f"Feature {name!r} is in both the context and the candidates.")
+    return _shared(signature, message) if signature.candidate_names else _rows(signature, message)
+
+
+def _shared(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+    """Arrays (1, ...) of the context and (1, N, ...) of the candidates."""
+    of_candidates = signature.candidate_names
+    context = {n: s for n, s in signature.input_specs.items() if n not in of_candidates}
+    candidates = {n: s for n, s in signature.input_specs.items() if n in of_candidates}
+    _check_side(message.context, context, candidates, _CONTEXT, _CANDIDATES)
+    _check_side(message.candidates, candidates, context, _CANDIDATES, _CONTEXT)
+    arrays = _candidates(message, candidates, leading_axes=2)
+    count = _count(arrays)
+    arrays |= _absent(signature, candidates, arrays, count, leading_axes=2)
+    arrays = {name: array[np.newaxis] for name, array in arrays.items()}
+    arrays |= _context(message, context)
+    return arrays | _absent(signature, context, arrays, 1, leading_axes=1)
+
+
+def _rows(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+    """Arrays (N, ...) of rows, each a candidate with the whole context."""
+    specs = signature.input_specs
+    check_names(message.context, specs, _CONTEXT)
+    check_names(message.candidates, specs, _CANDIDATES)
+    arrays = _candidates(message, specs, leading_axes=1)
+    count = _count(arrays)
+    for name, array in _context(message, specs).items():
+        if array.size * count > MAX_PADDED_ELEMENTS:
+            raise InvalidArgument(
+                f"Feature {name!r} of {_CONTEXT}: {array.size} values are too many to be repeated "
+                f"for {count} candidates, as a model without the signature {RANK_SIGNATURE!r} "
+                f"needs it ({MAX_PADDED_ELEMENTS} in all). Send fewer candidates at once."
+            )
+        arrays[name] = np.repeat(array, count, axis=0)
+    return arrays | _absent(signature, specs, arrays, count, leading_axes=1)
+
+
+def _candidates(
+    message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec], leading_axes: int
+) -> dict[str, np.ndarray]:
+    return {
+        name: InputSpec.of(name, specs[name], leading_axes).array(
+            column, _CANDIDATES, one_row=False
+        )
+        for name, column in message.candidates.items()
+    }
+
+
+def _context(
+    message: scoring_pb2.RankRequest, specs: Mapping[str, TensorSpec]
+) -> dict[str, np.ndarray]:
+    arrays = {
+        name: InputSpec.of(name, specs[name], 1).array(column, _CONTEXT, one_row=True)
+        for name, column in message.context.items()
+    }
+    for name, array in arrays.items():
+        if len(array) != 1:
+            what = "lists" if array.ndim > 1 else "values"
+            raise InvalidArgument(
+                f"Feature {name!r} of {_CONTEXT}: expected one row. Received: {len(array)} {what}"
+            )
+    return arrays
+
+
+def _absent(
+    signature: Signature,
+    specs: Mapping[str, TensorSpec],
+    sent: Iterable[str],
+    rows: int,
+    leading_axes: int,
+) -> dict[str, np.ndarray]:
+    """Returns the missing values of features that were not sent and have no default."""
+    known = {*sent, *signature.definition.defaults}
+    return {
+        name: InputSpec.of(name, spec, leading_axes).absent(rows)
+        for name, spec in specs.items()
+        if name not in known
+    }
+
+
+def _count(arrays: Mapping[str, np.ndarray]) -> int:
+    """How many candidates there are: the rows of every column."""
+    counts = {name: len(array) for name, array in sorted(arrays.items())}
+    if not any(counts.values()):
+        raise InvalidArgument("`candidates` must hold at least one candidate. Received: none")
+    if len(set(counts.values())) > 1:
+        raise InvalidArgument(
+            f"Features of {_CANDIDATES} must have one row for each candidate. Received: {counts}"
+        )
+    return next(iter(counts.values()))
+
+
+def _check_side(
+    names: Iterable[str],
+    own: Mapping[str, TensorSpec],
+    other: Mapping[str, TensorSpec],
+    where: str,
+    elsewhere: str,
+) -> None:
+    for name in names:
+        if name in other:
+            raise InvalidArgument(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
+    check_names(names, own, where)

@@ -1,0 +1,234 @@
+"""Serves each request with the version that it names, and reports it to the observers.
+
+gRPC and REST translate; both of them call this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving.common import errors
+from serving.common.request import ModelRef, RequestContext
+from serving.common.request_trace import Observer, RequestTrace
+from serving.config.models import ModelConfig, model_configs
+from serving.config.server_config import CPUS
+from serving.inference.classify import read_classify, read_multi_inference, read_regress
+from serving.inference.concurrency import ConcurrencyLimit
+from serving.inference.plan import Api, compute
+from serving.inference.predict import read_predict
+from serving.inference.rank import read_rank
+from serving.models.manager import ModelManager
+from serving.models.model import Model
+from serving.protos import scoring_pb2
+
+_LOGGER = logging.getLogger(__name__)
+_SIGNATURE_DEF = "signature_def"
+
+Answer = TypeVar("Answer")
+
+
+def _own_spec(message: Any) -> model_pb2.ModelSpec:
+    if not message.HasField("model_spec"):
+        raise errors.missing_model_spec()
+    spec: model_pb2.ModelSpec = message.model_spec
+    return spec
+
+
+def _first_spec(message: inference_pb2.MultiInferenceRequest) -> model_pb2.ModelSpec:
+    """Returns the model spec of the first task: that of all."""
+    return message.tasks[0].model_spec if message.tasks else model_pb2.ModelSpec()
+
+
+PREDICT = Api("Predict", _own_spec, read_predict)
+CLASSIFY = Api("Classify", _own_spec, read_classify)
+REGRESS = Api("Regress", _own_spec, read_regress)
+MULTI_INFERENCE = Api("MultiInference", _first_spec, read_multi_inference)
+RANK = Api("Rank", _own_spec, read_rank)
+
+# For messages of unknown kind: those of a warm-up file.
+_APIS = {
+    predict_pb2.PredictRequest: PREDICT,
+    classification_pb2.ClassificationRequest: CLASSIFY,
+    regression_pb2.RegressionRequest: REGRESS,
+    inference_pb2.MultiInferenceRequest: MULTI_INFERENCE,
+    scoring_pb2.RankRequest: RANK,
+}
+
+
+def replay(model: Model, message: Any) -> RequestTrace:
+    """Answers a message of a warm-up file with a version that serves no client yet."""
+    api = _APIS[type(message)]
+    trace = RequestTrace(RequestContext(api.name, entrypoint="WARMUP"))
+    trace.response = compute(model, api.read(model, message), trace)
+    return trace
+
+
+class InferenceService:
+    """Serves requests, metadata and states of models.
+
+    Args:
+        manager: Leases the versions.
+        observers: Called with the trace of every request at its end, in the thread that serves
+            it, before the answer leaves. Their exceptions are logged.
+        limit: Requests that are served at once.
+        check_reload: Raises if these models must not be configured by a request.
+    """
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        observers: Sequence[Observer] = (),
+        limit: ConcurrencyLimit | None = None,
+        check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
+    ) -> None:
+        self.limit = ConcurrencyLimit(CPUS) if limit is None else limit
+        self._manager = manager
+        self._observers = tuple(observers)
+        self._check_reload = check_reload
+
+    def handle(self, api: Api, message: Any, trace: RequestTrace) -> Any:
+        """Returns the answer to a message.
+
+        Raises:
+            ServingError: The request failed; an unexpected exception is `Internal`.
+        """
+        trace.message = message
+
+        def work(model: Model) -> Any:
+            with self.limit.acquire(trace):
+                return compute(model, api.read(model, message), trace)
+
+        with self.observed(trace):
+            trace.response = self.answer(model_ref(api.model_spec(message)), work, trace)
+        return trace.response
+
+    def answer(self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace) -> Answer:
+        """Runs `work` with the version that a request names, which is leased until its end.
+
+        If a backend has unloaded the version meanwhile, it runs again with the next one.
+        """
+        trace.model = ref.name
+        try:
+            return self._answer_once(ref, work, trace)
+        except errors.VersionGone:
+            is_pinned = ref.version is not None or ref.label is not None
+            if is_pinned or trace.version is None:
+                raise
+            if not self._manager.refresh(ref.name, trace.version, trace.context.remaining()):
+                raise
+        return self._answer_once(ref, work, trace)
+
+    @contextlib.contextmanager
+    def observed(self, trace: RequestTrace) -> Iterator[None]:
+        """Reports the request of the block to the observers, with its error if it has one.
+
+        Raises:
+            ServingError: The block failed; an unexpected exception is `Internal`.
+        """
+        try:
+            yield
+        except errors.ServingError as error:
+            trace.error = error
+            raise
+        except Exception as error:
+            _LOGGER.exception("%s failed", trace.context.api)
+            trace.error = errors.Internal(f"{type(error).__name__}: {error}")
+            raise trace.error from error
+        finally:
+            self._report(trace)
+
+    def reject(self, trace: RequestTrace, error: errors.ServingError) -> None:
+        """Reports a request that was rejected before it was read."""
+        trace.error = error
+        self._report(trace)
+
+    def metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """Returns the signatures of a version."""
+        spec = _own_spec(request)
+        if not request.metadata_field:
+            raise errors.missing_metadata_field()
+        for field in request.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise errors.unsupported_metadata_field(field)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        with self._lease(model_ref(spec)) as model:
+            response.model_spec.name = model.name
+            response.model_spec.version.value = model.version
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
+        response.metadata[_SIGNATURE_DEF].Pack(signatures)
+        return response
+
+    def status(
+        self, request: get_model_status_pb2.GetModelStatusRequest
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """Returns the states of the versions of a model."""
+        spec = _own_spec(request)
+        name, version = spec.name, _version(spec)
+        statuses = [
+            status
+            for status in self._manager.statuses(name)
+            if version is None or status.version == version
+        ]
+        if not statuses:
+            raise errors.status_not_found(name, version)
+        return get_model_status_pb2.GetModelStatusResponse(
+            model_version_status=[status.to_proto() for status in statuses]
+        )
+
+    def reload(
+        self, request: model_management_pb2.ReloadConfigRequest
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """Serves the models of a configuration instead; returns once they are loaded."""
+        models = model_configs(request.config)
+        if self._check_reload is not None:
+            self._check_reload(models)
+        self._manager.reload(models)
+        return model_management_pb2.ReloadConfigResponse()
+
+    def _answer_once(
+        self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace
+    ) -> Answer:
+        with self._lease(ref) as model:
+            trace.version = model.version
+            return work(model)
+
+    def _lease(self, ref: ModelRef) -> contextlib.AbstractContextManager[Model]:
+        return self._manager.lease(ref.name, ref.version, ref.label)
+
+    def _report(self, trace: RequestTrace) -> None:
+        trace.seconds = time.perf_counter() - trace.started
+        trace.is_served = trace.version is not None or trace.model in self._manager.models
+        for observer in self._observers:
+            try:
+                observer(trace)
+            except Exception:  # an observer must not spoil the answer
+                _LOGGER.exception("An observer failed")
+
+
+def model_ref(spec: model_pb2.ModelSpec) -> ModelRef:
+    """Returns the model, and the version or label, that a spec names."""
+    if not spec.name:
+        raise errors.unnamed_model()
+    label = spec.version_label if spec.HasField("version_label") else None
+    return ModelRef(spec.name, _version(spec), label)
+
+
+def _version(spec: model_pb2.ModelSpec) -> int | None:
+    return spec.version.value if spec.HasField("version") else None

@@ -1,0 +1,1 @@
+"""Models and their versions: found, loaded, leased to requests and unloaded."""

@@ -1,0 +1,115 @@
+"""One version of a model: its signatures, and the runtime that computes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.common.errors import signature_not_found
+from serving.common.request import Arrays, InferenceRequest
+from serving.common.request_trace import RequestTrace
+from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.models.signature import Compute, Signature
+from serving.runtimes.base import Runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
+from serving.runtimes.tensorflow.compiled import CompiledRuntime
+from serving.runtimes.tensorflow.saved_model import is_ours
+
+
+class Model:
+    """The signatures of one version, and their computation.
+
+    Args:
+        name: Name of the model.
+        version: Its version.
+        path: Folder of the version.
+        runtime: Computes; the model closes it.
+
+    Attributes:
+        takes_missing: Whether it has missing values, as exports of this project have.
+    """
+
+    def __init__(self, name: str, version: int, path: Path, runtime: Runtime) -> None:
+        self.name = name
+        self.version = version
+        self.path = path
+        self.definitions = runtime.definitions
+        self.takes_missing = is_ours(path)
+        self._runtime = runtime
+        self._signatures = {
+            key: Signature(key, definition, _compute(runtime, key))
+            for key, definition in self.definitions.items()
+        }
+        rows = self._signatures.get(DEFAULT_SIGNATURE)
+        for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
+            if rows is not None and key in self._signatures:
+                self._signatures[key].share_candidates(rows)
+
+    def compute(self, request: InferenceRequest, trace: RequestTrace) -> dict[str, np.ndarray]:
+        """Returns the outputs of a request by name; the trace receives what is computed.
+
+        Raises:
+            ServingError: The request does not fit the signature, or the computation failed.
+        """
+        return self.signature(request.signature).run(request.inputs, request.outputs, trace)
+
+    def signature(self, key: str) -> Signature:
+        """The signature of this name."""
+        signature = self._signatures.get(key)
+        if signature is None:
+            raise signature_not_found(key)
+        return signature
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        return self._signatures
+
+    def covering(self, signatures: Sequence[Signature]) -> Signature | None:
+        """Returns a signature with the outputs of all of these, of the same input; or None."""
+        for one in self._signatures.values():
+            if all(one.covers(signature) for signature in signatures):
+                return one
+        return None
+
+    @property
+    def context_names(self) -> frozenset[str]:
+        """The features that the candidates of a request share; none without `rank`."""
+        rank = self._signatures.get(RANK_SIGNATURE)
+        return frozenset() if rank is None else rank.context_names
+
+    def prepare(self, before: Model | None) -> None:
+        """Gets ready for the requests that another version of this name has."""
+        runtime, other = self._runtime, before and before._runtime
+        if isinstance(runtime, CompiledRuntime):
+            runtime.prepare(other if isinstance(other, CompiledRuntime) else None)
+
+    def close(self) -> None:
+        """Frees what the version holds, once nothing runs any more."""
+        self._runtime.close()
+
+
+def load_model(name: str, version: int, path: Path, choice: RuntimeOptions | None = None) -> Model:
+    """A version from its folder.
+
+    Raises:
+        ServingError: The folder holds no SavedModel for serving.
+    """
+    return Model(name, version, path, load_runtime(path, choice or RuntimeOptions()))
+
+
+def _compute(runtime: Runtime, key: str) -> Compute:
+    def compute(
+        inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
+    ) -> dict[str, np.ndarray]:
+        trace.context.require_client()
+        started = time.perf_counter()
+        try:
+            return runtime.run(key, inputs, outputs, trace.context.remaining())
+        finally:
+            trace.batch_rows = trace.candidates
+            trace.runtime_seconds += time.perf_counter() - started
+
+    return compute

@@ -1,0 +1,89 @@
+"""Replays the requests of a warm-up file, so that the first client does not wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from serving.common.errors import DataLoss, InvalidArgument, ServingError, Unimplemented
+from serving.encoding.codec import parse
+from serving.models.model import Model
+
+WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+MAX_WARMUP_RECORDS = 1000
+_REPLAYED = ("predict_log", "classify_log", "regress_log", "multi_inference_log")
+_OP = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\] name: ?$")  # TensorFlow's operation
+
+# Answers one request message; the result is ignored.
+Replay = Callable[[Any], object]
+
+
+def warm_up(model: Model, replay: Replay, iterations: int = 1) -> int:
+    """Runs every record of the version's warm-up file and returns their number.
+
+    Args:
+        model: A loaded version that does not serve yet.
+        replay: Answers a PredictRequest, ClassificationRequest, RegressionRequest or
+            MultiInferenceRequest with the model.
+        iterations: Runs of each record (`num_request_iterations`).
+
+    Raises:
+        ServingError: A record is not a request, or its request fails.
+    """
+    file = model.path / WARMUP_FILE
+    if not file.is_file():
+        return 0
+    count = 0
+    try:
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            count += 1
+            if count > MAX_WARMUP_RECORDS:
+                raise InvalidArgument(
+                    f"Number of warmup records exceeds the maximum ({MAX_WARMUP_RECORDS}) at {file}"
+                )
+            try:
+                request = _request(record)
+                for _ in range(iterations):
+                    replay(request)
+            except ServingError as error:
+                reason = f"Warmup record {count} of {file}: {error}"
+                raise ServingError(reason, error.code) from error
+    except tf.errors.DataLossError as error:
+        reason = _OP.sub("", error.message)
+        raise DataLoss(
+            f"{reason}. Please verify your warmup data is in TFRecord format: {file}"
+        ) from error
+    return count
+
+
+def _request(record: bytes) -> Any:
+    """Returns the request message of a record."""
+    try:
+        log = parse(prediction_log_pb2.PredictionLog, record, "The record")
+    except DataLoss as error:
+        raise InvalidArgument(f"Failed to parse warmup record: {error}") from error
+    kind = log.WhichOneof("log_type")
+    if kind in _REPLAYED:
+        return getattr(log, kind).request
+    if kind == "predict_streamed_log":
+        return _streamed_request(log.predict_streamed_log)
+    number = 0 if kind is None else log.DESCRIPTOR.fields_by_name[kind].number
+    raise Unimplemented(
+        f"Unsupported log_type for warmup: {number} ({kind}). Expected: {', '.join(_REPLAYED)}"
+    )
+
+
+def _streamed_request(log: prediction_log_pb2.PredictStreamedLog) -> Any:
+    """Returns the only request of a stream."""
+    if not log.request:
+        raise InvalidArgument("predict_streamed_log does not contain any requests.")
+    if len(log.request) > 1:
+        raise InvalidArgument(
+            "predict_streamed_log contains more than one request, which is not supported by "
+            "PredictStreamed."
+        )
+    return log.request[0]

@@ -1,0 +1,1 @@
+"""What a server tells its operators: metrics, access log, prediction log, shadow traffic."""

@@ -1,0 +1,178 @@
+"""Prometheus metrics: TensorFlow Serving's, under its names, and more.
+
+As in TensorFlow Serving, times are microseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from serving.common.request_trace import RequestTrace
+
+_SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
+_MICROSECONDS = [10 * 1.8**n for n in range(33)]
+_COUNTS = [2.0**n for n in range(18)]
+_SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.99, 1.0]
+_DIFFERENCES = [10.0**n for n in range(-9, 1)]
+_OBSERVED_SCORES = 16  # at most, evenly spaced over the candidates of a request
+_CODE = {False: "ERROR", True: "OK"}
+_MAX_SERIES = 200  # of a histogram by version: an hourly model has 17,000 versions a year
+
+
+class _BoundedHistogram:
+    """A histogram by version that keeps the most recently used series."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._lock = threading.Lock()  # guards `_used`
+        self._used: dict[tuple[str, ...], Histogram] = {}  # least recently used first
+
+    def labels(self, *names: str) -> Histogram:
+        """Returns the series of these labels."""
+        with self._lock:
+            series = self._used.pop(names, None) or self._histogram.labels(*names)
+            self._used[names] = series
+            if len(self._used) > _MAX_SERIES:
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                self._histogram.remove(*oldest)
+            return series
+
+
+def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
+    """Returns whether an output is the scores of a task: one number for each candidate.
+
+    Explanations (`attention/...`, `gate/...`) and the classes of Classify are not.
+    """
+    return "/" not in output and values.dtype.kind == "f" and 0 < values.size == trace.candidates
+
+
+class Metrics:
+    """The metrics of a server.
+
+    Args:
+        runtime: Name of the runtime, for the label of `runtime_latency`.
+    """
+
+    def __init__(self, runtime: str = "tensorflow") -> None:
+        disable_created_metrics()
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            f"{_SERVING}request_count",
+            "Requests.",
+            ("model_name", "status"),
+            registry=self._registry,
+        )
+        api = ("model_name", "API", "entrypoint")
+        self._latency = self._histogram("request_latency", "Time of a request.", api)
+        self._runtime_latency = self._histogram(
+            "runtime_latency", "Time of the computation.", ("model_name", "API", "runtime")
+        )
+        self._runtime = runtime
+        self._examples = self._histogram(
+            "request_example_counts", "Rows or candidates of a request.", ("model_name",), _COUNTS
+        )
+        self._examples_total = Counter(
+            f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",),
+            registry=self._registry,
+        )  # fmt: skip
+        self._queuing = self._histogram(
+            "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
+        )
+        self._warmup = self._recent(
+            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+        )
+        self._batches = self._histogram(
+            "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
+        )
+        self._scores = self._recent(
+            "score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
+            ("model_name", "version", "task"), _SHARES, _OWN,
+        )  # fmt: skip
+        self._shadow = self._recent(
+            "shadow_difference", "Largest difference of a score from that of the shadow version.",
+            ("model_name", "version", "task"), _DIFFERENCES, _OWN,
+        )  # fmt: skip
+
+    def observe(self, trace: RequestTrace) -> None:
+        """Counts a request."""
+        name = trace.model if trace.is_served else ""  # no label with a made-up name
+        code = "OK" if trace.error is None else trace.error.code.name
+        self._requests.labels(name, code).inc()
+        if trace.error is not None:
+            return
+        self._latency.labels(name, trace.context.api, trace.context.entrypoint).observe(
+            1e6 * trace.seconds
+        )
+        self._runtime_latency.labels(name, trace.context.api, self._runtime).observe(
+            1e6 * trace.runtime_seconds
+        )
+        self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
+        self._examples.labels(name).observe(trace.candidates)
+        self._examples_total.labels(name).inc(trace.candidates)
+        self._batches.labels(name).observe(trace.batch_rows)
+        for task, scores in trace.results.items():
+            if _are_scores(task, scores, trace):
+                of_task = self._scores.labels(name, str(trace.version), task)
+                for score in scores.ravel()[:: 1 + scores.size // _OBSERVED_SCORES].tolist():
+                    of_task.observe(score)
+
+    def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
+        """Counts the warm-up of a version."""
+        self._warmup.labels(path, _CODE[succeeded]).observe(1e6 * seconds)
+
+    def shadowed(self, model: str, version: int, task: str, difference: float) -> None:
+        """Counts a comparison with the shadow version."""
+        self._shadow.labels(model, str(version), task).observe(difference)
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Adds a gauge whose value is read for every page."""
+        Gauge(f"{_OWN}{name}", text, registry=self._registry).set_function(value)
+
+    def counted(self, name: str) -> int:
+        """Returns the value of a counter by TensorFlow Serving's name; 0 if there is none."""
+        return sum(
+            int(sample.value)
+            for metric in self._registry.collect()
+            if metric.type == "counter" and metric.name == name.replace("/", ":")
+            for sample in metric.samples
+        )
+
+    def page(self) -> bytes:
+        """Returns all metrics in Prometheus' text format."""
+        # The client adds `_total` to counters; TensorFlow Serving's name has none.
+        name = f"{_SERVING}request_count"
+        return generate_latest(self._registry).replace(f"{name}_total".encode(), name.encode())
+
+    def _recent(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> _BoundedHistogram:
+        return _BoundedHistogram(self._histogram(name, text, labels, buckets, prefix))
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> Histogram:
+        return Histogram(prefix + name, text, labels, buckets=buckets, registry=self._registry)

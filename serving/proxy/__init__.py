@@ -1,0 +1,1 @@
+"""Serves models that other TensorFlow Serving servers compute: the option `backend`."""

@@ -1,0 +1,155 @@
+"""Access to the server: bearer tokens and TLS."""
+
+from __future__ import annotations
+
+import hmac
+import ssl
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from serving.common.errors import InvalidArgument, PermissionDenied, ServingError, Unauthenticated
+from serving.config.files import Certificates
+from serving.rpc.drain import Report, rejection
+from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
+
+_SCHEME = "bearer "
+_RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
+_OPEN = (f"/{HEALTH_SERVICE}/",)  # probes have no token
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rights of a client by its `authorization` header.
+
+    Args:
+        tokens: Every call needs one of them, or one of `reload_tokens`; empty needs no token.
+        reload_tokens: A reload needs one of them.
+        allows_reload: Whether every client may reload if there are no `reload_tokens`.
+    """
+
+    tokens: frozenset[bytes] = frozenset()
+    reload_tokens: frozenset[bytes] = frozenset()
+    allows_reload: bool = True
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every client may make every call."""
+        return not (self.tokens or self.reload_tokens) and self.allows_reload
+
+    def require(self, header: str | None) -> None:
+        """Raises if a client may make no call.
+
+        Raises:
+            Unauthenticated: The header has no valid token.
+        """
+        if self.tokens and not _is_one_of(self.tokens | self.reload_tokens, _token(header)):
+            raise Unauthenticated("Invalid token.")
+
+    def require_reload(self, header: str | None) -> None:
+        """Raises if a client may not reload.
+
+        Raises:
+            Unauthenticated: The header has no valid token.
+            PermissionDenied: The token is not for reloads, or reloads are disabled.
+        """
+        self.require(header)
+        if self.reload_tokens:
+            if not _is_one_of(self.reload_tokens, _token(header)):
+                raise PermissionDenied("A reload needs a token of `reload_token_file`.")
+        elif not self.allows_reload:
+            raise PermissionDenied(
+                "This server can be reached from other machines and allows no reload. Start it "
+                "with `reload_token_file` or `allow_reload`, or change its `model_config_file`."
+            )
+
+
+def _token(header: str | None) -> bytes:
+    if header is None or not header.lower().startswith(_SCHEME):
+        raise Unauthenticated("A token is needed: send the header `authorization: Bearer TOKEN`.")
+    return header[len(_SCHEME) :].strip().encode()
+
+
+def _is_one_of(tokens: Collection[bytes], received: bytes) -> bool:
+    # Compares all of them in constant time, against timing attacks.
+    return sum(hmac.compare_digest(received, token) for token in tokens) > 0
+
+
+class Authentication(grpc.ServerInterceptor):
+    """Rejects calls without a valid token. Health checks need none.
+
+    Args:
+        access: The tokens and their rights.
+        report: Called for each rejected call.
+    """
+
+    def __init__(self, access: Access, report: Report) -> None:
+        self._access = access
+        self._report = report
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Any],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        if handler_call_details.method.startswith(_OPEN):
+            return continuation(handler_call_details)
+        header = dict(handler_call_details.invocation_metadata).get("authorization")
+        is_reload = handler_call_details.method == _RELOAD
+        require = self._access.require_reload if is_reload else self._access.require
+        try:
+            require(header)
+        except ServingError as error:
+            return rejection(error, handler_call_details, self._report)
+        return continuation(handler_call_details)
+
+
+def credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Returns the TLS settings of the gRPC server.
+
+    Raises:
+        InvalidArgument: They cannot be read, or the key does not belong to the certificate.
+    """
+    tls_context(certificates)  # its errors say more than those of gRPC
+    return grpc.ssl_server_credentials(
+        [(certificates.key, certificates.certificate)],
+        root_certificates=certificates.client_authority or None,
+        require_client_auth=certificates.client_verify,
+    )
+
+
+def tls_context(certificates: Certificates) -> ssl.SSLContext:
+    """Returns the TLS settings of the REST server.
+
+    Python reads certificates from files alone, so they are in a temporary folder meanwhile.
+
+    Raises:
+        InvalidArgument: They cannot be read, or the key does not belong to the certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.TemporaryDirectory() as folder:
+        both = Path(folder) / "both.pem"
+        both.touch(mode=0o600)
+        both.write_bytes(certificates.certificate + b"\n" + certificates.key)
+        try:
+            context.load_cert_chain(both, password="")  # otherwise OpenSSL asks the terminal
+        except ssl.SSLError as error:
+            raise InvalidArgument(
+                "`ssl_config_file`: `server_key` must be the key of `server_cert`, both in PEM "
+                f"and not encrypted. OpenSSL says: {error.reason or error}"
+            ) from error
+    if certificates.client_authority:
+        try:
+            context.load_verify_locations(cadata=certificates.client_authority.decode())
+        except ssl.SSLError as error:
+            raise InvalidArgument(
+                "`ssl_config_file`: `custom_ca` must hold certificates in PEM. OpenSSL says: "
+                f"{error.reason or error}"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED if certificates.client_verify else ssl.CERT_OPTIONAL
+    return context

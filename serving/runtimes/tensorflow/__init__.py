@@ -1,0 +1,1 @@
+"""SavedModels computed by TensorFlow, and their towers by XLA."""

@@ -1,0 +1,1 @@
+"""Assembly of a server: its parts, start, signals and shutdown."""

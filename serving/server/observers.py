@@ -1,0 +1,93 @@
+"""Creates the observers of requests that are enabled in the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.common.errors import InvalidArgument
+from serving.common.request_trace import Observer
+from serving.config.server_config import ServerConfig
+from serving.models.manager import ModelManager
+from serving.observability.access_log import log_access, log_to_standard_error
+from serving.observability.metrics import Metrics
+from serving.observability.prediction_log.files import LogFiles
+from serving.observability.prediction_log.logger import PredictionLogger
+from serving.observability.shadow import ShadowOptions, ShadowTraffic
+
+
+class Observers:
+    """The metrics, access log, prediction log and shadow traffic of a server.
+
+    Args:
+        config: Enables them.
+        manager: Has the version that gets the shadow traffic.
+        metrics: The metrics; None if they are disabled.
+
+    Raises:
+        InvalidArgument: The folder of the prediction log cannot be created, `shadow` is not valid,
+            or there are no metrics to report its differences.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        manager: ModelManager,
+        metrics: Metrics | None,
+    ) -> None:
+        self.all: list[Observer] = [] if metrics is None else [metrics.observe]
+        self._log = self._shadow = None
+        if config.access_log:
+            log_to_standard_error()
+            self.all.append(log_access)
+        if config.prediction_log_dir:
+            self._log = _prediction_log(config)
+            self.all.append(self._log.observe)
+            if metrics is not None:
+                log = self._log
+                metrics.gauge(
+                    "prediction_log_dropped",
+                    "Requests that were not logged: the queue was full.",
+                    lambda: log.dropped,
+                )
+                metrics.gauge(
+                    "prediction_log_failed",
+                    "Requests that could not be written.",
+                    lambda: log.failed,
+                )
+        if config.shadow:
+            if metrics is None:
+                raise InvalidArgument(
+                    "`shadow` needs `monitoring_config_file`, since the differences are metrics."
+                )
+            self._shadow = ShadowTraffic(_shadow_options(config), manager, metrics.shadowed)
+            self.all.append(self._shadow.observe)
+
+    def close(self) -> None:
+        """Finishes writing and comparing; call it after the last request."""
+        for observer in (self._shadow, self._log):
+            if observer is not None:
+                observer.close()
+
+
+def _prediction_log(config: ServerConfig) -> PredictionLogger:
+    try:
+        files = LogFiles(Path(config.prediction_log_dir), config.prediction_log_max_bytes)
+    except OSError as error:
+        raise InvalidArgument(
+            f"`prediction_log_dir` {config.prediction_log_dir} cannot be written to: "
+            f"{error.strerror}."
+        ) from error
+    return PredictionLogger(files, config.prediction_log_sampling_rate)
+
+
+def _shadow_options(config: ServerConfig) -> ShadowOptions:
+    try:
+        options = ShadowOptions.parse(config.shadow)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from error
+    if not config.model_config_file and options.model != config.model_name:
+        raise InvalidArgument(
+            f"`shadow` must name the served model, {config.model_name!r}. "
+            f"Received: {config.shadow!r}"
+        )
+    return options

@@ -1,0 +1,136 @@
+"""Every block of code on the pages works: Python and console blocks run, the rest is checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from pipelines.experiment.config import load_experiment
+from serving.protos import server_config_pb2
+from tests.docs import shell
+from tests.docs.pages import DOCUMENTS, PAGES, Block, Page
+from tests.docs.workplace import TUTORIAL, Workplace, same
+
+MADE = {block.title for page in PAGES for block in page.blocks() if block.title}
+LANGUAGES = {"console", "json", "proto", "python", "sh", "text", "toml", "yaml"}
+_TEXT_PROTOS = (
+    model_server_config_pb2.ModelServerConfig,
+    server_config_pb2.BatchingParameters,
+    server_config_pb2.MonitoringConfig,
+    server_config_pb2.SSLConfig,
+)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """The folder after the first tutorial's run, and its server where a page names it."""
+    found = Workplace(tmp_path_factory.mktemp("docs"))
+    for block in TUTORIAL.blocks():
+        if block.title:
+            found.write(block)
+    commands = [line for block in TUTORIAL.blocks("console") for line, _ in _commands(block)]
+    run = next(index for index, line in enumerate(commands) if line.startswith("recsys-attn run"))
+    for line in commands[: run + 1]:
+        found.command(line)
+    yield found
+    found.close()
+
+
+def _commands(block: Block) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with the output that is shown."""
+    joined = block.text.replace("\\\n", "")
+    for part in f"\n{joined}".split("\n$ ")[1:]:
+        line, _, output = part.partition("\n")
+        yield line, output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_of_a_page_runs_and_prints_what_is_shown(page: Page, workplace: Workplace) -> None:
+    namespace: dict[str, Any] = {"__name__": "page"}
+    printed: str | None = None  # by the Python just before
+    for block in page.blocks():
+        shown = block.language == "text" and printed is not None
+        if shown and not same(block.text, printed or ""):
+            pytest.fail(f"{page.name}:{block.line} must show:\n{printed}", pytrace=False)
+        printed = None
+        if block.title and block.language != "console":
+            workplace.write(block)
+        elif block.language == "python":
+            printed = workplace.python(block, page, namespace)
+        elif block.language == "console":
+            for line, output in _commands(block):
+                received = workplace.command(line)
+                if not same(output, received):
+                    pytest.fail(f"{page.name}:{block.line} must show:\n{received}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_a_page_are_valid(page: Page) -> None:
+    for block in page.blocks("sh"):
+        for words in shell.commands(block.text):
+            shell.check(words, MADE)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_commands_in_the_text_are_valid(page: Page) -> None:
+    pattern = r"`((?:make|python|pytest|recsys-attn) [^`]+)`"
+    for words in map(shlex.split, re.findall(pattern, page.prose)):
+        if words[0] != "recsys-attn" or len(words) > 2:  # `recsys-attn run` alone is a name
+            shell.check(words, MADE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
+    for block in page.blocks():
+        assert block.language in LANGUAGES, f"{page.name}:{block.line}"
+        if block.language == "toml":
+            _check_experiment(block, workplace)
+        elif block.language == "json":
+            json.loads(block.text)
+        elif block.language == "yaml":
+            list(yaml.safe_load_all(block.text))
+        elif block.language == "proto":
+            _check_text_proto(block.text)
+
+
+def _check_experiment(block: Block, workplace: Workplace) -> None:
+    """A whole experiment, or tables that take the place of the tutorial's."""
+    base = next(b for b in TUTORIAL.blocks("toml") if b.title)
+    whole = "data" in tomllib.loads(block.text)
+    text = block.text if whole else _merged(base.text, block.text)
+    path = workplace.folder / "checked.toml"
+    path.write_text(text, "utf-8")
+    load_experiment(path)
+
+
+def _merged(base: str, tables: str) -> str:
+    """The base without the tables (`[model]`, `[[features]]`, `name =`) that others replace."""
+    heads = {line.strip("[]").partition(".")[0] for line in tables.splitlines() if line[:1] == "["}
+    kept, keep = [], True
+    for line in base.splitlines():
+        if line.startswith("["):
+            keep = line.strip("[]").partition(".")[0] not in heads
+        if keep:
+            kept.append(line)
+    return "\n".join([*kept, tables])
+
+
+def _check_text_proto(text: str) -> None:
+    """A configuration file of the server, of any kind."""
+    errors = []
+    for message in _TEXT_PROTOS:
+        try:
+            text_format.Parse(text, message())
+            return
+        except text_format.ParseError as error:
+            errors.append(f"{message.DESCRIPTOR.name}: {error}")
+    pytest.fail("\n".join(errors), pytrace=False)

@@ -1,0 +1,245 @@
+"""Tables of the pages name what the code has, and links lead somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import recsys_attn
+from pipelines.cli.commands import main
+from pipelines.experiment.config import Experiment, load_experiment
+from recsys_attn import models
+from recsys_attn.attention import presets
+from serving.config.batching import BatchingParameters
+from serving.config.server_config import ServerConfig
+from tests.docs.pages import DOCS, DOCUMENTS, PAGES, README, ROOT, SITE, Page
+from tests.support import imports_picture
+from tests.support.architecture import FOLDER_ORDER
+
+OPTIONS = Page(DOCS / "serving/options.md")
+OPTIONS_OF_OTHERS = {"--models", "--help"}  # of benchmarks, and of click
+KEYS = Page(DOCS / "guides/experiment-file.md")
+REQUIRED = "required"
+
+
+def _table(name: str, owner: type[BaseModel] = Experiment) -> type[BaseModel]:
+    """The class of a table of the experiment file."""
+    found: Any = owner.model_fields[name].annotation
+    while get_args(found):
+        found = get_args(found)[0]
+    return found
+
+
+def _options(owner: type[BaseModel]) -> dict[str, str]:
+    return {
+        name: REQUIRED
+        if field.is_required()
+        else _written(field.get_default(call_default_factory=True))
+        for name, field in owner.model_fields.items()
+    }
+
+
+def _fields(owner: Any) -> dict[str, str]:
+    return {
+        field.name: REQUIRED if field.default is dataclasses.MISSING else _written(field.default)
+        for field in dataclasses.fields(owner)
+    }
+
+
+def _arguments(model: str) -> dict[str, str]:
+    parameters = inspect.signature(models.MODELS[model]).parameters.values()
+    return {
+        parameter.name: _written(parameter.default)
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "embeddings_regularizer"
+    }
+
+
+def _written(value: Any) -> str:
+    """A default as the page has it; nothing for None, empty lists and tables."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, int):
+        return f"{value:,}" if value > 9999 else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, str):
+        return f'`"{value}"`' if value else ""
+    if isinstance(value, tuple) and value:
+        items = ", ".join(f'"{item}"' if isinstance(item, str) else str(item) for item in value)
+        return f"`[{items}]`"
+    return "vocabulary" if value == recsys_attn.Vocabulary() else ""
+
+
+DATA = _table("data")
+SECTIONS: dict[str, dict[str, str]] = {
+    "Top level": _options(Experiment),
+    "`[data]`": _options(DATA),
+    "`[data.split]`": _options(_table("split", DATA)),
+    "`[[data.histories]]`": _options(_table("histories", DATA)),
+    "`[data.simulate]`": _options(_table("simulate", DATA)),
+    '`kind = "categorical"`': _fields(recsys_attn.Categorical),
+    '`kind = "numeric"`': _fields(recsys_attn.Numeric),
+    '`kind = "sequence"`': _fields(recsys_attn.Sequence),
+    '`kind = "vocabulary"`': _fields(recsys_attn.Vocabulary),
+    '`kind = "hash"`': _fields(recsys_attn.Hash),
+    '`kind = "quantile"`': _fields(recsys_attn.Quantile),
+    "`[[tasks]]`": _fields(recsys_attn.Task),
+    **{f'`name = "{name}"`': _arguments(name) for name in models.MODELS},
+    "`[training]`": _options(_table("training")),
+    "`[evaluation]`": _options(_table("evaluation")),
+    "`[export]`": _options(_table("export")),
+}
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_page_has_every_key_with_its_default(heading: str) -> None:
+    shown = {row[0].strip("`"): row[1] for row in KEYS.rows(heading)}
+    assert shown == SECTIONS[heading]
+
+
+def test_page_has_every_option_of_the_server() -> None:
+    rows = re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", OPTIONS.text, re.MULTILINE)
+    assert dict(rows) == {
+        field.name.replace("_", "-"): _written(field.default)
+        for field in dataclasses.fields(ServerConfig)
+    }
+
+
+def test_page_has_every_parameter_of_batching() -> None:
+    rows = Page(DOCS / "serving/batching.md").rows("Parameters")
+    shown = {row[0].strip("`"): row[1] for row in rows}
+    assert shown == {**_fields(BatchingParameters), "num_batch_threads": "the CPUs"}
+
+
+def test_pages_name_options_that_exist() -> None:
+    """Options in the text; those in blocks of code are parsed with their command."""
+    context = main.make_context("recsys-attn", ["run"])
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    known = {option for one in commands if one for each in one.params for option in each.opts}
+    _expect_none(
+        [
+            f"{page.name}: {option}"
+            for page in PAGES
+            for option in re.findall(r"`(--[a-z][\w-]+)", page.prose)
+            if option.replace("_", "-") not in known | OPTIONS_OF_OTHERS
+        ]
+    )
+
+
+@pytest.mark.parametrize("page", [README, Page(DOCS / "reference/commands.md")], ids=str)
+def test_table_has_every_command(page: Page) -> None:
+    named = set(re.findall(r"^\| `recsys-attn ([a-z-]+)", page.text, re.MULTILINE))
+    assert named == set(main.list_commands(main.make_context("recsys-attn", ["run"])))
+
+
+def test_every_preset_has_a_row() -> None:
+    named = set(re.findall(r"[`\"](\w+)", Page(DOCS / "reference/attention.md").text))
+    assert set(presets.PRESETS) - named == set()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_every_experiment_is_valid(path: Path) -> None:
+    assert load_experiment(path).name == path.stem
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Page) -> None:
+    _expect_none(
+        [
+            link
+            for link in page.links
+            if "://" not in link and not _leads_somewhere(page, unquote(link))
+        ]
+    )
+
+
+def _leads_somewhere(page: Page, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.path.parent / path).resolve() if path else page.path
+    if not anchor or target.suffix != ".md":
+        return target.exists()
+    return target.exists() and anchor in Page(target).anchors
+
+
+def test_navigation_has_every_page() -> None:
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    assert sorted(_leaves(navigation)) == sorted(
+        page.path.relative_to(DOCS).as_posix() for page in SITE
+    )
+
+
+def _leaves(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+        return
+    for child in entry.values() if isinstance(entry, dict) else entry:
+        yield from _leaves(child)
+
+
+def test_api_pages_have_every_public_name_of_the_library() -> None:
+    directives = [
+        name for page in SITE for name in re.findall(r"^::: ([\w.]+)$", page.text, re.MULTILINE)
+    ]
+    shown = [value for name in directives for value in _shown(name)]
+    packages = pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn.")
+    names = ["recsys_attn", *(module.name for module in packages if module.ispkg)]
+    _expect_none(
+        [
+            f"{name}.{part}"
+            for name in names
+            if not name.endswith((".mechanisms", ".core"))  # a page has its layers, one folder up
+            for part, value in _public(name).items()
+            if callable(value) and not any(value is other for other in shown)
+        ]
+    )
+
+
+def _shown(directive: str) -> list[Any]:
+    """What a directive of the API pages shows: one object, or the public names of a module.
+
+    A name that is also that of a submodule needs a directive of its own.
+    """
+    found = pkgutil.resolve_name(directive)
+    if not isinstance(found, types.ModuleType):
+        return [found]
+    exported = _public(directive)
+    folder = ROOT / directive.replace(".", "/")
+    return [value for part, value in exported.items() if not (folder / f"{part}.py").exists()]
+
+
+def _public(name: str) -> dict[str, Any]:
+    """The names that a module exports."""
+    module = importlib.import_module(name)
+    return {part: getattr(module, part) for part in getattr(module, "__all__", ())}
+
+
+def test_contributing_has_the_order_of_the_folders() -> None:
+    rows = Page(ROOT / "CONTRIBUTING.md").rows("Layout")
+    shown = {row[0].strip("`").replace("/", "."): row[1].split(", ") for row in rows}
+    for package, order in FOLDER_ORDER.items():
+        assert shown[package] == [name for name in order.split() if name != "__main__"]
+
+
+def test_picture_of_the_imports_is_current() -> None:
+    if imports_picture.PICTURE.read_text("utf-8") != imports_picture.draw():
+        pytest.fail("Run `python -m tests.support.imports_picture`.", pytrace=False)
+
+
+def _expect_none(found: list[str]) -> None:
+    if found:
+        pytest.fail("\n".join(["", *found]), pytrace=False)

@@ -1,0 +1,108 @@
+"""Fitting and scoring write the same bytes with both engines."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL, Engine, choose_engine
+from pipelines.features import fit_split
+from pipelines.scoring.batch import score
+from pipelines.storage.dataset import DataSplit
+from pipelines.training.load import load_trained
+from tests.support import shop
+
+pytestmark = pytest.mark.xdist_group("ray")
+REQUESTS = (1709, 1, 1511, 7, 13)  # of each row group; the large ones fill a sketch
+TASKS = [task.name for task in shop.SCHEMA.tasks]
+
+
+@pytest.fixture
+def engine(cluster: str) -> Engine:
+    return choose_engine("ray", cluster)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of several row groups."""
+    folder = tmp_path_factory.mktemp("rows")
+    tables = []
+    for seed, requests in enumerate(REQUESTS):
+        table = shop.table(requests, seed=seed)
+        for name in ("price", "sales", "rating"):
+            values = np.random.default_rng(seed).lognormal(size=table.num_rows).astype("float32")
+            table = table.set_column(table.column_names.index(name), name, pa.array(values))
+        tables.append(table)
+    shop.write(folder / "a.parquet", tables[:2])
+    shop.write(folder / "b.parquet", tables[2:])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The part of a run folder that scoring reads."""
+    folder = tmp_path_factory.mktemp("run")
+    fitted = shop.fitted()
+    for name in ("features", "model"):
+        (folder / name).mkdir()
+    fitted.save(folder / "features")
+    shop.model(fitted).save(folder / "model" / "model.keras")
+    return folder
+
+
+def _progress() -> Progress:
+    return Progress(Console(file=io.StringIO()))
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_features_are_fitted_to_the_same_bytes(
+    engine: Engine, source: Path, tmp_path: Path
+) -> None:
+    split, done = DataSplit(source), []
+    for name, each in (("local", LOCAL), ("ray", engine)):
+        (tmp_path / name).mkdir()
+        fit_split(shop.SCHEMA, split, each, done.append).save(tmp_path / name)
+    assert len(_files(tmp_path / "local")) == 5
+    assert _files(tmp_path / "ray") == _files(tmp_path / "local")
+    assert done == split.footers.rows.tolist() * 2
+
+
+@pytest.mark.parametrize("request_column", ["request", None])
+def test_rows_are_scored_to_the_same_bytes(
+    engine: Engine, source: Path, run: Path, tmp_path: Path, request_column: str | None
+) -> None:
+    load = partial(load_trained, run, ())
+    for name, each in (("local", LOCAL), ("ray", engine)):
+        rows = score(source, tmp_path / name, TASKS, load, request_column, _progress(), each)
+        assert rows == DataSplit(source).rows
+    assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
+
+
+def test_damaged_file_gives_the_same_error(
+    engine: Engine, source: Path, run: Path, tmp_path: Path
+) -> None:
+    rows = Path(shutil.copytree(source, tmp_path / "rows"))
+    shop.damage(rows / "b.parquet", "overwritten")  # the footer stays
+    target = tmp_path / "out" / "scores.parquet"
+    sentences = []
+    for each in (LOCAL, engine):
+        load = partial(load_trained, run, ())
+        with pytest.raises(PipelineError, match=r"b\.parquet cannot be read: ") as scoring:
+            score(rows, target, TASKS, load, None, _progress(), each)
+        with pytest.raises(PipelineError, match=r"b\.parquet cannot be read: ") as fitting:
+            fit_split(shop.SCHEMA, DataSplit(rows), each, lambda rows: None)
+        sentences.append((str(scoring.value), str(fitting.value)))
+    assert sentences[0] == sentences[1]
+    assert list(target.parent.iterdir()) == []

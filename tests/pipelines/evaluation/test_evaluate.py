@@ -1,0 +1,207 @@
+"""Predictions and metrics of a split, against scikit-learn on what was written."""
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from sklearn import metrics
+
+from pipelines.common.artifacts import METRICS, PREDICTIONS
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.evaluation.evaluate import evaluate, save_evaluation
+from pipelines.experiment.config import Experiment
+from pipelines.scoring.scorer import Scorer
+from pipelines.storage.dataset import DataSplit
+from tests.support import shop
+
+EVALUATION = {
+    "group": "segment",
+    "ceiling": {"click": "truth"},
+    "baselines": {"popular": "popularity"},
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return shop.fitted()
+
+
+@pytest.fixture(scope="module")
+def model(fitted):
+    return shop.linear_model(fitted)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return shop.table(61, seed=11)
+
+
+@pytest.fixture
+def run(fitted, model, table, tmp_path):
+    """Evaluates a table in two row groups, with the options given."""
+
+    def run(table=table, request="request", **options):
+        starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
+        cut = int(starts[len(starts) // 2])
+        folder = tmp_path / "test"
+        shop.write(folder / "part-00000.parquet", [table.slice(0, cut), table.slice(cut)])
+        progress = Progress(Console(file=io.StringIO()))
+        experiment = _experiment(options)
+        return evaluate(experiment, DataSplit(folder), request, fitted, model, progress)
+
+    return run
+
+
+def _experiment(options):
+    return Experiment.model_validate(
+        {
+            "name": "shop",
+            "data": {"source": "simulate"},
+            "features": [{"kind": "categorical", "name": "item"}],
+            "tasks": [{"name": "click"}, {"name": "buy"}],
+            "training": {"batch_size": 7},
+            "evaluation": options,
+        }
+    )
+
+
+def gauc_by_loop(labels, scores, groups):
+    total = rows = counted = 0
+    for group in dict.fromkeys(groups):
+        if group is None:  # rows without a group are left out
+            continue
+        chosen = np.array([g == group for g in groups])
+        if len(set(labels[chosen])) == 2:
+            total += chosen.sum() * metrics.roc_auc_score(labels[chosen], scores[chosen])
+            rows += chosen.sum()
+            counted += 1
+    return total / rows, counted
+
+
+def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
+    predictions, summary = run(**EVALUATION)
+    save_evaluation(tmp_path, predictions, summary)
+    saved = pq.ParquetFile(tmp_path / PREDICTIONS).read()
+    summary = json.loads((tmp_path / METRICS).read_text())
+    assert (summary["split"], summary["rows"], summary["requests"], summary["group"]) == (
+        "test",
+        table.num_rows,
+        61,
+        "segment",
+    )
+    groups = saved["group"].to_pylist()
+    assert None in groups
+    for task in ("click", "buy"):
+        found = summary["tasks"][task]
+        labels = saved[f"{task}/label"].to_numpy()
+        known = ~np.isnan(labels)
+        assert 0 < known.sum() < table.num_rows
+        labels = labels[known]
+        scores = saved[f"{task}/score"].to_numpy()[known].astype("float64")
+        of_groups = [g for g, k in zip(groups, known, strict=True) if k]
+        columns = {"own": scores, "popular": saved["baseline/popular"].to_numpy()[known]}
+        if task == "click":
+            columns["ceiling"] = saved["click/ceiling"].to_numpy()[known]
+        expected = {
+            name: {
+                "auc": metrics.roc_auc_score(labels, column),
+                "gauc": gauc_by_loop(labels, column, of_groups)[0],
+            }
+            for name, column in columns.items()
+        }
+        assert (found["rows"], found["positives"]) == (len(labels), labels.sum())
+        assert found["gauc_groups"] == gauc_by_loop(labels, scores, of_groups)[1] == 2
+        for name, value in expected["own"].items():
+            assert found[name] == pytest.approx(value, abs=1e-12)
+        assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)
+        assert found["calibration"] == pytest.approx(scores.sum() / labels.sum(), abs=1e-6)
+        assert found["baselines"] == {"popular": pytest.approx(expected["popular"], abs=1e-12)}
+        if task == "click":
+            best = {**expected["ceiling"], "logloss": metrics.log_loss(labels, columns["ceiling"])}
+            assert found["ceiling"] == pytest.approx(best, abs=1e-12)
+        else:
+            assert found["ceiling"] is None
+
+
+def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
+    predictions, _ = run(**EVALUATION)
+    assert predictions.column_names == [
+        "request",
+        "group",
+        "click/label",
+        "click/score",
+        "click/ceiling",
+        "buy/label",
+        "buy/score",
+        "baseline/popular",
+    ]
+    lengths = np.unique(predictions["request"], return_counts=True)
+    requests = table["request"].to_numpy()
+    np.testing.assert_array_equal(lengths[0], np.arange(61))
+    np.testing.assert_array_equal(
+        lengths[1], [np.sum(requests == r) for r in dict.fromkeys(requests)]
+    )
+    assert predictions["group"].to_pylist() == table["segment"].to_pylist()
+    assert predictions["click/label"].to_pylist() == table["click"].to_pylist()
+    assert predictions["click/label"].type == pa.float32()
+    bought = zip(table["bought"].to_pylist(), table["clicked"].to_pylist(), strict=True)
+    assert predictions["buy/label"].to_pylist() == [v if m else None for v, m in bought]
+    assert predictions["click/ceiling"].to_pylist() == table["truth"].to_pylist()
+    for task, scores in Scorer(model).score_table(table, fitted, "request").items():
+        found = predictions[f"{task}/score"]
+        assert found.type == pa.float32()
+        np.testing.assert_allclose(found, scores, rtol=0, atol=2e-6)
+
+
+def test_default_group_is_the_request(run, table):
+    predictions, summary = run()
+    assert summary["group"] == "request"
+    assert predictions["group"].to_pylist() == table["request"].to_pylist()
+    assert summary["tasks"]["click"]["baselines"] == {}
+
+
+def test_without_request_column_rows_are_requests(run, table):
+    predictions, summary = run(request=None)
+    assert summary["requests"] == table.num_rows
+    assert summary["group"] is None
+    assert "group" not in predictions.column_names
+    assert summary["tasks"]["click"]["gauc"] is None
+    np.testing.assert_array_equal(predictions["request"], np.arange(table.num_rows))
+
+
+def test_an_undefined_metric_is_null(run, table):
+    position = table.column_names.index("click")
+    zeros = pa.array(np.zeros(table.num_rows), pa.int8())
+    _, summary = run(table.set_column(position, "click", zeros), **EVALUATION)
+    click = json.loads(json.dumps(summary["tasks"]["click"], allow_nan=False))
+    assert click["auc"] is click["gauc"] is click["calibration"] is click["ceiling"]["auc"] is None
+    assert click["logloss"] > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"group": "shop"}, {"ceiling": {"click": "shop"}}, {"baselines": {"b": "shop"}}]
+)
+def test_missing_evaluation_column_is_refused(run, options):
+    message = r"`evaluation` names the columns \['shop'\], which the data does not have"
+    with pytest.raises(PipelineError, match=message):
+        run(**options)
+
+
+@pytest.mark.parametrize("option", ["ceiling", "baselines"])
+def test_non_numeric_ceiling_or_baseline_is_refused(run, table, option):
+    with pytest.raises(PipelineError, match="'segment': expected numbers, received string"):
+        run(**{option: {"click": "segment"}})
+    position = table.column_names.index("truth")
+    holes = pa.array(table["truth"].to_numpy(), mask=np.arange(table.num_rows) % 2 == 0)
+    with pytest.raises(PipelineError, match=r"Task 'click' cannot be evaluated: .*nan.* truth"):
+        run(table.set_column(position, "truth", holes), **{option: {"click": "truth"}})
+
+
+def test_ceiling_must_be_a_probability(run):
+    with pytest.raises(PipelineError, match=r"must be probabilities in \[0, 1\].*popularity"):
+        run(ceiling={"click": "popularity"})

@@ -1,0 +1,114 @@
+"""Micro-batches: combined results, sizes and threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.scoring.microbatches import (
+    MicroBatchResult,
+    micro_batch_requests,
+    micro_batch_rows,
+    over_micro_batches,
+)
+
+SPECS = [tf.TensorSpec((None, 2), tf.float32)]
+
+
+def doubled(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
+    x, nothing = tensors
+    assert nothing is None
+    return MicroBatchResult(
+        [tf.reduce_sum(x)], [tf.cast(place, tf.float32), tf.reduce_sum(x[:1])], [2 * x]
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 50])
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+def test_micro_batch_results_are_combined(size: int, graph: bool) -> None:
+    x = np.arange(14, dtype="float32").reshape(7, 2) + 1
+    zero = MicroBatchResult([tf.zeros(())], [tf.constant(-1.0), tf.zeros(())], SPECS)
+
+    def compute(x: tf.Tensor) -> MicroBatchResult:
+        return over_micro_batches(doubled, (x, None), size, zero)
+
+    found = (tf.function(compute) if graph else compute)(tf.constant(x))
+    np.testing.assert_allclose(found.sums[0], x.sum())
+    assert [float(first) for first in found.firsts] == [0.0, 3.0]
+    np.testing.assert_array_equal(found.pieces[0], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "expected"),
+    [
+        ((4096, 1), 64, 64),
+        ((4096, 25), 64, 2),  # 50 candidates
+        ((4096, 200), 64, 1),  # a request is never cut
+        ((100, 1), 4096, 50),  # both of two processors get half
+        ((0, 1), 64, 1),
+        ((5, 0), 64, 3),
+    ],
+    ids=str,
+)
+def test_a_part_has_whole_requests_and_each_processor_a_part(
+    shape: tuple[int, int], rows: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.scoring.microbatches._processors", lambda: 2)
+    assert int(micro_batch_requests(tf.ones(shape, tf.bool), rows)) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "units", "expected"), [(None, 1, 64), (None, 1000, 333), (0, 1, None), (7, 1, 7)]
+)
+def test_a_tower_of_many_weights_gets_larger_parts(
+    wanted: int | None, units: int, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.scoring.microbatches._has_gpu", lambda: False)
+    tower = keras.layers.Dense(units, use_bias=False)
+    tower.build((None, 1000))
+    assert micro_batch_rows(wanted, tower) == expected
+
+
+SCRIPT = """
+import os
+import tensorflow as tf
+from pipelines.scoring import microbatches
+
+threads = tf.config.threading
+microbatches._processors = lambda: 3
+for name, gpu, before in [
+    ("gpu", True, ""),
+    ("set by a variable", False, "os.environ['TF_NUM_INTRAOP_THREADS'] = '2'"),
+    ("set in Python", False, "threads.set_intra_op_parallelism_threads(2)"),
+    ("cpu", False, ""),
+    ("too late", False, "tf.zeros(1)"),
+]:
+    threads.set_intra_op_parallelism_threads(0)
+    threads.set_inter_op_parallelism_threads(0)
+    os.environ.pop("TF_NUM_INTRAOP_THREADS", None)
+    microbatches._has_gpu = lambda: gpu
+    exec(before)
+    microbatches.one_thread_each()
+    found = threads.get_intra_op_parallelism_threads(), threads.get_inter_op_parallelism_threads()
+    print(name, *found, sep=": ")
+"""
+
+
+def test_threads_per_operation() -> None:
+    """In a process of its own, whose TensorFlow starts with the last of the cases."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.splitlines()[-5:] == [
+        "gpu: 0: 0",
+        "set by a variable: 0: 0",
+        "set in Python: 2: 0",
+        "cpu: 1: 3",
+        "too late: 0: 0",
+    ], done.stderr

@@ -1,0 +1,104 @@
+"""The tower in micro-batches takes the step of the whole batch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.experiment.config import TrainingOptions
+from pipelines.feed import Layout
+from pipelines.training.optimizer import make_optimizer
+from pipelines.training.step import TrainStep
+from pipelines.training.tower_gradient import TowerGradient
+from recsys_attn.schema import Task
+from tests.support import shop
+
+B, T = 11, 3
+
+
+def batch(features: Any, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    layout = Layout.of(features.schema)
+    blocks = {}
+    for name, width in layout.widths.items():
+        shape = (B, width) if name.startswith("context") else (B, T, width)
+        ids = rng.integers(0, 7, shape).astype("int32")
+        blocks[name] = ids if name.endswith("ids") else rng.normal(size=shape).astype("float32")
+    mask = np.arange(T) < rng.integers(1, T + 1, (B, 1))
+    labels = rng.choice([0.0, 1.0, np.nan], blocks["labels"].shape).astype("float32")
+    blocks["labels"] = np.where(mask[..., None], labels, np.nan)
+    return {**blocks, "candidate_mask": mask}
+
+
+@functools.cache
+def trained(
+    micro_batch_size: int | None, jit_compile: bool = False
+) -> tuple[list[float], list[np.ndarray]]:
+    """The losses of a few steps, and the weights after them."""
+    keras.utils.set_random_seed(5)
+    features = shop.fitted()
+    model = shop.model(features)
+    optimizer = make_optimizer(TrainingOptions(clip_norm=1.0), model.trainable_variables)
+    step = TrainStep(model, optimizer, Layout.of(features.schema), jit_compile, micro_batch_size)
+    losses = [step([batch(features, seed)]).loss for seed in range(4)]
+    return losses, model.get_weights()
+
+
+@pytest.mark.xdist_group("tower")
+@pytest.mark.parametrize("micro_batch_size", [1, 7, 500], ids=str)
+def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None:
+    """One request at a time, parts of unequal size, and one part larger than the batch."""
+    (losses, weights), (expected, whole) = trained(micro_batch_size), trained(None)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    for variable, wanted in zip(weights, whole, strict=True):
+        np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.xdist_group("tower")
+def test_compiled_step_is_the_same() -> None:
+    (losses, weights), (expected, plain) = trained(7, True), trained(7)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    for variable, wanted in zip(weights, plain, strict=True):
+        np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
+
+
+class Dropping(keras.layers.Layer):
+    """Half of a field's numbers to the logits, and their mean into a moving one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = keras.layers.Dropout(0.5)
+        self.mean = self.add_weight(shape=(), trainable=False, name="mean")
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+        self.built = True
+
+    def call(self, fields: dict[str, Any], training: bool = False) -> dict[str, Any]:
+        x = self.scale * fields["x"]
+        self.mean.assign(keras.ops.mean(fields["x"]))
+        return {"click": keras.ops.sum(self.dropout(x, training=training), axis=-1)}
+
+
+def test_micro_batches_drop_other_units() -> None:
+    keras.utils.set_random_seed(3)
+    layer = Dropping()
+    tower = TowerGradient(layer, [Task("click")], lambda loss: loss, rows=2)
+    x = tf.reshape(tf.repeat(tf.range(1.0, 7.0), 64), (6, 1, 64))
+    fields = {"x": x, "candidate_mask": tf.ones((6, 1), tf.bool)}
+    step = tf.function(lambda: tower(fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1))
+    seeds = next(v for v in layer.non_trainable_variables if v is not layer.mean)
+    before = seeds.numpy()
+    kept = step().of_leaves[0].numpy()[:, 0] != 0
+    assert kept.any()
+    assert (kept[0:2] != kept[2:4]).any()
+    assert (kept[2:4] != kept[4:6]).any()
+    np.testing.assert_array_equal(seeds.numpy() - before, [0, 1])  # as after one call
+    np.testing.assert_allclose(layer.mean.numpy(), 1.5)
+    again = step().of_leaves[0].numpy()[:, 0] != 0
+    assert (kept != again).any()
+    seeds.assign(before)
+    np.testing.assert_array_equal(step().of_leaves[0].numpy()[:, 0] != 0, kept)

@@ -1,0 +1,187 @@
+"""The results of the steps, and the settings that each step depends on."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.step_fingerprints import config_hash, settings_by_step
+from pipelines.workflow.steps import Steps
+from serving.models.completeness import look
+from tests.integration.commands import finish
+from tests.support.experiments import load
+from tests.support.once import once
+
+EXPORTED = {"saved_model.pb", "variables", "manifest.json", "assets.extra"}
+
+
+def _steps(folder: Path, run: Path, **overrides: Any) -> Steps:
+    console = Console(file=io.StringIO(), width=80)
+    return Steps.of(load(folder, **overrides), run, console, force=False)
+
+
+def _printed(steps: Steps) -> str:
+    file = steps.console.file
+    return file.getvalue() if isinstance(file, io.StringIO) else ""
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with every step done; not to be changed."""
+    return once(tmp_path_factory, "finished", finish) / "run"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def test_a_run_leaves_every_folder_with_its_manifest(finished: Path) -> None:
+    version = finished / "export" / "tiny" / "1"
+    manifests = {
+        step: json.loads((finished / step / "manifest.json").read_text())
+        for step in ("data", "features", "model", "evaluation", "export/tiny/1")
+    }
+    assert sum(manifests["data"]["rows"].values()) == 3000
+    assert manifests["features"]["rows"] == manifests["data"]["rows"]["train"]
+    assert set(manifests["features"]["table_rows"]) == {"user_id", "item_id", "clicked_items"}
+    assert manifests["model"]["weights"] > 100
+    assert [epoch["epoch"] for epoch in manifests["model"]["training"]] == [1, 2]
+    assert manifests["evaluation"]["rows"] == manifests["data"]["rows"]["test"]
+    exported = {p for p in (finished / "export/tiny/1").rglob("*") if p.is_file()}
+    listed = {finished / "export/tiny/1" / name for name in manifests["export/tiny/1"]["files"]}
+    assert exported - listed == {finished / "export/tiny/1/manifest.json"}
+    assert look(finished / "export/tiny/1").gap is None
+    assert manifests["export/tiny/1"]["parity"]["max_abs_difference"] < 1e-5
+    assert {path.name for path in version.iterdir()} > EXPORTED
+    assert (finished / "report.html").stat().st_size > 10_000
+    assert not list(finished.rglob(".*.new"))
+
+
+def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> None:
+    steps = _steps(tmp_path, run, training__epochs=1)
+    steps.train()
+    steps.export()
+    steps.export()
+    assert sorted(path.name for path in (run / "export" / "tiny").iterdir()) == ["1", "2"]
+    assert _printed(steps).splitlines()[-1].startswith("export: unchanged, skipped")
+    assert json.loads((run / "export" / "tiny" / "2" / "manifest.json").read_text())["version"] == 2
+
+
+def test_kept_weights_keep_their_versions(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finished training has no step left when it goes on with other packages."""
+    before = json.loads((run / "model" / "manifest.json").read_text())
+    weights = _steps(tmp_path, run).load()[1].get_weights()
+    for module in ("pipelines.workflow.run", "pipelines.training.trainer"):
+        monkeypatch.setattr(f"{module}.versions", lambda: {"keras": "99"})
+    steps = _steps(tmp_path, run)
+    steps.train()
+    after = json.loads((run / "model" / "manifest.json").read_text())
+    assert after["fingerprint"] != before["fingerprint"]
+    assert after["versions"] == before["versions"]
+    for kept, trained in zip(steps.load()[1].get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(kept, trained)
+    steps.train()
+    assert _printed(steps).splitlines()[-1].startswith("train: unchanged, skipped")
+
+
+def test_a_damaged_model_file_is_named(run: Path, tmp_path: Path) -> None:
+    for content in (b"", (run / "model" / "model.keras").read_bytes()[:1000]):
+        (run / "model" / "model.keras").write_bytes(content)
+        with pytest.raises(PipelineError, match=r"model.keras cannot be read.*train --force"):
+            _steps(tmp_path, run).load()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "changed"),
+    [
+        ("data.split.test", 0.2, {"ingest"}),
+        ("data.simulate.rows", 4000, {"ingest"}),
+        ("model.width", 5, {"train"}),
+        ("model.exclude", ["price"], {"train"}),
+        ("training.epochs", 3, {"train"}),
+        ("evaluation.split", "valid", {"evaluate"}),
+        ("export.tolerance", 1e-4, {"export"}),
+        ("name", "other", {"evaluate", "export"}),  # the report's title; the export's folder
+    ],
+)
+def test_each_setting_reaches_its_steps(
+    tmp_path: Path, key: str, value: Any, changed: set[str]
+) -> None:
+    before = settings_by_step(load(tmp_path))
+    after = settings_by_step(load(tmp_path, **{key.replace(".", "__"): value}))
+    assert {step for step in before if before[step] != after[step]} == changed
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (("min_count = 2", "min_count = 3"), {"fit"}),
+        (("max_length = 5", "max_length = 4"), {"fit"}),
+        (('name = "price"', 'name = "cost"'), {"ingest", "fit"}),
+        (('dtype = "int64"', 'dtype = "string"'), {"ingest", "fit"}),
+        (('name = "click"', 'name = "click"\nweight = 2'), {"train"}),
+        (('name = "click"', 'name = "click"\nmask = "seen"'), {"ingest", "train"}),
+    ],
+)
+def test_each_change_of_a_feature_or_task_reaches_its_steps(
+    tmp_path: Path, change: tuple[str, str], changed: set[str]
+) -> None:
+    before, after = settings_by_step(load(tmp_path)), settings_by_step(load(tmp_path, change))
+    assert {step for step in before if before[step] != after[step]} == changed
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "decides"),
+    [
+        ("seed", 4, True),
+        ("data.split.test", 0.2, True),
+        ("model.width", 5, True),
+        ("training.epochs", 3, True),
+        ("evaluation.split", "valid", True),
+        ("export.tolerance", 1e-4, False),
+    ],
+)
+def test_configuration_hash_covers_all_settings(
+    tmp_path: Path, key: str, value: Any, decides: bool
+) -> None:
+    before = config_hash(load(tmp_path))
+    after = config_hash(load(tmp_path, **{key.replace(".", "__"): value}))
+    assert (after != before) == decides
+    feature = load(tmp_path, ("min_count = 2", "min_count = 3"))
+    task = load(tmp_path, ('name = "click"', 'name = "click"\nweight = 2'))
+    assert len({before, config_hash(feature), config_hash(task)}) == 3
+
+
+def test_a_changed_source_file_makes_ingest_run_again(tmp_path: Path, run: Path) -> None:
+    source = tmp_path / "clicks"
+    shutil.copytree(run / "data", source)
+    values = {
+        "data__source": "parquet",
+        "data__path": str(source),
+        "data__split": {"by": "provided"},
+    }
+    text = ("simulate = { rows = 3000, users = 50, items = 96 }\n", "")
+    console = Console(file=io.StringIO(), width=80)
+    steps = Steps.of(load(tmp_path, text, **values), tmp_path / "new", console, force=False)
+    steps.ingest()
+    steps.ingest()
+    assert _printed(steps).count("unchanged, skipped") == 1
+    (source / "train" / "part-00000.parquet").touch()
+    steps.ingest()
+    assert _printed(steps).count("unchanged, skipped") == 1
+
+
+def test_metrics_hold_the_configuration_hash(finished: Path, tmp_path: Path) -> None:
+    metrics = json.loads((finished / "evaluation" / "metrics.json").read_text())
+    assert metrics["config_hash"] == config_hash(load(tmp_path))

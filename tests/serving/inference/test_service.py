@@ -1,0 +1,124 @@
+"""The service: versions, observers and errors of each request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serving.common.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
+from serving.common.request_trace import RequestTrace
+from serving.inference.service import PREDICT, InferenceService
+from serving.models.model import load_model
+from tests.serving.exports import install
+from tests.serving.stubs import ROWS, predict
+from tests.serving.traces import trace
+
+
+class _Manager:
+    """Hands out one model, and counts who has it."""
+
+    models = ("tiny",)
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.leased, self.most = model, 0, 0
+
+    @contextlib.contextmanager
+    def lease(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> Iterator[Any]:
+        self.leased += 1
+        self.most = max(self.most, self.leased)
+        try:
+            yield self.model
+        finally:
+            self.leased -= 1
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path) -> _Manager:
+    return _Manager(load_model("tiny", 5, install(twofold, tmp_path_factory.mktemp("models"), 5)))
+
+
+def test_observers_receive_the_trace_of_each_request(manager: _Manager) -> None:
+    seen: list[RequestTrace] = []
+    service = InferenceService(manager, [seen.append])
+    response = service.handle(PREDICT, predict(), trace("Predict", request_id="r1"))
+    with pytest.raises(ServingError):
+        service.handle(PREDICT, predict(signature_name="score"), trace("Predict", request_id="r2"))
+    good, bad = seen
+    assert (good.response, good.error, good.message) == (response, None, predict())
+    assert (good.model, good.version, good.signature) == ("tiny", 5, "serving_default")
+    assert (good.rows, good.candidates, good.batch_rows) == (2, 2, 2)
+    assert 0 < good.runtime_seconds <= good.seconds
+    assert (bad.context.request_id, bad.response, type(bad.error).__name__) == (
+        "r2", None, "FailedPrecondition",
+    )  # fmt: skip
+    assert (manager.most, manager.leased) == (1, 0)
+
+
+def test_candidates_of_all_requests_are_counted(manager: _Manager) -> None:
+    inputs = {
+        **{name: ROWS[name] for name in ("user", "age", "history")},
+        "price": np.ones((2, 3), np.float32),
+        "tags": np.full((2, 3, 1), b"", object),
+    }
+    record = trace("Predict")
+    InferenceService(manager).handle(PREDICT, predict(inputs=inputs, signature_name="rank"), record)
+    assert (record.rows, record.candidates) == (2, 6)
+
+
+def test_a_failing_observer_does_not_fail_the_request(manager: _Manager) -> None:
+    def fail(call: RequestTrace) -> None:
+        raise OSError("disk full")
+
+    seen: list[RequestTrace] = []
+    service = InferenceService(manager, [fail, seen.append])
+    assert service.handle(PREDICT, predict(), trace()).outputs
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("caller", "error"),
+    [
+        ({"remaining": lambda: -0.5}, DeadlineExceeded),
+        ({"is_active": lambda: False}, Cancelled),
+    ],
+)
+def test_an_abandoned_request_is_not_computed(
+    manager: _Manager, caller: dict[str, Any], error: type[ServingError]
+) -> None:
+    record = trace("Predict", **caller)
+    with pytest.raises(error):
+        InferenceService(manager).handle(PREDICT, predict(), record)
+    assert record.runtime_seconds == 0
+
+
+def test_an_unexpected_exception_is_internal() -> None:
+    class Broken:
+        version = 5
+
+        def signature(self, key: str) -> None:
+            raise KeyError(key)
+
+    with pytest.raises(Internal, match="KeyError"):
+        InferenceService(_Manager(Broken())).handle(PREDICT, predict(), trace("Predict"))
+
+
+def test_an_unknown_model_is_not_found() -> None:
+    class Empty:
+        models = ()
+
+        @contextlib.contextmanager
+        def lease(
+            self, name: str, version: int | None = None, label: str | None = None
+        ) -> Iterator[Any]:
+            raise NotFound(name)
+            yield
+
+    with pytest.raises(NotFound):
+        InferenceService(Empty()).handle(PREDICT, predict(), trace("Predict"))

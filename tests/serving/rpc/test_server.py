@@ -1,0 +1,46 @@
+"""The limits of the gRPC server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+from tests.serving.conftest import StartServer, wait_until
+from tests.serving.stubs import predict, send
+
+
+def test_probes_are_answered_while_requests_wait(
+    base_path: Path, start_server: StartServer
+) -> None:
+    """The limit rejects what its queue cannot hold, so threads are left for health checks."""
+    _, address = start_server(base_path, grpc_max_threads=1, max_concurrent_requests=100)
+    wait = predict(inputs={"seconds": np.float32([1.0])}, signature_name="wait")
+    with grpc.insecure_channel(address) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        calls = [stub.Predict.future(wait, timeout=3.0) for _ in range(300)]
+        wait_until(lambda: sum(call.done() for call in calls) >= 200, 2.0)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        for _ in range(10):
+            check(health_pb2.HealthCheckRequest(), timeout=0.5)
+        codes = Counter(call.code() for call in calls)
+    assert codes[grpc.StatusCode.RESOURCE_EXHAUSTED] == 200
+    assert codes[grpc.StatusCode.OK] >= 1
+
+
+def test_channel_arguments_replace_the_defaults(base_path: Path, start_server: StartServer) -> None:
+    _, address = start_server(
+        base_path,
+        grpc_channel_arguments="grpc.max_receive_message_length=1000,grpc.primary_user_agent=ctr",
+    )
+    large = predict(inputs={"values": np.ones(1000, np.float32)}, signature_name="double")
+    with grpc.insecure_channel(address) as channel:
+        assert send(channel, predict()).outputs
+        with pytest.raises(grpc.RpcError) as raised:
+            send(channel, large)
+    assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
