@@ -146,7 +146,7 @@ def test_every_exported_layer_is_checked() -> None:
         if isinstance(getattr(module, name), type)
     }
     layers = {item for item in exported if issubclass(item, keras.layers.Layer)}
-    abstract = {scores.Score, weightings.Weighting, routers.Router}
+    abstract = {mechanisms.Mechanism, scores.Score, weightings.Weighting, routers.Router}
     assert layers - abstract - _checked() == set()
 
 
