@@ -117,7 +117,7 @@ def test_why_no_version_is_available(serve: Serve, tmp_path: Path, twofold: Path
         f"Folder: {tmp_path / '3'}"
     )
     install(twofold, tmp_path / "tiny[1]", 5)
-    assert "holds [ ], which TensorFlow takes for a pattern" in reason(tmp_path / "tiny[1]")
+    assert "contains [ ], which TensorFlow reads as a pattern" in reason(tmp_path / "tiny[1]")
 
 
 def test_no_request_fails_while_versions_change(
