@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
-
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
 from google.protobuf import any_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -23,10 +17,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.config.server_config import ServerConfig
 from serving.rest.app import HTTP_STATUS
-from serving.server.server import create_server
-from tests.serving.exports import install
 from tests.serving.stubs import (
     ROWS,
     classify,
@@ -44,8 +35,6 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 FAILED = grpc.StatusCode.FAILED_PRECONDITION
 UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
-
-PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
 
 
 ONE = examples({"user": "ann", "price": 1.5})
@@ -248,107 +237,6 @@ def test_malformed_tensors_are_invalid_arguments(
             send(shared_channel, request)
         assert raised.value.code() == INVALID
         assert words in raised.value.details()
-
-
-def test_malformed_messages_do_not_stop_the_server(shared_channel: grpc.Channel) -> None:
-    with pytest.raises(grpc.RpcError) as raised:
-        shared_channel.unary_unary(PREDICT_METHOD)(b"\xff\xff\xff", timeout=10.0)
-    assert raised.value.code() == grpc.StatusCode.INTERNAL
-    send(shared_channel, predict())
-
-
-@pytest.fixture(scope="module")
-def batched_channel(
-    tmp_path_factory: pytest.TempPathFactory, twofold: Path
-) -> Iterator[grpc.Channel]:
-    """Version 5 of `tiny`, in batches of at most two rows."""
-    folder = tmp_path_factory.mktemp("batched")
-    install(twofold, folder / "tiny", 5)
-    parameters = folder / "batching"
-    parameters.write_text(
-        "max_batch_size { value: 2 } max_enqueued_batches { value: 1 } "
-        "num_batch_threads { value: 1 }"
-    )
-    server, port = create_server(
-        ServerConfig(
-            str(folder / "tiny"), port=0, enable_batching=True,
-            batching_parameters_file=str(parameters), reload_root=str(folder.parent),
-        )
-    )  # fmt: skip
-    server.start()
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel
-    server.stop()
-
-
-def _error(channel: grpc.Channel, request: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as raised:
-        send(channel, request)
-    return raised.value.code(), raised.value.details()
-
-
-def test_a_request_larger_than_a_batch_is_rejected(batched_channel: grpc.Channel) -> None:
-    request = predict(inputs={"values": np.ones(3, np.float32)}, signature_name="double")
-    words = "Task size 3 is larger than maximum input batch size 2"
-    assert _error(batched_channel, request) == (INVALID, words)
-
-
-def test_a_full_queue_is_unavailable(batched_channel: grpc.Channel) -> None:
-    """One computes, two wait, and there is no room for more."""
-    wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
-    with ThreadPoolExecutor(8) as pool:
-        calls = [pool.submit(send, batched_channel, wait) for _ in range(8)]
-        failures = [call.exception() for call in calls]
-    refused = {(f.code(), f.details()) for f in failures if f is not None}
-    assert refused == {
-        (
-            grpc.StatusCode.UNAVAILABLE,
-            "The batch scheduling queue to which this task was submitted is full",
-        )
-    }
-    assert failures.count(None) >= 3
-
-
-def test_requests_of_other_shapes_use_another_batch(batched_channel: grpc.Channel) -> None:
-    """TensorFlow Serving's FAILED_PRECONDITION of a batch without padding: its one row that no
-    request meets here, beside RESOURCE_EXHAUSTED of resources, which nothing declares."""
-    wait = predict(inputs={"seconds": np.float32([0.4])}, signature_name="wait")
-    lists = [np.array([[b"i"] * events], object) for events in (1, 7)]
-    rows = [{name: values[:1] for name, values in ROWS.items()} | {"history": h} for h in lists]
-    with ThreadPoolExecutor(3) as pool:
-        busy = pool.submit(send, batched_channel, wait)
-        answers = list(pool.map(lambda row: send(batched_channel, predict(inputs=row)), rows))
-        assert busy.result().outputs
-    clicks = [tf.make_ndarray(answer.outputs["click"]).tolist() for answer in answers]
-    assert clicks == [[3 + 1 + 100], [3 + 7 + 100]]
-
-
-def test_invalid_reloads_are_rejected(batched_channel: grpc.Channel, tmp_path: Path) -> None:
-    request = model_management_pb2.ReloadConfigRequest()
-    config = request.config.model_config_list.config.add(
-        name="tiny", base_path=str(tmp_path), model_platform="tensorflow"
-    )
-    config.version_labels["canary"] = 7
-    assert _error(batched_channel, request) == (
-        FAILED,
-        "Request to assign label to version 7 of model tiny, which is not currently available "
-        "for inference",
-    )
-    request.config.model_config_list.config.add().CopyFrom(config)
-    assert _error(batched_channel, request) == (
-        INVALID, "Illegal to list model tiny multiple times in config list",
-    )  # fmt: skip
-
-
-def test_labels_without_any_model_are_unavailable(tmp_path: Path) -> None:
-    models = tmp_path / "models.config"
-    models.write_text("model_config_list { }")
-    server, port = create_server(ServerConfig(model_config_file=str(models), port=0))
-    server.start()
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        code, words = _error(channel, predict(version_label="canary"))
-    server.stop()
-    assert (code, words) == (grpc.StatusCode.UNAVAILABLE, "Model labels does not init yet.canary")
 
 
 HTTP = {

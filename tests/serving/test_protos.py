@@ -17,9 +17,6 @@ from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"
-MESSAGES = tuple(
-    name for name in vars(scoring_pb2) if name in scoring_pb2.DESCRIPTOR.message_types_by_name
-)
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -106,13 +103,6 @@ def test_generated_code_runs_on_the_oldest_versions() -> None:
         assert _version(made_with.group(1)) <= _lower_bound("protobuf"), path
     made_with_grpc = _version(scoring_pb2_grpc.GRPC_GENERATED_VERSION)
     assert made_with_grpc[:2] <= _lower_bound("grpcio")
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_messages_survive_json(name: str) -> None:
-    message = getattr(scoring_pb2, name)()
-    text = json_format.MessageToJson(message)
-    assert json_format.Parse(text, type(message)()) == message
 
 
 def test_the_proto_files_example_is_a_request() -> None:

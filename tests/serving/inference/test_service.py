@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.common.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
+from serving.common.errors import Cancelled, DeadlineExceeded, Internal, ServingError
 from serving.common.request_trace import RequestTrace
 from serving.inference.service import PREDICT, InferenceService
 from tests.serving.exports import install, load_model
@@ -106,18 +106,3 @@ def test_an_unexpected_exception_is_internal() -> None:
 
     with pytest.raises(Internal, match="KeyError"):
         InferenceService(_Manager(Broken())).handle(PREDICT, predict(), trace("Predict"))
-
-
-def test_an_unknown_model_is_not_found() -> None:
-    class Empty:
-        models = ()
-
-        @contextlib.contextmanager
-        def lease(
-            self, name: str, version: int | None = None, label: str | None = None
-        ) -> Iterator[Any]:
-            raise NotFound(name)
-            yield
-
-    with pytest.raises(NotFound):
-        InferenceService(Empty()).handle(PREDICT, predict(), trace("Predict"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,13 @@ from serving.common.errors import FailedPrecondition, ServingError
 from serving.common.status import State
 from serving.config.models import ModelConfig
 from serving.config.version_policy import All, Latest, Policy, Specific
-from serving.models.manager import ModelManager
-from serving.server.loader import Loader
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, with_manifest
 from tests.serving.fakes import available, served, states
-from tests.serving.models.conftest import Manage
+from tests.serving.models.conftest import Serve
 from tests.support import shop
 from tests.support.exports import write_export
 
-Serve = Callable[..., ModelManager]
 NEW = "6"
 SHARD = "variables/variables.data-00000-of-00001"
 
@@ -48,15 +44,6 @@ def exported(request: pytest.FixtureRequest, ours: Path, twofold: Path) -> Path:
 def listed(tmp_path: Path, twofold: Path) -> Path:
     """An export with a manifest that lists its files."""
     return with_manifest(twofold, tmp_path / "listed")
-
-
-@pytest.fixture
-def serve(manage: Manage) -> Serve:
-    def start(base_path: Path, policy: Policy | None = None, **options: object) -> ModelManager:
-        config = ModelConfig("tiny", base_path, policy or Latest())
-        return manage(config, load=Loader(), **options)
-
-    return start
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:
@@ -151,23 +138,6 @@ def test_each_kind_of_gap_is_logged_once(
     assert "has another content than manifest.json says" in said[2]
     last.write_bytes(complete)
     manager.poll()  # the file may still be filling
-    manager.poll()
-    assert available(manager) == {6}
-
-
-def test_failed_load_is_retried_when_the_folder_changes(
-    serve: Serve, base_path: Path, twofold: Path
-) -> None:
-    """Also when no attempt is left: the content of a file may come after its size."""
-    manager = serve(base_path, max_num_load_retries=0)
-    _begin(twofold, base_path)
-    _copy(twofold, base_path / NEW, "variables/variables.index")
-    complete = (twofold / SHARD).read_bytes()
-    (base_path / NEW / SHARD).write_bytes(b"\xff" + complete[1:])
-    for _ in range(2):
-        manager.poll()
-        assert states(manager) == {6: State.END, 5: State.AVAILABLE}
-    (base_path / NEW / SHARD).write_bytes(complete)
     manager.poll()
     assert available(manager) == {6}
 

@@ -149,13 +149,15 @@ def test_invalid_reload_changes_nothing(manage: Manage, folder: Path) -> None:
     load = FakeLoader()
     manager = manage(config(folder), load=load)
     twice = [config(folder, "other"), config(folder, "other")]
-    with pytest.raises(InvalidArgument, match="multiple times"):
+    words = "^Illegal to list model other multiple times in config list$"
+    with pytest.raises(InvalidArgument, match=words):
         manager.reload(twice)
     with pytest.raises(InvalidArgument, match="multiple times"):
         manage(*twice)
     with pytest.raises(
         FailedPrecondition,
-        match=r"^Request to assign label to version 3 of model tiny, which is not currently",
+        match=r"^Request to assign label to version 3 of model tiny, which is not currently "
+        "available for inference$",
     ):
         manager.reload([config(folder, policy=All(), stable=3), config(folder, "other")])
     assert list(manager.models) == ["tiny"]

@@ -288,12 +288,6 @@ def test_client_without_token_is_rejected(rest: Callable[..., RestServer]) -> No
     assert ask_port(port, "GET", "/healthz")[0] == 200
 
 
-def test_request_past_its_timeout_is_not_computed(rest: Callable[..., RestServer]) -> None:
-    port = rest(timeout_seconds=0.0).port
-    status, document = ask_port(port, "POST", f"{MODEL}:predict", {"instances": [ROW]})
-    assert (status, "deadline" in document["error"]) == (504, True)
-
-
 def test_observers_see_unreadable_requests_too(rest: Callable[..., RestServer]) -> None:
     seen: list[RequestTrace] = []
     server = rest(observers=[seen.append])

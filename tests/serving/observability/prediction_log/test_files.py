@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,6 @@ def test_file_stays_within_its_bound_unless_one_row_exceeds_it(tmp_path: Path) -
     assert [5000] in lengths
     assert all(sum(part) <= 2000 for part in lengths if part != [5000])
     assert sum(map(len, lengths)) == 40
-
-
-def test_old_file_is_written_before_the_next_row(tmp_path: Path) -> None:
-    log = LogFiles(tmp_path, max_seconds=0.02)
-    log.append(row(1))
-    assert 0 < log.seconds_left <= 0.02
-    time.sleep(0.03)
-    assert log.seconds_left == 0
-    log.append(row(2))
-    assert ids(tmp_path) == [1]
 
 
 def test_oldest_files_are_deleted_and_foreign_files_stay(tmp_path: Path) -> None:

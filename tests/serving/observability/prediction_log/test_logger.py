@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -183,16 +182,6 @@ def test_requests_after_close_are_dropped(tmp_path: Path) -> None:
     logger.close()
     logger.observe(answered("late"))
     assert (logger.dropped, list(tmp_path.iterdir())) == (1, [])
-
-
-def test_trace_is_not_kept_in_memory(tmp_path: Path) -> None:
-    logger = PredictionLogger(LogFiles(tmp_path), 1.0)
-    call = answered("r")
-    gone = weakref.ref(call)
-    logger.observe(call)
-    del call
-    assert gone() is None
-    logger.close()
 
 
 def test_every_request_is_logged_or_counted(tmp_path: Path) -> None:
