@@ -25,23 +25,21 @@ OTHER = {"user": "", "age": -(2**63), "history": ["", ""], "price": math.nan, "t
 PREDICTIONS = [{"click": 5.0, "convert": 34.0}, {"click": 0.0, "convert": 0.0}]
 
 
-def test_rows_are_answered_in_rows(ask: Ask) -> None:
-    status, document = ask("POST", f"{MODEL}:predict", {"instances": [ROW, OTHER]})
-    assert (status, document) == (200, {"predictions": PREDICTIONS})
-
-
-def test_columns_are_answered_in_columns(ask: Ask) -> None:
-    columns = {name: [ROW[name], OTHER[name]] for name in ROW}
-    status, document = ask("POST", f"{MODEL}/versions/5:predict", {"inputs": columns})
-    expected = {task: [row[task] for row in PREDICTIONS] for task in ("click", "convert")}
-    assert (status, document) == (200, {"outputs": expected})
-
-
-def test_a_single_input_and_output_need_no_name(ask: Ask) -> None:
-    for form, result in (("instances", "predictions"), ("inputs", "outputs")):
-        body = {"signature_name": "double", form: [0.1, 1e10]}
-        status, document = ask("POST", f"{MODEL}:predict", body)
-        assert (status, document) == (200, {result: [0.2, 2e10]}), "digits of a float32"
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        (MODEL, {"instances": [ROW, OTHER]}, {"predictions": PREDICTIONS}),
+        (f"{MODEL}/versions/5", {"inputs": {name: [ROW[name], OTHER[name]] for name in ROW}},
+         {"outputs": {"click": [5.0, 0.0], "convert": [34.0, 0.0]}}),
+        # One input and output need no name; numbers have the digits of a float32.
+        (MODEL, {"signature_name": "double", "instances": [0.1, 1e10]},
+         {"predictions": [0.2, 2e10]}),
+        (MODEL, {"signature_name": "double", "inputs": [0.1, 1e10]}, {"outputs": [0.2, 2e10]}),
+    ],
+    ids=["rows", "columns", "row", "column"],
+)  # fmt: skip
+def test_predictions(ask: Ask, path: str, body: Any, expected: Any) -> None:
+    assert ask("POST", f"{path}:predict", body) == (200, expected)
 
 
 def test_strings_may_be_base64(ask: Ask) -> None:
@@ -85,13 +83,6 @@ def test_status_and_metadata(ask: Ask) -> None:
     assert list(document["metadata"]["signature_def"]) == ["signature_def"]
     signatures = document["metadata"]["signature_def"]["signature_def"]
     assert signatures["regress"]["method_name"] == "tensorflow/serving/regress"
-
-
-def test_answer_carries_the_request_id(rest: Callable[..., RestServer]) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
-    connection.request("GET", MODEL, headers={"x-request-id": "r1"})
-    assert connection.getresponse().getheader("x-request-id") == "r1"
-    connection.close()
 
 
 PLAIN = {"signature_name": "double"}
@@ -203,25 +194,20 @@ BODIES: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "path", "status", "message"), PATHS)
-def test_path_errors(ask: Ask, method: str, path: str, status: int, message: str) -> None:
-    found, document = ask(method, path, {"instances": [1]} if method == "POST" else None)
+CASES = [(*case[:2], {"instances": [1]}, *case[2:]) for case in PATHS]
+CASES += [("POST", f"{MODEL}:{method}", body, 400, words) for method, body, words in BODIES]
+CASES += [
+    (method, path, {"instances": [ROW]}, 400, f"Malformed request: {method} {path}")
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS")
+    for path in (MODEL, f"{MODEL}/metadata", f"{MODEL}:predict", "/v1")
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), CASES)
+def test_errors(ask: Ask, method: str, path: str, body: Any, status: int, message: str) -> None:
+    found, document = ask(method, path, body if method != "GET" else None)
     assert (found, set(document)) == (status, {"error"})
     assert message in document["error"]
-
-
-@pytest.mark.parametrize(("method", "body", "message"), BODIES)
-def test_body_errors(ask: Ask, method: str, body: Any, message: str) -> None:
-    status, document = ask("POST", f"{MODEL}:{method}", body)
-    assert (status, set(document)) == (400, {"error"})
-    assert message in document["error"]
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
-@pytest.mark.parametrize("path", [MODEL, f"{MODEL}/metadata", f"{MODEL}:predict", "/v1"])
-def test_other_methods_are_malformed_requests(ask: Ask, method: str, path: str) -> None:
-    expected = {"error": f"Malformed request: {method} {path}"}
-    assert ask(method, path, {"instances": [ROW]}) == (400, expected)
 
 
 @pytest.mark.parametrize("depth", [940, 980, 990, 3000])
@@ -242,10 +228,12 @@ def test_null_column_counts_as_not_sent(ask: Ask) -> None:
 def test_head_is_get_without_its_body(
     rest: Callable[..., RestServer], path: str, status: int
 ) -> None:
+    """The answer carries the request id."""
     connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
-    connection.request("HEAD", path, b'{"instances": [1]}')
+    connection.request("HEAD", path, b'{"instances": [1]}', {"x-request-id": "r1"})
     with contextlib.closing(connection), connection.getresponse() as response:
         assert (response.status, response.read()) == (status, b"")
+        assert response.getheader("x-request-id") == "r1"
 
 
 @pytest.mark.parametrize("host", ["[::", "a/b", "a?b", "é"])
@@ -286,6 +274,12 @@ def test_client_without_token_is_rejected(rest: Callable[..., RestServer]) -> No
     assert ask_port(port, "GET", MODEL) == (401, {"error": "no"})
     assert ask_port(port, "GET", MODEL, headers={"Authorization": "Bearer t"})[0] == 200
     assert ask_port(port, "GET", "/healthz")[0] == 200
+
+
+def test_request_past_its_timeout_is_not_computed(rest: Callable[..., RestServer]) -> None:
+    port = rest(timeout_seconds=0.0).port
+    status, document = ask_port(port, "POST", f"{MODEL}:predict", {"instances": [ROW]})
+    assert (status, "deadline" in document["error"]) == (504, True)
 
 
 def test_observers_see_unreadable_requests_too(rest: Callable[..., RestServer]) -> None:
