@@ -241,13 +241,15 @@ def test_malformed_host_does_not_matter(ask: Ask, host: str) -> None:
     assert ask("GET", MODEL, headers={"Host": host})[0] == 200
 
 
-def test_stalled_body_times_out(rest: Callable[..., RestServer]) -> None:
+@pytest.mark.parametrize(("length", "status"), [(9, b"504"), (10_001, b"429")])
+def test_stalled_body_times_out_unless_it_is_too_large(
+    rest: Callable[..., RestServer], length: int, status: bytes
+) -> None:
     port = rest(timeout_seconds=0.3).port
     with socket.create_connection(("127.0.0.1", port), timeout=10.0) as stalled:
-        stalled.sendall(
-            b"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
-        )
-        assert stalled.recv(1000).startswith(b"HTTP/1.1 504 ")
+        head = "POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: "
+        stalled.sendall(f"{head}{length}\r\n\r\n{{".encode())
+        assert stalled.recv(1000).startswith(b"HTTP/1.1 " + status)
 
 
 def test_probes(rest: Callable[..., RestServer]) -> None:
