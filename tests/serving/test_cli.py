@@ -160,13 +160,30 @@ def test_host_of_another_machine(base_path: Path) -> None:
     _refused(result, 2)
 
 
-def test_used_port_is_one_line_of_output(
-    shared_address: str, base_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """gRPC logs nothing beside it."""
+def test_processes_print_nothing_else(shared_address: str, base_path: Path) -> None:
+    """One line of error for a used port, and the table of a request; gRPC logs nothing."""
     port = shared_address.rsplit(":", 1)[1]
-    _refused(CliRunner().invoke(serve, ["--model-base-path", str(base_path), "--port", port]), 2)
-    assert capfd.readouterr().err == ""
+    commands = (
+        ("serve", ["--model-base-path", str(base_path), "--port", port], ""),
+        ("request", ["--address", shared_address], json.dumps(RANKING)),
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"from serving.cli import {name}; {name}()", *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT,
+        )
+        for name, options, _ in commands
+    ]  # fmt: skip
+    refused, answered = (
+        process.communicate(text) for process, (*_, text) in zip(processes, commands, strict=True)
+    )
+    assert [process.returncode for process in processes] == [2, 0]
+    lines = [line for line in refused[1].splitlines() if " INFO " not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
+    assert answered[1] == ""
+    assert _cells(answered[0])[1] == ["1", "1", "2.5", "6.000000", "3.000000"]
 
 
 def test_help_shows_the_document() -> None:

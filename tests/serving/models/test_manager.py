@@ -86,14 +86,12 @@ def test_base_path_changes_under_the_same_number(manage: Manage, folder: Path) -
     ("change", "words"),
     [
         ({"base_path": "broken"}, r"version: 7} due to error: DATA_LOSS: "),
-        (
-            {"base_path": "late"},
-            r"due to error: NOT_FOUND: No version that is wanted is in .*late;",
-        ),
+        ({"base_path": "late"},
+         r"due to error: NOT_FOUND: No version that is wanted is in .*late;"),
         ({"policy": Specific([11])}, r"NOT_FOUND: No version that is wanted is in .*tiny;"),
     ],
     ids=["broken", "empty", "specific"],
-)
+)  # fmt: skip
 def test_failed_reload_keeps_what_serves(
     manage: Manage,
     folder: Path,

@@ -103,94 +103,55 @@ PATHS = [
 BODIES: list[tuple[str, Any, str]] = [
     ("predict", b"{", "JSON Parse error: "),
     ("predict", {"signature_name": 3}, "'signature_name' key must be a string value."),
-    (
-        "predict", {"signature_name": "x", "instances": [1]},
-        'Serving signature name: "x" not found in signature def',
-    ),
+    ("predict", {"signature_name": "x", "instances": [1]},
+     'Serving signature name: "x" not found in signature def'),
     ("predict", {}, "Missing 'inputs' or 'instances' key"),
-    (
-        "predict", {"inputs": {}, "instances": []},
-        "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
-    ),
+    ("predict", {"inputs": {}, "instances": []},
+     "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "),
     ("predict", {"instances": 3}, "Excepting 'instances' to be an list/array"),
     ("predict", {"instances": []}, "No values in 'instances' array"),
-    (
-        "predict", {"instances": [1]},
-        "instances is a plain list, but expecting list of objects as multiple input tensors "
-        "required as per tensorinfo_map",
-    ),
+    ("predict", {"instances": [1]},
+     "instances is a plain list, but expecting list of objects as multiple input tensors "
+     "required as per tensorinfo_map"),
     ("predict", {"instances": [ROW, 3]}, "Expecting object but got list at item 1 of input list"),
-    (
-        "predict", {"instances": [{"user": "a"}]},
-        "keys must be equal to: age,history,price,tags,user",
-    ),
-    (
-        "predict", {"instances": [ROW, {**ROW, "history": ["i1"]}]},
-        "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
-    ),
-    (
-        "predict", {"inputs": [1]},
-        "inputs is a plain value/list, but expecting an object as multiple input tensors required "
-        "as per tensorinfo_map",
-    ),
+    ("predict", {"instances": [{"user": "a"}]},
+     "keys must be equal to: age,history,price,tags,user"),
+    ("predict", {"instances": [ROW, {**ROW, "history": ["i1"]}]},
+     "Encountered list at unexpected size: 1 at level: 1 expected size: 2"),
+    ("predict", {"inputs": [1]},
+     "inputs is a plain value/list, but expecting an object as multiple input tensors required "
+     "as per tensorinfo_map"),
     ("predict", {"inputs": {"user": ["a"]}}, "Missing named input: "),
-    (
-        "predict", {**PLAIN, "inputs": [1, [2]]},
-        "Encountered list at unexpected level: 1 expected < 1",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [[1], 2]},
-        "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": ["a"]},
-        'JSON Value: "a" Type: String is not of expected type: float',
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [True]},
-        "JSON Value: true Type: True is not of expected type: float",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [1e39]},
-        "Cannot convert JSON value: 1e+39 to float without loss of precision.",
-    ),
-    (
-        "predict", {"instances": [{**ROW, "age": 1.5}]},
-        "JSON Value: 1.5 Type: Number is not of expected type: int64",
-    ),
+    ("predict", {**PLAIN, "inputs": [1, [2]]},
+     "Encountered list at unexpected level: 1 expected < 1"),
+    ("predict", {**PLAIN, "inputs": [[1], 2]},
+     "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
+    ("predict", {**PLAIN, "inputs": ["a"]},
+     'JSON Value: "a" Type: String is not of expected type: float'),
+    ("predict", {**PLAIN, "inputs": [True]},
+     "JSON Value: true Type: True is not of expected type: float"),
+    ("predict", {**PLAIN, "inputs": [1e39]},
+     "Cannot convert JSON value: 1e+39 to float without loss of precision."),
+    ("predict", {"instances": [{**ROW, "age": 1.5}]},
+     "JSON Value: 1.5 Type: Number is not of expected type: int64"),
     ("predict", {"instances": [{**ROW, "user": {"b64": "?"}}]}, "Unable to base64 decode"),
-    (
-        "predict", {"instances": [{**ROW, "user": {"a": 1}}]},
-        "not formatted correctly for base64 data",
-    ),
-    (
-        "predict", b'{"signature_name": "double", "inputs": ' + b"[" * 33 + b"]" * 33 + b"}",
-        "A tensor has at most 32 axes. Received: 33",
-    ),
-    (
-        "classify", {},
-        "When method is classify, key 'examples' is expected and was not found",
-    ),
+    ("predict", {"instances": [{**ROW, "user": {"a": 1}}]},
+     "not formatted correctly for base64 data"),
+    ("predict", b'{"signature_name": "double", "inputs": ' + b"[" * 33 + b"]" * 33 + b"}",
+     "A tensor has at most 32 axes. Received: 33"),
+    ("classify", {}, "When method is classify, key 'examples' is expected and was not found"),
     ("regress", {"examples": 3}, "Expecting 'examples' value to be an list/array"),
     ("regress", {"examples": []}, "'examples' value is an empty array"),
     ("regress", {"examples": [3]}, "Example must be JSON object but got JSON Number"),
-    (
-        "regress", {"examples": [{"a": None}]},
-        "Feature: a has element with unexpected JSON type: Null",
-    ),
-    (
-        "regress", {"examples": [{"a": [1.5, "b"]}]},
-        "Unexpected element type in feature: a expecting type: float",
-    ),
-    (
-        "regress", {"signature_name": "x", "examples": [{}]},
-        "No signature was found with the name: x",
-    ),
+    ("regress", {"examples": [{"a": None}]},
+     "Feature: a has element with unexpected JSON type: Null"),
+    ("regress", {"examples": [{"a": [1.5, "b"]}]},
+     "Unexpected element type in feature: a expecting type: float"),
+    ("regress", {"signature_name": "x", "examples": [{}]},
+     "No signature was found with the name: x"),
     ("rank", {"context": 3}, "Not a RankRequest in JSON: "),
-    (
-        "rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}},
-        "Not a RankRequest in JSON: ",
-    ),
+    ("rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}},
+     "Not a RankRequest in JSON: "),
 ]  # fmt: skip
 
 

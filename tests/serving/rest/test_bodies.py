@@ -70,16 +70,12 @@ def test_gzip_is_known_by_its_header(ask: Ask, encoding: str, body: bytes) -> No
     [
         ("gzip", PACKED[:-1], 400, "gzip, says: its end is missing"),
         ("gzip", BODY, 400, "it is damaged, or was not packed"),
-        (
-            "gzip",
-            packed(b" " * 1_000_000),
-            429,
-            "body is larger than 10000 bytes, the most that `rest_api_max_body_bytes` allows",
-        ),
+        ("gzip", packed(b" " * 1_000_000), 429,
+         "body is larger than 10000 bytes, the most that `rest_api_max_body_bytes` allows"),
         ("gzip", b"", 400, "JSON Parse error: The document is empty"),
     ],
     ids=["cut", "plain", "bomb", "empty"],
-)
+)  # fmt: skip
 def test_unreadable_gzip_is_an_error(
     ask: Ask, encoding: str, body: bytes, status: int, words: str
 ) -> None:
