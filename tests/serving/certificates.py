@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+import grpc
 import pytest
 
 needs_openssl = pytest.mark.skipif(
@@ -51,6 +52,17 @@ def make_certificate(
         "-out", made.certificate,
     )  # fmt: skip
     return made
+
+
+def server_credentials(
+    own: Certificate, authority: Certificate, asks: bool = False
+) -> grpc.ServerCredentials:
+    """Credentials of a gRPC server, which may ask for the client's certificate."""
+    return grpc.ssl_server_credentials(
+        [(own.key.read_bytes(), own.certificate.read_bytes())],
+        authority.certificate.read_bytes() if asks else None,
+        asks,
+    )
 
 
 def _new_key(made: Certificate) -> list[object]:

@@ -5,14 +5,16 @@ It is whole by its manifest, which lists that file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from serving.common.errors import DataLoss
+from serving.common.errors import DataLoss, NotFound
 from serving.common.status import State
 from serving.models.manager import ModelManager
 
@@ -53,6 +55,28 @@ class FakeLoader:
         if (path / "saved_model.pb").read_text() == BROKEN:
             raise DataLoss(f"{path} is broken")
         return FakeModel(name, version, path, self.closed)
+
+
+class Leases:
+    """Stands for a manager: hands out version 5 by default, and version 6 as `canary`."""
+
+    def __init__(self, models: Mapping[int, Any]) -> None:
+        self._models = models
+        self.leased = self.most = 0
+
+    @contextlib.contextmanager
+    def lease(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> Iterator[Any]:
+        wanted = 6 if label == "canary" else version or 5
+        if wanted not in self._models:
+            raise NotFound(f"version {wanted}")
+        self.leased += 1
+        self.most = max(self.most, self.leased)
+        try:
+            yield self._models[wanted]
+        finally:
+            self.leased -= 1
 
 
 class Reports:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from click.testing import CliRunner, Result
 from grpc_health.v1 import health_pb2
 
 from serving.cli import request, serve
-from tests.serving.certificates import make_authority, make_certificate, needs_openssl
+from tests.serving.certificates import (
+    make_authority,
+    make_certificate,
+    needs_openssl,
+    server_credentials,
+)
 from tests.serving.client.stub_server import Stub
 
 ROOT = Path(__file__).parents[2]
@@ -122,14 +128,8 @@ def test_tls_and_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = make_certificate(tmp_path, authority, "ctr.example")
     reader = make_certificate(tmp_path, authority, "reader", client=True)
     names = health_pb2.HealthListResponse(statuses={"tiny": health_pb2.HealthCheckResponse()})
-    stub = Stub({"List": names.SerializeToString()}).start(
-        0,
-        grpc.ssl_server_credentials(
-            [(own.key.read_bytes(), own.certificate.read_bytes())],
-            authority.certificate.read_bytes(),
-            True,
-        ),
-    )
+    credentials = server_credentials(own, authority, asks=True)
+    stub = Stub({"List": names.SerializeToString()}).start(0, credentials)
     monkeypatch.setenv("RECSYS_ATTN_TOKEN", "s3cret")
     addresses = ["--address", f"localhost:{stub.port}"]
     options = [

@@ -71,14 +71,6 @@ def test_draining_server_fails_no_call(connect: Connect, start_stub: StartStub) 
     assert [answer for answer in answers if answer != SCORES] == []
 
 
-def test_retries_go_to_another_server(connect: Connect, start_stub: StartStub) -> None:
-    failing, healthy = start_stub(), start_stub()
-    failing.is_failing = True
-    handle = connect([failing.address, healthy.address])
-    assert [handle.predict() for _ in range(8)] == [SCORES] * 8
-    assert len(healthy.seen) == 8
-
-
 def test_restarted_server_is_found(connect: Connect, start_stub: StartStub) -> None:
     before = start_stub()
     handle = connect(before.address, options=ONCE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from serving.client import AsyncClient, Client, ClientOptions, Tls
@@ -15,6 +14,7 @@ from tests.serving.certificates import (
     make_authority,
     make_certificate,
     needs_openssl,
+    server_credentials,
 )
 from tests.serving.client.conftest import ONCE, Connect, StartStub
 from tests.serving.client.stub_server import Stub
@@ -38,12 +38,7 @@ def start_secure(start_stub: StartStub, authority: Certificate) -> Any:
 
     def start(name: str = "localhost", asks: bool = False) -> Stub:
         made = make_certificate(authority.key.parent, authority, name)
-        credentials = grpc.ssl_server_credentials(
-            [(made.key.read_bytes(), made.certificate.read_bytes())],
-            authority.certificate.read_bytes() if asks else None,
-            asks,
-        )
-        return start_stub(0, credentials)
+        return start_stub(0, server_credentials(made, authority, asks))
 
     return start
 

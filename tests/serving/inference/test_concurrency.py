@@ -32,31 +32,29 @@ def test_no_more_run_at_once_than_the_limit() -> None:
     assert (most, running) == (3, 0)
 
 
-def test_deadline_ends_the_wait() -> None:
-    limit = ConcurrencyLimit(1)
-    late = trace(remaining=lambda: 0.05)
-    with limit.acquire(trace()), pytest.raises(DeadlineExceeded), limit.acquire(late):
-        pytest.fail("It was served.")
-    assert late.queue_seconds >= 0.05
-    with limit.acquire(trace(remaining=lambda: 1.0)):
-        pass
-
-
-def test_client_that_left_while_waiting_is_not_served() -> None:
-    limit = ConcurrencyLimit(1)
-    is_here = True
+@pytest.mark.parametrize(
+    ("remaining", "leaves", "error"), [(0.05, False, DeadlineExceeded), (None, True, Cancelled)]
+)
+def test_wait_ends_with_its_deadline_or_client(
+    remaining: float | None, leaves: bool, error: type[ServingError]
+) -> None:
+    limit, is_here = ConcurrencyLimit(1), True
+    waiting = trace(remaining=lambda: remaining, is_active=lambda: is_here)
 
     def wait() -> None:
-        with limit.acquire(trace(is_active=lambda: is_here)):
+        with limit.acquire(waiting):
             pytest.fail("It was served.")
 
     with ThreadPoolExecutor(1) as pool:
         with limit.acquire(trace()):
             waiter = pool.submit(wait)
-            time.sleep(0.05)
-            is_here = False
-        with pytest.raises(Cancelled):
+            time.sleep(0.06)
+            is_here = not leaves
+            if not leaves:
+                wait_until(waiter.done)
+        with pytest.raises(error):
             waiter.result(5.0)
+    assert waiting.queue_seconds >= 0.05
     with limit.acquire(trace(remaining=lambda: 1.0)):
         pass
 

@@ -107,14 +107,6 @@ def test_scores_are_in_the_order_of_the_candidates(tiny: Model) -> None:
     assert (found.version, found.attention, found.gates) == (5, {}, {})
 
 
-def test_the_context_is_not_repeated(tiny: Model) -> None:
-    (request,) = read_rank(tiny, make_rank_request("tiny", CONTEXT, CANDIDATES)).requests
-    assert request.signature == "rank"
-    assert {name: array.shape for name, array in request.inputs.items()} == {
-        "user": (1,), "age": (1,), "history": (1, 3), "price": (1, 4), "tags": (1, 4, 3),
-    }  # fmt: skip
-
-
 def test_absent_features_are_missing(tiny: Model) -> None:
     """As if every value had been sent as missing."""
     found = answer(tiny, make_rank_request("tiny", {}, {"price": [1.5, 2.5]}))

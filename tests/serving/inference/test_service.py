@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,37 +11,18 @@ import pytest
 from serving.common.errors import Cancelled, DeadlineExceeded, Internal, ServingError
 from serving.common.request_trace import RequestTrace
 from serving.inference.service import PREDICT, InferenceService
-from tests.serving.exports import install, load_model
+from tests.serving.exports import load_model
+from tests.serving.fakes import Leases
 from tests.serving.stubs import ROWS, predict
 from tests.serving.traces import trace
 
 
-class _Manager:
-    """Hands out one model, and counts who has it."""
-
-    models = ("tiny",)
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.leased, self.most = model, 0, 0
-
-    @contextlib.contextmanager
-    def lease(
-        self, name: str, version: int | None = None, label: str | None = None
-    ) -> Iterator[Any]:
-        self.leased += 1
-        self.most = max(self.most, self.leased)
-        try:
-            yield self.model
-        finally:
-            self.leased -= 1
-
-
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path) -> _Manager:
-    return _Manager(load_model("tiny", 5, install(twofold, tmp_path_factory.mktemp("models"), 5)))
+def manager(twofold: Path) -> Leases:
+    return Leases({5: load_model("tiny", 5, twofold)})
 
 
-def test_observers_receive_the_trace_of_each_request(manager: _Manager) -> None:
+def test_observers_receive_the_trace_of_each_request(manager: Leases) -> None:
     """A failing observer fails neither the request nor the other observers."""
     seen: list[RequestTrace] = []
 
@@ -65,7 +44,7 @@ def test_observers_receive_the_trace_of_each_request(manager: _Manager) -> None:
     assert (manager.most, manager.leased) == (1, 0)
 
 
-def test_candidates_of_all_rows_are_counted(manager: _Manager) -> None:
+def test_candidates_of_all_rows_are_counted(manager: Leases) -> None:
     shared = {name: ROWS[name] for name in ("user", "age", "history")}
     own = {"price": np.ones((2, 3), np.float32), "tags": np.full((2, 3, 1), b"", object)}
     record = trace("Predict")
@@ -82,7 +61,7 @@ def test_candidates_of_all_rows_are_counted(manager: _Manager) -> None:
     ],
 )
 def test_an_abandoned_request_is_not_computed(
-    manager: _Manager, caller: dict[str, Any], error: type[ServingError]
+    manager: Leases, caller: dict[str, Any], error: type[ServingError]
 ) -> None:
     record = trace("Predict", **caller)
     with pytest.raises(error):
@@ -98,4 +77,4 @@ def test_an_unexpected_exception_is_internal() -> None:
             raise KeyError(key)
 
     with pytest.raises(Internal, match="KeyError"):
-        InferenceService(_Manager(Broken())).handle(PREDICT, predict(), trace("Predict"))
+        InferenceService(Leases({5: Broken()})).handle(PREDICT, predict(), trace("Predict"))

@@ -73,33 +73,26 @@ def _orders(names: list[str]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("copy", [_growing, _sized_first])
-def test_copy_of_an_export_is_incomplete_until_its_end(
-    ours: Path, tmp_path: Path, copy: Copy
+@pytest.mark.parametrize(
+    ("is_listed", "copy"), [(True, _growing), (True, _sized_first), (False, _growing)]
+)
+def test_copy_is_incomplete_until_its_end(
+    ours: Path, twofold: Path, tmp_path: Path, is_listed: bool, copy: Copy
 ) -> None:
-    for number, names in enumerate(_orders(_files(ours))):
+    source = ours if is_listed else twofold
+    orders = _orders(_files(ours)) if is_listed else itertools.permutations([PB, INDEX, SHARD])
+    for number, names in enumerate(orders):
         target, seen = tmp_path / str(number), None
         target.mkdir()
         gaps, later = [], []
-        for _ in copy(ours, target, names):
+        for _ in copy(source, target, list(names)):
             gaps.append(look(target).gap)
             seen = look(target, seen)
             later.append(seen.gap)
         assert all(gaps[:-1]), f"{names}: whole after {gaps.index(None) + 1} of {len(gaps)} steps"
-        assert all(later[:-1]), "also for who goes on looking"
+        assert all(later[:-1]), "also with what an earlier look has found"
         assert gaps[-1] is None
         assert look(target, seen).gap is None, "one look after the last change at the latest"
-
-
-def test_copy_of_another_savedmodel_is_incomplete_until_its_end(
-    twofold: Path, tmp_path: Path
-) -> None:
-    for number, names in enumerate(itertools.permutations([PB, INDEX, SHARD])):
-        target = tmp_path / str(number)
-        target.mkdir()
-        gaps = [look(target).gap for _ in _growing(twofold, target, list(names))]
-        assert all(gaps[:-1]), f"{names}: whole after {gaps.index(None) + 1} of {len(gaps)} steps"
-        assert gaps[-1] is None
 
 
 def test_gaps_that_the_graph_shows(twofold: Path, tmp_path: Path) -> None:

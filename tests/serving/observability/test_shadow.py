@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from serving.common.errors import NotFound
 from serving.inference.service import PREDICT, InferenceService
 from serving.observability.shadow import ShadowOptions, ShadowTraffic, differences
 from tests.serving.exports import install, load_model
+from tests.serving.fakes import Leases
 from tests.serving.stubs import predict
 from tests.serving.traces import trace
 
 
-class _Manager:
-    """Version 5 serves; version 6, `canary`, gets the shadow traffic."""
-
-    def __init__(self, models: dict[int, Any]) -> None:
-        self._models = models
-
-    @contextlib.contextmanager
-    def lease(
-        self, name: str, version: int | None = None, label: str | None = None
-    ) -> Iterator[Any]:
-        wanted = 6 if label == "canary" else version or 5
-        if wanted not in self._models:
-            raise NotFound(f"version {wanted}")
-        yield self._models[wanted]
-
-
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: Path) -> _Manager:
+def manager(tmp_path_factory: pytest.TempPathFactory, twofold: Path, threefold: Path) -> Leases:
     folder = tmp_path_factory.mktemp("models")
     found = {5: install(twofold, folder, 5), 6: install(threefold, folder, 6)}
-    return _Manager({n: load_model("tiny", n, path) for n, path in found.items()})
+    return Leases({n: load_model("tiny", n, path) for n, path in found.items()})
 
 
 def _ask(service: InferenceService, request_id: str = "r") -> None:
@@ -46,7 +28,7 @@ def _ask(service: InferenceService, request_id: str = "r") -> None:
 
 
 @pytest.mark.parametrize("version", [6, "canary"])
-def test_largest_difference_of_each_task_is_reported(manager: _Manager, version: int | str) -> None:
+def test_largest_difference_of_each_task_is_reported(manager: Leases, version: int | str) -> None:
     seen: list[tuple[Any, ...]] = []
     shadow = ShadowTraffic(
         ShadowOptions("tiny", version, 1.0), manager, lambda *found: seen.append(found)
@@ -56,9 +38,7 @@ def test_largest_difference_of_each_task_is_reported(manager: _Manager, version:
     assert sorted(seen) == [("tiny", 6, "click", 1.5), ("tiny", 6, "convert", 0.0)]
 
 
-def test_missing_version_is_logged_once(
-    manager: _Manager, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_version_is_logged_once(manager: Leases, caplog: pytest.LogCaptureFixture) -> None:
     shadow = ShadowTraffic(ShadowOptions("tiny", 9, 1.0), manager, lambda *found: None)
     for request_id in ("r7", "r8"):
         _ask(InferenceService(manager, [shadow.observe]), request_id)
