@@ -59,16 +59,12 @@ def test_reload_loads_only_what_is_new(manage: Manage, folder: Path) -> None:
     manager.reload([config(folder), config(folder, "other")])
     manager.reload([config(folder, "other"), config(folder)])
     assert sorted(name for name, _, _ in load.calls) == ["other", "tiny"]
-    add(folder / "tiny", 11)
-    manager.reload([config(folder)])
-    assert served(manager) == 11, "also without polling"
-
-
-def test_policy_changes(manage: Manage, folder: Path) -> None:
-    manager = manage(config(folder))
     for policy, expected in ((Specific([3, 5]), {3, 5}), (All(), {3, 5, 7}), (Latest(), {7})):
         manager.reload([config(folder, policy=policy)])
         assert available(manager) == expected
+    add(folder / "tiny", 11)
+    manager.reload([config(folder)])
+    assert served(manager) == 11, "also without polling"
 
 
 def test_base_path_changes_under_the_same_number(manage: Manage, folder: Path) -> None:

@@ -213,30 +213,25 @@ def test_stalled_body_times_out_unless_it_is_too_large(
         assert stalled.recv(1000).startswith(b"HTTP/1.1 " + status)
 
 
-def test_probes(rest: Callable[..., RestServer]) -> None:
+def test_probes_need_no_token(rest: Callable[..., RestServer]) -> None:
+    def admit(header: str | None) -> None:
+        if header != "Bearer t":
+            raise Unauthenticated("no")
+
     ready = False
-    port = rest(is_ready=lambda: ready).port
+    port = rest(is_ready=lambda: ready, admit=admit).port
     assert ask_port(port, "GET", "/healthz") == (200, "ok\n")
     assert ask_port(port, "GET", "/readyz") == (503, "not ready\n")
     ready = True
     assert ask_port(port, "GET", "/readyz") == (200, "ready\n")
+    assert ask_port(port, "GET", MODEL) == (401, {"error": "no"})
+    assert ask_port(port, "GET", MODEL, headers={"Authorization": "Bearer t"})[0] == 200
 
 
 def test_metrics_page_has_the_configured_path(rest: Callable[..., RestServer]) -> None:
     port = rest(metrics=lambda: b"requests 3\n", metrics_path="/m").port
     assert ask_port(port, "GET", "/m") == (200, "requests 3\n")
     assert ask_port(rest().port, "GET", "/m")[0] == 400
-
-
-def test_client_without_token_is_rejected(rest: Callable[..., RestServer]) -> None:
-    def admit(header: str | None) -> None:
-        if header != "Bearer t":
-            raise Unauthenticated("no")
-
-    port = rest(admit=admit).port
-    assert ask_port(port, "GET", MODEL) == (401, {"error": "no"})
-    assert ask_port(port, "GET", MODEL, headers={"Authorization": "Bearer t"})[0] == 200
-    assert ask_port(port, "GET", "/healthz")[0] == 200
 
 
 def test_request_past_its_timeout_is_not_computed(rest: Callable[..., RestServer]) -> None:

@@ -59,23 +59,19 @@ def test_row_is_a_prediction_log(tmp_path: Path) -> None:
     assert log.log_metadata.timestamp_secs == int(found["time"].timestamp())
 
 
-@pytest.mark.parametrize(
-    ("message", "response", "field"),
-    [
-        (classification_pb2.ClassificationRequest, classification_pb2.ClassificationResponse,
-         "classify_log"),
-        (regression_pb2.RegressionRequest, regression_pb2.RegressionResponse, "regress_log"),
-        (inference_pb2.MultiInferenceRequest, inference_pb2.MultiInferenceResponse,
-         "multi_inference_log"),
-    ],
-)  # fmt: skip
-def test_every_method_has_its_field(
-    tmp_path: Path, message: Any, response: Any, field: str
-) -> None:
+def test_every_method_has_its_field(tmp_path: Path) -> None:
+    methods = (
+        ("classify_log", classification_pb2, "Classification"),
+        ("regress_log", regression_pb2, "Regression"),
+        ("multi_inference_log", inference_pb2, "MultiInference"),
+    )
     logger = PredictionLogger(LogFiles(tmp_path), 1.0)
-    logger.observe(finished(message(), response(), "r", api="any"))
+    for field, protos, name in methods:
+        message, answer = (getattr(protos, f"{name}{end}")() for end in ("Request", "Response"))
+        logger.observe(finished(message, answer, field, api="any"))
     logger.close()
-    assert [record(entry).WhichOneof("log_type") for entry in rows(tmp_path)] == [field]
+    found = {entry["request_id"]: record(entry).WhichOneof("log_type") for entry in rows(tmp_path)}
+    assert found == {field: field for field, *_ in methods}
 
 
 def test_sample_is_by_id_and_has_no_errors(tmp_path: Path) -> None:
