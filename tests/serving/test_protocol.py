@@ -7,10 +7,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
-    get_model_status_pb2,
 )
 
-from tests.serving.stubs import metadata, predict, send, status
+from tests.serving.stubs import metadata, predict, send
 
 
 def test_scores_are_typed_fields_with_the_version(shared_channel: grpc.Channel) -> None:
@@ -44,11 +43,3 @@ def test_the_metadata_is_the_signatures_of_the_saved_model(shared_channel: grpc.
     assert [dim.size for dim in rank.inputs["tags"].tensor_shape.dim] == [-1, -1, -1]
     assert set(rank.outputs) == {"click", "convert"}
     assert (response.model_spec.name, response.model_spec.version.value) == ("tiny", 5)
-
-
-def test_status_lists_each_version(shared_channel: grpc.Channel) -> None:
-    for request in (status(), status(version=5)):
-        (version,) = send(shared_channel, request).model_version_status
-        assert version.version == 5
-        assert version.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
-        assert (version.status.error_code, version.status.error_message) == (0, "")

@@ -45,11 +45,8 @@ EXPECTED = {
 }
 
 
-def test_tensorflow_reads_the_examples() -> None:
+def test_tensorflow_reads_the_examples_of_rows_and_tables() -> None:
     assert _read(encode_examples(ROWS).example_list.examples) == EXPECTED
-
-
-def test_arrow_table_equals_its_rows() -> None:
     table = pa.Table.from_pylist(
         [{**row, "items": [b"a", b"b"] if i == 0 else None} for i, row in enumerate(ROWS)],
         pa.schema(

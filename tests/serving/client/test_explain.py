@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -70,21 +68,11 @@ def test_scores_ranking_and_weights(connect: Connect, start_stub: StartStub) -> 
     np.testing.assert_array_equal(found.gates["buy"], [[0.25, 0.75], [1.0, 0.0]])
     by_name = handle.ask("explain", {"user": "ann"}, CANDIDATES, top_k=1)
     assert by_name.ranking.tolist() == [0], "ranked by `buy`, the first task by name"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"rank_by": "like"}, "`rank_by` must be one of the tasks buy, click. Received: 'like'"),
-        ({"top_k": -1}, "`top_k` must not be negative. Received: -1"),
-    ],
-)
-def test_invalid_ranking_options(
-    connect: Connect, start_stub: StartStub, options: dict[str, Any], words: str
-) -> None:
-    handle = connect(start_stub(answers=answers(1, "price")).address)
+    words = "`rank_by` must be one of the tasks buy, click. Received: 'like'"
     with pytest.raises(InvalidArgument, match=words):
-        handle.ask("explain", {"user": "ann"}, CANDIDATES, **options)
+        handle.ask("explain", {"user": "ann"}, CANDIDATES, rank_by="like")
+    with pytest.raises(InvalidArgument, match=r"`top_k` must not be negative\. Received: -1"):
+        handle.ask("explain", {"user": "ann"}, CANDIDATES, top_k=-1)
 
 
 def test_attention_covers_the_longest_list() -> None:

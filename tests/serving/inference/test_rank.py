@@ -231,13 +231,6 @@ def test_context_columns_must_have_one_row(tiny: Model, foreign: Model) -> None:
         read_rank(foreign, large)
 
 
-@pytest.mark.parametrize("name", ["tiny", "foreign"])
-def test_explain_needs_the_signature(request: pytest.FixtureRequest, name: str) -> None:
-    message = make_rank_request(name, {}, {"price": [1.5]}, explain=True)
-    with pytest.raises(FailedPrecondition, match=r"version \d cannot explain.*'rank_explained'"):
-        read_rank(request.getfixturevalue(name), message)
-
-
 def test_models_without_scores_cannot_rank(tmp_path: Path) -> None:
     """Without rows, without scores, or with another number of them: the model is at fault."""
     inputs = {"price": (tf.float32, (None,))}

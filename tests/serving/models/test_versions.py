@@ -5,27 +5,17 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tensorflow_serving.apis import predict_pb2
 
 from serving.client import Client
 from serving.common.errors import NotFound, ServingError
 from serving.common.status import State
-from serving.encoding.codec import encode
 from tests.serving.conftest import StartServer, wait_until
-from tests.serving.exports import install, write_warmup
+from tests.serving.exports import install
 from tests.serving.fakes import served
 from tests.serving.models.conftest import Serve
 
 ROW = {"user": "ann", "price": 1.0}
-
-
-def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.signature_name = "pair"
-    request.inputs["pair"].CopyFrom(encode(value))
-    return request
 
 
 def test_damaged_version_is_reported_until_repaired(
@@ -50,17 +40,6 @@ def test_damaged_version_is_reported_until_repaired(
     manager.poll()
     assert served(manager) == 6
     assert manager.statuses("tiny")[0].error is None
-
-
-def test_warm_up_file_is_replayed(serve: Serve, base_path: Path) -> None:
-    good = _pair_request(np.ones((3, 2), np.float32))
-    write_warmup(base_path / "5", [good, good])
-    assert served(serve(base_path)) == 5
-    write_warmup(base_path / "5", [_pair_request(np.ones((3, 5), np.float32))])
-    versions = serve(base_path).models["tiny"]
-    assert not versions.is_available
-    with pytest.raises(ServingError, match=r"Warmup record 1 .* input pair: expected"):
-        versions.require_available()
 
 
 def test_why_no_version_is_available(serve: Serve, tmp_path: Path, twofold: Path) -> None:

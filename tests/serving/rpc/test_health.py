@@ -48,23 +48,6 @@ def test_failing_new_model_takes_no_other_out_of_rotation() -> None:
     assert set(statuses(a=True, c=True).values()) == {NOT_SERVING}
 
 
-def test_check_and_list_follow_the_versions(
-    tmp_path: Path, twofold: Path, start_server: StartServer
-) -> None:
-    base_path = tmp_path / "tiny"
-    base_path.mkdir()
-    _, address = start_server(base_path)
-    with grpc.insecure_channel(address) as channel:
-        assert [_check(channel, name) for name in ("", "tiny")] == [NOT_SERVING, NOT_SERVING]
-        install(twofold, base_path, 1)
-        wait_until(lambda: _check(channel, "") == SERVING)
-        assert _list(channel) == {"": SERVING, "tiny": SERVING}
-        with pytest.raises(grpc.RpcError) as raised:
-            _check(channel, "ctr")
-    assert raised.value.code() == grpc.StatusCode.NOT_FOUND
-    assert raised.value.details() == "No model is named 'ctr'."
-
-
 def test_health_service_can_be_switched_off(base_path: Path, start_server: StartServer) -> None:
     _, address = start_server(base_path, enable_grpc_healthcheck_service=False)
     with grpc.insecure_channel(address) as channel:
@@ -74,9 +57,10 @@ def test_health_service_can_be_switched_off(base_path: Path, start_server: Start
     assert raised.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_watches_receive_each_change_once_and_end_with_the_drain(
+def test_health_follows_the_versions_and_the_drain(
     tmp_path: Path, twofold: Path, start_server: StartServer
 ) -> None:
+    """Watches receive each change once, and end with the drain."""
     base_path = tmp_path / "tiny"
     base_path.mkdir()
     server, address = start_server(base_path, grace_seconds=20.0)
@@ -88,6 +72,7 @@ def test_watches_receive_each_change_once_and_end_with_the_drain(
             received.put(answer.status)
 
     with grpc.insecure_channel(address) as channel:
+        assert [_check(channel, name) for name in ("", "tiny")] == [NOT_SERVING, NOT_SERVING]
         names = ("tiny", "ctr")
         watchers = [threading.Thread(target=watch, args=(channel, name)) for name in names]
         for watcher in watchers:
@@ -95,6 +80,12 @@ def test_watches_receive_each_change_once_and_end_with_the_drain(
         assert {received.get(timeout=5.0) for _ in watchers} == {NOT_SERVING, UNKNOWN}
         install(twofold, base_path, 1)
         assert received.get(timeout=10.0) == SERVING
+        wait_until(lambda: _check(channel, "") == SERVING)
+        assert _list(channel) == {"": SERVING, "tiny": SERVING}
+        with pytest.raises(grpc.RpcError) as raised:
+            _check(channel, "ctr")
+        assert raised.value.code() == grpc.StatusCode.NOT_FOUND
+        assert raised.value.details() == "No model is named 'ctr'."
         begin = time.monotonic()
         server.stop()
         assert time.monotonic() - begin < 10.0
