@@ -1,4 +1,4 @@
-"""Checks of arguments, each with one form of message."""
+"""Checks of arguments, with uniform error messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def require_integer(name: str, value: Any) -> None:
 
 
 def require_bool(name: str, value: Any) -> None:
-    """Raises unless `value` is True or False: any string counts as true."""
+    """Raises unless `value` is True or False; a string would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
 
@@ -45,7 +45,7 @@ def require_number(
     below: float = math.inf,
     hint: str = "",
 ) -> None:
-    """Raises unless `value` is a finite number within bounds; `hint` says what to do instead."""
+    """Raises unless `value` is a finite number within bounds; the error ends with `hint`."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     number = float(value) if is_number else math.nan
     if math.isfinite(number) and above < number < below and least <= number <= most:
@@ -59,12 +59,12 @@ def require_number(
 
 
 def require_share(name: str, value: Any) -> None:
-    """Raises unless `value` is a number from 0 to 1, such as a share to drop."""
+    """Raises unless `value` is a number from 0 to 1, such as a dropout rate."""
     require_number(name, value, least=0, most=1)
 
 
 def require_sizes(name: str, values: Any) -> tuple[int, ...]:
-    """A list of positive integers, perhaps empty, as a tuple."""
+    """Returns a list of positive integers, perhaps empty, as a tuple."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(
             f"`{name}` must be a list of positive integers. Received: {name}={values!r}"
@@ -75,7 +75,7 @@ def require_sizes(name: str, values: Any) -> tuple[int, ...]:
 
 
 def require_mask(name: str, mask: Any) -> None:
-    """Raises unless it is boolean or integer: nobody can tell what a fraction allows."""
+    """Raises unless a mask is boolean or integer; a fraction has no meaning."""
     if not is_whole(mask):
         raise TypeError(
             f"`{name}` must be boolean, True for what may be attended, or integer; compare it "
@@ -85,7 +85,7 @@ def require_mask(name: str, mask: Any) -> None:
 
 
 def is_whole(x: Any) -> bool:
-    """Whether a tensor is boolean or integer."""
+    """Returns whether a tensor is boolean or integer."""
     dtype = keras.backend.standardize_dtype(x.dtype)
     return dtype == "bool" or keras.backend.is_int_dtype(dtype)
 
@@ -107,7 +107,7 @@ def require_mask_of(name: str, mask: Any, inputs: Any) -> None:
 
 
 def unknown_name(name: Any, names: Iterable[str]) -> str:
-    """The end of an error: the valid names, what was received, and the nearest valid name."""
+    """Returns the end of an error: valid names, received name, and the nearest valid name."""
     valid = sorted(names)
     nearest = difflib.get_close_matches(name, valid, n=1) if isinstance(name, str) else []
     hint = f". Did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,4 +1,4 @@
-"""Which rows of which table belong to which feature: the plan behind `FeatureEmbedding`."""
+"""The plan of `FeatureEmbedding`: the rows of each feature in its table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, 
 
 @dataclass(frozen=True)
 class Table:
-    """All features of one width: their rows lie one after another in one variable."""
+    """The table of all features of one width: one variable with their rows in sequence."""
 
     width: int
     rows: int
@@ -23,12 +23,12 @@ class Table:
 
 
 def width_of(schema: Schema, name: str, default_width: int) -> int:
-    """Embedding width of a feature: that of its table's owner."""
+    """Returns the embedding width of a feature: that of its table's owner."""
     return schema[schema.table_owner(name)].width or default_width
 
 
 def require_one_width(schema: Schema, default_width: int) -> None:
-    """Raises when the features do not all embed with the model's width."""
+    """Raises unless all features have the model's width."""
     for feature in schema.features:
         width = width_of(schema, feature.name, default_width)
         if width != default_width:
@@ -40,7 +40,7 @@ def require_one_width(schema: Schema, default_width: int) -> None:
 
 
 def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
-    """One table per width, in increasing order of width."""
+    """Returns one table per width, in increasing order of width."""
     by_width: dict[int, list[Feature]] = {}
     for feature in schema.features:
         by_width.setdefault(width_of(schema, feature.name, default_width), []).append(feature)

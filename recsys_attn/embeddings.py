@@ -1,4 +1,4 @@
-"""Embeddings of every feature of a schema: one table per width, shared where the schema says so."""
+"""Embeddings of all features of a schema: one table per width."""
 
 from __future__ import annotations
 
@@ -33,20 +33,19 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class FeatureEmbedding(Layer):
     """Turns ids and numbers into field vectors and histories.
 
-    A categorical feature embeds as its row, a bag of ids as the mean of its rows, a number as
-    `value * vector` (AutoInt, section 4.2), a missing value as zeros. A past event is the
-    concatenation of its aligned sequences; the query that looks at it is the concatenation of
-    the features whose tables they share, so both live in one space. A sequence that shares no
-    table has zeros on the query's side.
+    A categorical feature becomes its row, a bag of ids the mean of its rows, a number `value *
+    vector` (AutoInt, section 4.2), a missing value zeros. A past event is the concatenation of its
+    aligned sequences; its query is the concatenation of the features that share their tables, so
+    both are vectors of one space. For a sequence without a shared table the query has zeros.
 
     Args:
         schema: A fitted schema (each categorical feature has its `size`), or its `to_dict()`.
-        width: Embedding width of the features that name none.
-        embeddings_initializer: Initializer of tables and vectors. None: a normal one with
-            deviation 0.01, since what rare values begin with is noise for all that follows. The
-            rows of missing and of unknown values start at zero: an unknown value says nothing
-            until training says otherwise.
-        embeddings_regularizer: Regularizer of the tables. It reads the whole table each step.
+        width: Embedding width of features without a `width`; 8 to 64 are usual.
+        embeddings_initializer: Initializer of tables and vectors. Defaults to a normal one with
+            deviation 0.01, since the initial rows of rare values are noise. The rows of missing and
+            of unknown values start at zero.
+        embeddings_regularizer: Regularizer of the tables. Defaults to none, since it reads the
+            whole table in each step; prefer `l2` of the optimizer.
 
     Call arguments:
         inputs: Dict by feature name. Ids: context `(B,)`, candidate `(B, T)`, bags with one more
@@ -86,7 +85,7 @@ class FeatureEmbedding(Layer):
         embeddings_regularizer: Any = None,
         **kwargs: Any,
     ) -> None:
-        # Numbers arrive as they are: Keras would round them to the policy's compute dtype.
+        # Otherwise Keras would round numbers to the compute dtype.
         super().__init__(autocast=False, **kwargs)
         require_positive("width", width)
         self.schema = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
@@ -104,7 +103,7 @@ class FeatureEmbedding(Layer):
                     shape=(table.rows, table.width),
                     initializer=self._table_initializer(table),
                     regularizer=self.embeddings_regularizer,
-                    autocast=False,  # the rows that are looked up are cast, not the whole table
+                    autocast=False,  # casts the looked-up rows, not the whole table
                     name=f"table_{table.width}",
                 )
             for side, names in table.numerics.items():
@@ -118,7 +117,7 @@ class FeatureEmbedding(Layer):
         self.built = True
 
     def _initializer(self) -> Any:
-        """A fresh one: one initializer object used twice would fill two weights alike."""
+        """Returns a new initializer: one object would give two weights the same values."""
         if self.embeddings_initializer is None:
             return keras.initializers.RandomNormal(stddev=0.01)
         return self.embeddings_initializer.clone()
@@ -163,7 +162,7 @@ class FeatureEmbedding(Layer):
     def _embed_side(
         self, table: Table, side: Side, inputs: Mapping[str, Tensor], vectors: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """One lookup for all ids of one side, cut into single fields, bags and sequences."""
+        """Looks up all ids of one side at once, and splits them into fields, bags and sequences."""
         singles, bags, numerics = table.singles[side], table.bags[side], table.numerics[side]
         blocks, presents = [], []
         listed = bags + (table.sequences if side == "context" else ())
@@ -196,7 +195,7 @@ class FeatureEmbedding(Layer):
         listed: tuple[str, ...],
         inputs: Mapping[str, Tensor],
     ) -> list[tuple[Tensor, Tensor]]:
-        """Rows and whether they are present, of the singles together and of each list."""
+        """Returns rows and presence masks, of all single ids together and of each list."""
         parts = [ops.cast(inputs[name], "int32") for name in listed]
         offsets: list[Any] = [table.offsets[name] for name in listed]
         sizes: list[Any] = [table.sizes[name] for name in listed]
@@ -206,7 +205,7 @@ class FeatureEmbedding(Layer):
                 known.insert(0, ops.convert_to_tensor([plan[name] for name in singles], "int32"))
         present = ops.not_equal(ops.concatenate(parts, axis=-1), PADDING_ID)
         ids = [
-            # Fields lie side by side: an id beyond its field would be read from the next one.
+            # Fields share a table: an id beyond its field would read a row of the next field.
             offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
             for part, offset, size in zip(parts, offsets, sizes, strict=True)
         ]
@@ -238,7 +237,7 @@ class FeatureEmbedding(Layer):
         if query_mask is not None:
             query_mask = ops.cast(query_mask, "bool")
             if not any(self._side_of_partner(s.name) == "candidate" for s in sequences):
-                query_mask = ops.any(query_mask, axis=1, keepdims=True)  # one query a request
+                query_mask = ops.any(query_mask, axis=1, keepdims=True)  # one query per request
         return {
             "query": self._query(sequences, vectors),
             "query_mask": query_mask,
@@ -247,7 +246,7 @@ class FeatureEmbedding(Layer):
         }
 
     def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Tensor]) -> Tensor:
-        """The concatenated partners, `(B, T, K)`; `T` is 1 where all of them are context."""
+        """Concatenates the query features to `(B, T, K)`; `T` is 1 if all are context."""
         found = {s.name: self._partner(s, vectors) for s in sequences if s.shares is not None}
         like = next(
             (v for s, v in found.items() if self._side_of_partner(s) == "candidate"),
@@ -283,19 +282,19 @@ class FeatureEmbedding(Layer):
 
 
 def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
-    """`x` in pieces of some lengths along its last or last but one axis."""
+    """Splits `x` into pieces along its last or last but one axis."""
     if len(lengths) == 1:
         return [x]
     ends = list(accumulate(lengths))
     if all(isinstance(length, int) for length in lengths):
-        # On the way back one copy, where slices would make a tensor of the whole size each.
+        # One copy in the backward pass; slices would make a full-size tensor each.
         return ops.split(x, ends[:-1], axis=axis)
     rest = (slice(None),) * (-1 - axis)
     return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]
 
 
 def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[str, np.ndarray]:
-    """Inputs of the right shapes and types, all missing: what a model is built on."""
+    """Returns inputs with only missing values, to build a model with."""
     inputs = {}
     for feature in schema.features:
         shape: tuple[int, ...] = (batch,)

@@ -1,4 +1,4 @@
-"""Initial values of several weights kept in one tensor."""
+"""Initializers of several weights in one tensor."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from recsys_attn.tensors import Tensor
 
 
 def blockwise(count: int, axis: int, initializer: str = "glorot_uniform") -> Callable[..., Tensor]:
-    """Draws `count` equal blocks along `axis`, each on its own and with its own fans.
+    """Draws `count` blocks of equal size along `axis`, each with its own fans.
 
-    Experts, heads and tasks that share one tensor, and so one matrix product, must still start
-    different from each other, and as large as if each had a tensor of its own.
+    So experts, heads and tasks in one tensor start different from each other, with the same scale
+    as in tensors of their own.
     """
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
         block = list(shape)
         block[axis] //= count
-        # A new initializer for each block: one object would give every block the same values.
+        # A new initializer per block: one object would give every block the same values.
         draws = [keras.initializers.get(initializer)(block, dtype=dtype) for _ in range(count)]
         return ops.concatenate(draws, axis=axis)
 

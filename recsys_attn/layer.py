@@ -1,4 +1,4 @@
-"""The base class of the layers: mistakes in its use become one plain sentence."""
+"""The base class of layers, with plain errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras import ops
 from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Shape
 
-# Arguments of Keras' own; those of an input are deprecated, and Keras says so.
+# Arguments of Keras layers; Keras itself warns of the deprecated ones.
 _OF_KERAS = {"activity_regularizer", "autocast", "dtype", "name", "trainable"}
 _OF_KERAS |= {"batch_input_shape", "batch_shape", "input_dim", "input_dtype", "input_shape"}
 
@@ -23,7 +23,7 @@ class Layer(keras.layers.Layer):
     """A Keras layer with plain errors for unknown arguments and for lists of numbers.
 
     Attributes:
-        elsewhere: By the name of an argument that users expect here, the place where it belongs.
+        elsewhere: Hints for arguments of other layers, by name.
 
     Example:
 
@@ -58,7 +58,7 @@ mean 'factor'?
 
 
 def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
-    """Raises for a list of numbers in the place of a tensor."""
+    """Raises if an argument is a list of numbers and not a tensor."""
     for value in arguments:
         if isinstance(value, list | tuple) and _holds_numbers(value):
             raise TypeError(
@@ -71,23 +71,22 @@ def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
 def build_part(
     owner: keras.layers.Layer, name: str, part: keras.layers.Layer, *shapes: Shape
 ) -> None:
-    """Builds a part that a layer holds.
+    """Builds a part of a layer.
 
-    A part with weights belongs to one layer: Keras saves a part of two layers so that the file
-    cannot be read, and built for other sizes its weights would be others. A part without weights
-    may be shared.
+    A part with weights belongs to one layer: Keras cannot load a file with a part of two layers,
+        and the shapes of the weights depend on the sizes. A part without weights may be shared.
 
     Args:
-        owner: The layer that holds it.
-        name: Its kind, for the error.
-        part: What is built, unless it is built already.
-        shapes: What its `build` takes.
+        owner: The layer of the part.
+        name: The kind of the part, for the error.
+        part: The part, perhaps already built.
+        shapes: The arguments of its `build`.
 
     Raises:
-        ValueError: It has weights and another layer holds it, or was built for other sizes.
+        ValueError: It has weights, and belongs to another layer or was built for other sizes.
     """
     if type(part).build is keras.layers.Layer.build:
-        return  # without a `build` of its own it is built by its first call
+        return  # without its own `build`, it is built by its first call
     if not part.built:
         part.build(*shapes)
     elif part.weights and not _belongs(part, owner):
@@ -103,17 +102,17 @@ def build_part(
     _OWNERS.setdefault(part, weakref.ref(owner))
 
 
-# A weak reference, since a layer that knew its owner would hold it as a part.
+# A weak reference: Keras would track a strong one as a part of the part.
 _OWNERS: weakref.WeakKeyDictionary[keras.layers.Layer, Any] = weakref.WeakKeyDictionary()
 
 
 def _belongs(part: keras.layers.Layer, owner: keras.layers.Layer) -> bool:
-    """Whether no other layer has built or taken a part, not even one that is gone."""
+    """Returns whether no other layer has built or owned a part, even if it was deleted."""
     return part not in _OWNERS or _OWNERS[part]() is owner
 
 
 def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:
-    """Whether one like it that is built for these shapes has weights of the same shapes."""
+    """Returns whether a copy built for these shapes has weights of the same shapes."""
     other = type(part).from_config(part.get_config())
     other.build(*shapes)
     return [w.shape for w in other.weights] == [w.shape for w in part.weights]

@@ -1,4 +1,4 @@
-"""Losses of requests with several candidates."""
+"""Losses for requests with several candidates."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from recsys_attn.tensors import Tensor
 class CandidateCrossentropy(keras.losses.Loss):
     """Binary cross-entropy of logits, one value per candidate.
 
-    `loss = -y log sigmoid(z) - (1 - y) log(1 - sigmoid(z))`. Keras' own takes the mean over the
-    last axis, which here is the candidates', before sample weights can leave out padded
-    candidates and labels that are not known. This one keeps `(B, T)` and divides by the sum of
-    the weights.
+    `loss = -y log sigmoid(z) - (1 - y) log(1 - sigmoid(z))`. Keras' loss takes the mean over the
+    last axis, here the candidates, before sample weights can remove padded candidates and unknown
+    labels. This loss keeps `(B, T)` and divides by the sum of the weights.
 
     Args:
-        reduction: How the losses of all candidates become one number; a name of Keras.
+        reduction: Reduction over all candidates, a name of Keras.
         name: Name of the loss.
 
     Call arguments:
         y_true: `(B, T)`, 0 or 1.
         y_pred: Logits `(B, T)`.
-        sample_weight: `(B, T)`, 0 where the candidate does not count.
+        sample_weight: `(B, T)`, 0 for candidates that do not count.
 
     Returns:
         The loss, a scalar.

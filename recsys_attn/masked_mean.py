@@ -1,4 +1,4 @@
-"""Several vectors to one."""
+"""The mean of some of several vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recsys_attn.tensors import Tensor
 
 
 def masked_mean(values: Tensor, present: Tensor) -> Tensor:
-    """Mean of the vectors that are present; zeros where none is.
+    """Returns the mean of the vectors that are present; zeros if there are none.
 
     Args:
         values: (..., S, E).

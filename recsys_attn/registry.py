@@ -1,4 +1,4 @@
-"""The members of a slot by name: a member is made from an instance, a name or a config."""
+"""Registries of parts by name, which make a part from an instance, a name or a config."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Member = TypeVar("Member", bound=type)
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that can fill one slot, such as the scores, by name.
+    """The members of one kind of part, such as the scores, by name.
 
-    A registry stands in the `base.py` of its folder, and each class registers itself, so that a
-    class that holds others of its kind (`Sum` of scores) needs no import of them.
+    Each folder defines its registry in `base.py`, and each class registers itself. So a class that
+    contains other members (`Sum` of scores) needs no import of them.
 
     Args:
         kind: The name of a member in an error, with its article.
         folder: Prefix of the name under which Keras saves a class, as in `scores.Dot`.
         type: The base class of every member.
-        call: The first arguments of a member's `call`, where any layer may be a member.
+        call: The first arguments of a member's `call`, if any layer may be a member.
         hint: Advice in the error for a layer with other arguments.
         members: The classes by name, or functions that make a member; `register` fills it.
 
@@ -60,7 +60,7 @@ class Registry:
 
         Args:
             name: The name of the member.
-            saved_as: Its name in saved models, where that is not the name of the class.
+            saved_as: The name of the class in saved models. Defaults to its own name.
             aliases: More names, each with the arguments that it fixes.
         """
 
@@ -161,7 +161,7 @@ def _check_arguments(name: Any, make: Callable[..., Any], config: Mapping[str, A
 
 
 def _argument_names(make: Callable[..., Any]) -> set[str]:
-    """Those of a class; of a function also those of the class that it makes with `**kwargs`."""
+    """Returns the arguments of a class; for a function also those of the class it returns."""
     if isinstance(make, functools.partial):
         return _argument_names(make.func)
     if isinstance(make, type):

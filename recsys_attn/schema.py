@@ -1,7 +1,7 @@
-"""The schema: which features and tasks a model has, and what is known of them.
+"""The schema: the features and tasks of a model.
 
-It is the contract of everything: it decides the Parquet columns, the fitted
-transforms, the model's inputs, the SavedModel's signature and a client's request.
+It defines the Parquet columns, the fitted transforms, the model's inputs, the SavedModel's
+signature and a client's request.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from recsys_attn.checks import require_positive, unknown_name
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
 
-PADDING_ID = 0  # a missing value or padding: never attended, embeds as zeros
-UNKNOWN_ID = 1  # a value that the fitted vocabulary does not hold
+PADDING_ID = 0  # a missing value or padding: never attended, embedded as zeros
+UNKNOWN_ID = 1  # a value outside of the fitted vocabulary
 RESERVED_IDS = 2
-CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False where a request is padded
+CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False for padded candidates
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Known values get a row each; values seen fewer than `min_count` times are unknown."""
+    """One row per known value; values seen fewer than `min_count` times are unknown."""
 
     min_count: int = 1
     max_size: int | None = None
@@ -40,7 +40,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Hash:
-    """Values share `buckets` rows by a fixed hash; nothing is fitted and nothing is unknown."""
+    """A fixed hash of values to `buckets` rows; nothing is fitted, and no value is unknown."""
 
     buckets: int
     kind: Literal["hash"] = "hash"
@@ -51,7 +51,7 @@ class Hash:
 
 @dataclass(frozen=True)
 class Quantile:
-    """A number becomes the index of its bucket; the buckets hold equal shares of the data."""
+    """The index of the bucket of a number; buckets are quantiles of the data."""
 
     buckets: int = 10
     kind: Literal["quantile"] = "quantile"
@@ -70,14 +70,14 @@ class Categorical:
     """One id, or a bag of ids when `multivalued` (embedded as their mean).
 
     Args:
-        name: Column, model input and signature input of this name.
-        side: `"context"` (user and moment, once a request) or `"candidate"`.
+        name: Name of the column, of the model input and of the signature input.
+        side: `"context"` (user and moment, once per request) or `"candidate"`.
         dtype: Type of the raw value.
-        transform: How a raw value becomes an id.
-        multivalued: Whether a row holds a list of values.
-        max_length: Values kept of a multi-valued row (the last ones).
-        width: Embedding width; the model's default where None.
-        size: Rows of its table, reserved ids included; known after fitting.
+        transform: Transform from raw values to ids.
+        multivalued: Whether a row has a list of values.
+        max_length: Largest number of values of a multi-valued row; the last ones are kept.
+        width: Embedding width. Defaults to that of the model.
+        size: Number of rows of its table, including reserved ids; known after fitting.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number; it embeds as its (transformed) value times a learned vector.
+    """A number, embedded as its (transformed) value times a learned vector.
 
     `transform` names the steps in their order, for instance `("log1p", "standardise")`.
     """
@@ -126,16 +126,17 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Sequence:
-    """What happened before, oldest first: one list of ids a request.
+    """A list of past events per request, oldest first, as ids.
 
     Args:
-        name: Column, model input and signature input of this name.
-        shares: The categorical feature whose transform and table it uses, so that
-            a past item and a candidate item are the same vector.
-        history: Sequences of one history are aligned: entry s of each belongs to event s.
-        max_length: Events kept (the last ones).
-        dtype, transform, width, size: As for `Categorical`. A sequence that shares has those of
-            `shares`: its dtype must be given, the others may be left out and must not differ.
+        name: Name of the column, of the model input and of the signature input.
+        shares: A categorical feature whose transform and table it shares, so that a past item and a
+            candidate item are the same vector.
+        history: Name of the history. Sequences of one history are aligned: entry s of each belongs
+            to event s.
+        max_length: Largest number of events; the last ones are kept.
+        dtype, transform, width, size: As for `Categorical`. With `shares`, they must not differ
+            from those of the other feature; all but `dtype` may be omitted.
     """
 
     name: str
@@ -160,7 +161,7 @@ Feature = Categorical | Numeric | Sequence
 
 
 def is_listed(feature: Feature) -> TypeGuard[Categorical | Sequence]:
-    """Whether a request holds a list of values for this feature."""
+    """Returns whether a request has a list of values for this feature."""
     return isinstance(feature, Sequence) or (
         isinstance(feature, Categorical) and feature.multivalued
     )
@@ -168,13 +169,13 @@ def is_listed(feature: Feature) -> TypeGuard[Categorical | Sequence]:
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to predict: a 0/1 label, null (or a false `mask` column) where it is not known.
+    """A prediction target: a 0/1 label, null (or with a false `mask` column) if unknown.
 
     Args:
-        name: Name of the model's and the signature's output.
-        label: Column of the label; the task's name where None.
-        weight: Weight of this task's loss in the sum.
-        mask: Boolean or 0/1 column; rows where it is false do not count for this task.
+        name: Name of the output of the model and of the signature.
+        label: Column of the label. Defaults to the name.
+        weight: Weight of the loss in the sum of all tasks.
+        mask: Boolean or 0/1 column; rows with a false value do not count for this task.
     """
 
     name: str
@@ -196,7 +197,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Schema:
-    """Features and tasks, checked against each other.
+    """Features and tasks, checked for consistency.
 
     >>> schema = Schema(
     ...     features=(
@@ -261,13 +262,13 @@ class Schema:
         raise KeyError(f"No feature is named {name!r}. Features: {[f.name for f in self.features]}")
 
     def table_owner(self, name: str) -> str:
-        """Name of the feature whose embedding table and transform `name` uses."""
+        """Returns the name of the feature that owns the table and transform of `name`."""
         feature = self[name]
         return (feature.shares or name) if isinstance(feature, Sequence) else name
 
     @property
     def histories(self) -> Mapping[str, tuple[Sequence, ...]]:
-        """Aligned sequences by the name of their history."""
+        """Returns the aligned sequences by the name of their history."""
         grouped: dict[str, list[Sequence]] = {}
         for feature in self.features:
             if isinstance(feature, Sequence):
@@ -275,7 +276,7 @@ class Schema:
         return types.MappingProxyType({name: tuple(group) for name, group in grouped.items()})
 
     def with_sizes(self, sizes: Mapping[str, int]) -> Schema:
-        """The same schema with the table size of every feature that `sizes` names."""
+        """Returns the schema with the table sizes of `sizes`."""
         features = tuple(
             dataclasses.replace(feature, size=sizes[self.table_owner(feature.name)])
             if not isinstance(feature, Numeric) and self.table_owner(feature.name) in sizes
@@ -285,7 +286,7 @@ class Schema:
         return Schema(features, self.tasks)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` reads it."""
+        """Returns plain data for JSON; see `from_dict`."""
         return {
             "features": [dataclasses.asdict(feature) for feature in self.features],
             "tasks": [dataclasses.asdict(task) for task in self.tasks],
@@ -293,7 +294,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> Schema:
-        """The schema that `to_dict` wrote."""
+        """Returns the schema for the result of `to_dict`."""
         return cls(
             features=tuple(_feature_from_dict(feature) for feature in config["features"]),
             tasks=tuple(Task(**task) for task in config["tasks"]),

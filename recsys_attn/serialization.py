@@ -1,4 +1,4 @@
-"""How layers that hold other layers are named, saved and read back."""
+"""Configs of layers inside other layers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from recsys_attn.tensors import Config
 
 
 def serialize(part: Any) -> Config | None:
-    """The config of a layer or a pattern held by a layer; None for None.
+    """Returns the config of a part of a layer; None for None.
 
-    Keras adds `build_config` to a built child, and on reading would build the child before its
-    parent does. The parent builds its children, so it is left out.
+    It has no `build_config`, with which Keras would build the part before its owner does.
     """
     if part is None:
         return None
@@ -26,9 +25,9 @@ def serialize(part: Any) -> Config | None:
 
 
 def deserialize(config: Any) -> Any:
-    """What `serialize` wrote; anything but a config is returned as it is.
+    """Returns the part of a config; other objects are returned unchanged.
 
-    So an argument that takes a layer takes its config too, and `from_config` needs no override.
+    So every argument for a layer accepts its config too, and `from_config` needs no override.
     """
     if not isinstance(config, Mapping):
         return config
@@ -36,9 +35,9 @@ def deserialize(config: Any) -> Any:
 
 
 def with_own_seed(config: Any, index: int) -> Any:
-    """What `serialize` wrote of a part, for the layer of this index among several alike.
+    """Returns the config of a part for one of several equal layers, with its own seed.
 
-    Where the part has a seed, each layer's is drawn from it, so that no two have the same noise.
+    The seed is derived from that of the part and the index, so that layers have different noise.
     """
     seed = None if config is None else config["config"].get("seed")
     if not isinstance(seed, int):
@@ -48,10 +47,10 @@ def with_own_seed(config: Any, index: int) -> Any:
 
 
 def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
-    """A layer that takes these arguments, from an instance or its config.
+    """Returns a layer for an instance or a config, and checks its call arguments.
 
     Raises:
-        TypeError: It is no layer, or its `call` has not all of the arguments.
+        TypeError: It is not a layer, or its `call` does not have all arguments.
     """
     layer = deserialize(given)
     if isinstance(layer, keras.layers.Layer) and takes(layer, *arguments):
@@ -64,13 +63,13 @@ def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
 
 
 def takes(layer: keras.layers.Layer, *arguments: str) -> bool:
-    """Whether a layer can be called with all of these by keyword."""
+    """Returns whether a layer accepts all of these arguments by name."""
     parameters = inspect.signature(layer.call).parameters.values()
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return takes_any or set(arguments) <= set(arguments_of(layer))
 
 
 def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:
-    """Names of what a layer is called with."""
+    """Returns the names of the call arguments of a layer."""
     parameters = inspect.signature(layer.call).parameters.values()
     return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))

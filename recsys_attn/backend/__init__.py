@@ -1,1 +1,1 @@
-"""The only place that knows which Keras backend runs."""
+"""Code that depends on the Keras backend."""

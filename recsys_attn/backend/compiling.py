@@ -1,4 +1,4 @@
-"""Elementwise work in one pass over memory, where the backend would take one for each operation."""
+"""Compilation of elementwise functions, for one pass over memory."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if _TENSORFLOW:
 def fused(
     function: Callable[..., Any], gradient: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """The function, which XLA compiles inside of a TensorFlow graph on a CPU.
+    """Returns a function that XLA compiles inside a TensorFlow graph on a CPU.
 
-    For operations on elements and their sums: what bounds them is memory, and XLA reads and
-    writes it once for many of them. Matrix products take no less time with it.
+    Use it for elementwise operations and sums, which are bound by memory: XLA needs one pass for
+        many of them. Matrix products do not get faster.
 
-    Called eagerly the function stays as it is, since XLA would compile it for each new shape; so
-    does it where there is a GPU, which was not measured and may lack what XLA needs, and on the
-    other backends, which compile whole programs. A graph with it asks for XLA wherever it is run:
-    nothing that is exported may call it.
+    It is not compiled in eager calls (XLA would compile each new shape), with a GPU (not measured),
+    or on other backends (they compile whole programs). A graph with it needs XLA at run time, so
+    exported functions must not call it.
 
     Args:
-        function: Of tensors alone.
-        gradient: That by the first tensor, the only one to have one, as a function of the output
-            and the gradient by the output; it is not compiled. XLA's where None.
+        function: A function of tensors only.
+        gradient: The gradient by the first tensor (the others have none), as a function of the
+            output and the gradient by the output; not compiled. Defaults to automatic
+            differentiation.
     """
     if not _TENSORFLOW:
         return function
@@ -41,7 +41,7 @@ def fused(
     def call(*tensors: Any) -> Any:
         if tf.executing_eagerly() or tf.config.list_physical_devices("GPU"):
             return function(*tensors)
-        # Identities, which move nothing: the gradient of a branch of `tf.cond` cannot hand a
+        # Identities cost nothing. Without them the gradient of a branch of `tf.cond` cannot pass a
         # tensor of the branch to XLA.
         return compiled(*map(tf.identity, tensors))
 

@@ -1,7 +1,7 @@
-"""Gradients of embedding tables: the rows that a batch looked up, where the backend tells them.
+"""Sparse gradients of embedding tables.
 
-TensorFlow gives `IndexedSlices`: an id and a gradient for each lookup, an id as often as it was
-looked up. On the other backends every gradient is as large as its variable.
+TensorFlow returns `IndexedSlices`: an id and a gradient for each lookup, with repeated ids. On the
+other backends every gradient is as large as its variable.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if _TENSORFLOW:
 
 
 class GradientRows(NamedTuple):
-    """The rows of a table that a gradient has, U of them."""
+    """The U different rows of a sparse gradient."""
 
-    ids: Tensor  # (U,), none twice
+    ids: Tensor  # (U,), unique
     values: Tensor  # (U, E), the sum over the lookups of an id
-    lookups: Tensor  # (U,), how many these were
+    lookups: Tensor  # (U,), their number
 
 
 def is_sparse(gradient: Any) -> bool:
-    """Whether it has rows only for what was looked up."""
+    """Returns whether a gradient is sparse."""
     return _TENSORFLOW and isinstance(gradient, tf.IndexedSlices)
 
 
 def rows_of(gradient: Any) -> GradientRows | None:
-    """Each row once, in the order of their first lookup; None for a dense gradient."""
+    """Returns each row once, in the order of first lookup; None for a dense gradient."""
     if not is_sparse(gradient):
         return None
     ids, positions = tf.unique(gradient.indices)
     positions, count = positions[:, None], tf.size(ids)
-    # On a CPU this takes half the time of `unsorted_segment_sum`, or of sorting. The sizes are
-    # those of all lookups, which XLA knows, and are then cut.
+    # On a CPU this takes half the time of `unsorted_segment_sum` or of sorting. The static size is
+    # the number of lookups, as XLA needs it; the result is then cut.
     values = tf.scatter_nd(positions, gradient.values, tf.shape(gradient.values))
     ones = tf.ones_like(gradient.indices, "float32")
     lookups = tf.scatter_nd(positions, ones, tf.shape(ones))
@@ -47,19 +47,19 @@ def rows_of(gradient: Any) -> GradientRows | None:
 
 
 def values_of(gradient: Any) -> Tensor:
-    """All numbers of a gradient that need not be zero; of a sparse one, by lookup."""
+    """Returns the values of a gradient; for a sparse one those of its lookups."""
     return gradient.values if is_sparse(gradient) else gradient
 
 
 def dense(gradient: Any, rows: int) -> Tensor:
-    """A gradient as large as its variable, which has so many rows."""
+    """Returns a gradient as a dense tensor with this number of rows."""
     if not is_sparse(gradient):
         return gradient
     return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
 
 
 def scaled(gradient: Any, factor: Tensor) -> Any:
-    """The gradient times a number; a sparse one stays sparse."""
+    """Returns the gradient times a number; a sparse one stays sparse."""
     if not is_sparse(gradient):
         return gradient * ops.cast(factor, gradient.dtype)
     values = gradient.values * tf.cast(factor, gradient.values.dtype)
@@ -67,26 +67,27 @@ def scaled(gradient: Any, factor: Tensor) -> Any:
 
 
 def rows_at(variable: Any, ids: Tensor) -> Tensor:
-    """Rows of a variable, `variable[ids]`, read alone; ids are not negative.
+    """Reads only some rows of a variable, `variable[ids]`; ids are not negative.
 
-    `ops.take` of TensorFlow also reads the variable as a whole, and once single rows of it have
-    been written, to read it is to copy it.
+    `ops.take` on TensorFlow reads the whole variable, which is a copy once single rows have been
+    written.
     """
     if not _TENSORFLOW:
         return ops.take(variable, ids, axis=0)
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if isinstance(value, tf.distribute.DistributedValues):
-        value = value._get()  # this replica's; the mirrored variable would be read as a whole
+        value = value._get()  # the copy of this replica; a read of the mirrored variable reads all
+        # of it
     return tf.gather(value, ids)
 
 
 def row_update(ids: Tensor, values: Tensor) -> Any:
-    """What `Optimizer.assign` takes to write some rows of a variable."""
+    """Returns the argument of `Optimizer.assign` that writes some rows of a variable."""
     return tf.IndexedSlices(values, ids)
 
 
 def sum_over_replicas(gradients: Sequence[Any]) -> Sequence[Any]:
-    """The gradients of the global batch: those of all replicas of `tf.distribute`, added up."""
+    """Returns the gradients of the global batch: the sums over replicas of `tf.distribute`."""
     context = tf.distribute.get_replica_context() if _TENSORFLOW else None
     if context is None or context.num_replicas_in_sync == 1:
         return gradients

@@ -1,4 +1,4 @@
-"""Parts that any model may use."""
+"""Building blocks of models: MLP, Dice, Transformer blocks, position embeddings."""
 
 from recsys_attn.blocks.dice import Dice
 from recsys_attn.blocks.feed_forward import FeedForward

@@ -1,4 +1,4 @@
-"""One place that turns `"dice"`, `"relu"` and all other activations into layers."""
+"""Activations by name, including `"dice"`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from recsys_attn.tensors import Config, Tensor
 
 
 def serialize(activation: Any) -> str | Config:
-    """What a config says of an activation: `"dice"`, a name of Keras, or a registered function.
+    """Returns the config of an activation: `"dice"`, a Keras name, or a registered function.
 
     Args:
-        activation: `"dice"`, or whatever `keras.activations.get` takes.
+        activation: `"dice"`, or an argument of `keras.activations.get`.
 
     Raises:
-        ValueError: No activation has this name.
+        ValueError: The name is unknown.
     """
     if activation == "dice":
         return "dice"
@@ -33,10 +33,10 @@ def serialize(activation: Any) -> str | Config:
 
 
 def function(name: str, activation: Any, *others: str) -> Callable[[Tensor], Tensor]:
-    """An activation of Keras, for an argument of this name that may say `others` too.
+    """Returns a Keras activation; `name` and the other valid values are for the error.
 
     Raises:
-        ValueError: No activation of Keras has this name; `"dice"` is one with weights.
+        ValueError: Keras has no such activation; `"dice"` has weights, so it is not valid here.
     """
     try:
         return keras.activations.get(activation)
@@ -48,14 +48,14 @@ def function(name: str, activation: Any, *others: str) -> Callable[[Tensor], Ten
 
 
 def get(activation: Any, dtype: Any = None) -> keras.layers.Layer:
-    """A new layer for an activation, with weights of its own where it has any."""
+    """Returns a new layer for an activation."""
     if activation == "dice":
         return Dice(dtype=dtype)
     return keras.layers.Activation(activation, dtype=dtype)
 
 
 def apply(layer: keras.layers.Layer, inputs: Tensor, where: Tensor | None) -> Tensor:
-    """Calls a layer that `get` made; `where` tells Dice which rows are real."""
+    """Calls a layer of `get`; `where` is the mask of real rows, for Dice."""
     return layer(inputs, where=where) if isinstance(layer, Dice) else layer(inputs)
 
 

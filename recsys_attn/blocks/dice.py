@@ -1,4 +1,4 @@
-"""Dice, the data adaptive activation function."""
+"""Dice, DIN's data adaptive activation function."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Dice(Layer):
-    """A PReLU whose bend follows the data, channel by channel.
+    """A PReLU with a threshold that adapts to the data of each channel.
 
     `f(s) = p s + (1 - p) alpha s`, `p = sigmoid((s - mean) / sqrt(variance + epsilon))`
 
-    Mean and variance are those of the batch in training and moving averages otherwise, both over
-    all axes but the last; `alpha` is learned and starts at 0. All of it is computed in float32.
+    Mean and variance are those of the batch in training, and moving averages otherwise, over all
+    axes but the last; `alpha` is learned and starts at 0. Computed in float32.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978.
 
     Args:
-        momentum: How much of a moving average stays at each step.
-        epsilon: What is added to the variance.
+        momentum: Decay of the moving averages.
+        epsilon: Number added to the variance.
 
     Call arguments:
         inputs: (..., C).
         where: Booleans that broadcast to the inputs without their last axis, False for padding,
-            which is kept out of the statistics. Where a batch is all padding, the moving
-            averages stay as they are.
+            which does not enter the statistics. A batch of padding only does not change the moving
+            averages.
 
     Returns:
         (..., C).
@@ -78,19 +78,19 @@ class Dice(Layer):
         if not (training and self.trainable):
             scale = ops.rsqrt(self.moving_variance + self.epsilon)
             return _bend(inputs, self.moving_mean, scale, self.alpha)
-        # Rows of one axis: XLA adds them up several times faster than those of many axes.
+        # One axis of rows: XLA sums over it several times faster than over many axes.
         rows = ops.reshape(inputs, (-1, self.alpha.shape[0]))
         share, rate = self._shares(inputs, where)
         mean, variance = _statistics(rows, share)
         self.moving_mean.assign(self.moving_mean + rate * (mean - self.moving_mean))
         self.moving_variance.assign(self.moving_variance + rate * (variance - self.moving_variance))
         scale = ops.rsqrt(variance + self.epsilon)
-        # A copy: a function with a gradient of its own takes tensors, not variables.
+        # A copy: a function with a custom gradient takes tensors, not variables.
         output = _bend_in_training(rows, share, mean, scale, ops.copy(self.alpha))
         return ops.reshape(output, ops.shape(inputs))
 
     def _shares(self, x: Tensor, where: Tensor | None) -> tuple[Tensor, Tensor | float]:
-        """How much each row counts in an average, and how far the moving averages follow it."""
+        """Returns the weight of each row in an average, and the step of the moving averages."""
         leading = ops.shape(x)[:-1]
         real = ops.ones(leading, "float32") if where is None else ops.cast(where, "float32")
         real = ops.reshape(ops.broadcast_to(real, leading), (-1, 1))
@@ -105,7 +105,7 @@ class Dice(Layer):
 
 
 def _bend(x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
-    """`p x + (1 - p) alpha x`, with one multiplication less over all of x."""
+    """Returns `p x + (1 - p) alpha x`, with one multiplication less."""
     s = ops.cast(x, "float32")
     return ops.cast(s * (alpha + (1 - alpha) * ops.sigmoid((s - mean) * scale)), x.dtype)
 
@@ -115,7 +115,7 @@ _fused_bend = fused(_bend)
 
 @fused
 def _statistics(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel."""
+    """Returns mean and variance of each channel."""
     x = ops.cast(x, "float32")
     mean = ops.sum(x * share, axis=0)
     return mean, ops.sum(ops.square(x - mean) * share, axis=0)
@@ -125,13 +125,13 @@ def _statistics(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
 def _bend_in_training(
     x: Tensor, share: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor
 ) -> tuple[Tensor, Callable[..., tuple[Tensor | None, ...]]]:
-    """With a gradient by x that goes through mean and scale too, which have none of their own.
+    """`_bend` with a gradient by x through mean and scale too, which have none themselves.
 
-    The gradient is made of operations on the arguments, and so has derivatives itself.
+    The gradient consists of operations on the arguments, so that it has derivatives too.
     """
 
     def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor | None, ...]:
-        # PyTorch hands the arguments back; the others give the upstream gradient alone.
+        # PyTorch passes the arguments too; the others pass the upstream gradient only.
         if upstream is None:
             given, upstream = (x, share, mean, scale, alpha), given[0]
         by_x, by_alpha = _gradient(*given, upstream)
@@ -144,7 +144,7 @@ def _bend_in_training(
 def _gradient(
     x: Tensor, share: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor, by_output: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """By x and by alpha, where `p` is computed anew: that takes less time than to keep it."""
+    """Returns the gradients by x and alpha; recomputing `p` is faster than storing it."""
     s, by_output = ops.cast(x, "float32"), ops.cast(by_output, "float32")
     norm = (s - mean) * scale
     p = ops.sigmoid(norm)

@@ -1,4 +1,4 @@
-"""The Transformer's feed-forward."""
+"""The Transformer's feed-forward network."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class FeedForward(Layer):
-    """A hidden layer and back to the width of the inputs, position by position.
+    """A network with one hidden layer, applied at each position.
 
     `output = W_2 dropout(activation(W_1 x + b_1)) + b_2`
 
     Source: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762.
 
     Args:
-        units: Size of the hidden layer.
+        units: Size of the hidden layer; four times E is usual.
         activation: `"dice"` or any Keras activation.
-        dropout: Share of the hidden units that is dropped in training.
+        dropout: Share of the hidden units dropped in training. Defaults to 0.
 
     Call arguments:
         inputs: (..., E).
         where: Booleans that broadcast to the inputs without their last axis, False for padding,
-            which is kept out of Dice's statistics.
+            which does not enter the statistics of Dice.
 
     Returns:
         (..., E).

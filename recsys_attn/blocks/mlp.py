@@ -18,14 +18,14 @@ class Mlp(Layer):
     """`x = dropout(activation(W x + b))`, layer after layer, on the last axis.
 
     Args:
-        units: Sizes of the layers; none hands the inputs on.
+        units: Sizes of the layers; an empty list returns the inputs.
         activation: `"dice"` or any Keras activation, after every layer.
-        dropout: Share of the activations that is dropped in training.
+        dropout: Share of the activations dropped in training. Defaults to 0.
 
     Call arguments:
         inputs: (..., D).
         where: Booleans that broadcast to the inputs without their last axis, False for padding,
-            which is kept out of Dice's statistics.
+            which does not enter the statistics of Dice.
 
     Returns:
         (..., units[-1]).

@@ -1,4 +1,4 @@
-"""Where an event stands, added to what it is."""
+"""Position embeddings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class SinusoidalPositions(Layer):
-    """Adds waves of the position p, whose lengths are a geometric series; without weights.
+    """Adds sinusoids of the position p; without weights.
 
     `PE(p)[2i] = sin(p / base^(2i / E))`, `PE(p)[2i + 1] = cos(p / base^(2i / E))`
 
-    `PE(p) . PE(q)` depends on `p - q` only (with an even E), so a dot product can see distances.
+    `PE(p) . PE(q)` depends on `p - q` only (with an even E), so dot products depend on distances.
     The paper multiplies the inputs by the square root of E first; this layer does not.
 
     Source: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762.
 
     Args:
-        interleaved: Whether sine and cosine take turns, as in the paper, or all sines come before
-            all cosines, as in Transformer-XL. (Tensor2Tensor, which has them so too, takes other
-            wave lengths.)
-        base: Length of the longest wave by that of the shortest.
+        interleaved: Whether sines and cosines alternate, as in the paper, or all sines come first,
+            as in Transformer-XL. (Tensor2Tensor has the second form with other wave lengths.)
+        base: Ratio of the longest and the shortest wave length.
 
     Call arguments:
         inputs: (B, S, E).
@@ -57,7 +56,7 @@ class SinusoidalPositions(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         length, width = ops.shape(inputs)[1], inputs.shape[2]
-        # In float32 whatever the policy: bfloat16 cannot tell position 257 from 258.
+        # Always in float32: in bfloat16 the positions 257 and 258 are equal.
         rates = self.base ** -(np.arange(0, width, 2) / width)
         angles = ops.outer(ops.arange(length, dtype="float32"), rates.astype("float32"))
         sines, cosines = ops.sin(angles), ops.cos(angles)
@@ -77,22 +76,22 @@ class SinusoidalPositions(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class LearnedPositions(Layer):
-    """Adds a learned vector for each position, by default counted back from the latest event.
+    """Adds a learned vector per position, by default counted from the latest event.
 
     `output[s] = input[s] + table[number of present events after s]`
 
-    So the most recent event has position 0, and neither padding on either side nor the cut of an
-    older part of the history changes the position of an event. Events further away than `length`
-    share the last position.
+    So the latest event has position 0, and neither padding nor truncation of older events changes a
+    position. Events beyond `length` share the last position.
 
     Args:
-        length: Number of positions.
-        from_end: Whether positions count back from the latest event, or else from the earliest.
+        length: Number of positions; the usual length of a history.
+        from_end: Whether to count positions from the latest event, or from the earliest. Defaults
+            to True.
 
     Call arguments:
         inputs: (B, S, E).
-        present: (B, S), False for padding, which is not counted.
-        mask: The mask that Keras finds on the inputs, used where `present` is None.
+        present: (B, S), False for padding, which does not count.
+        mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
         (B, S, E).
@@ -133,7 +132,7 @@ class LearnedPositions(Layer):
         require_mask_of("present", present, inputs)
         if present is None:
             present = ops.ones((1, ops.shape(inputs)[1]), "bool")
-        # How many events come before each; a flip turns it into how many come after.
+        # The number of earlier events; a flip makes it the number of later ones.
         present = ops.cast(present, "int32")
         if self.from_end:
             present = ops.flip(present, axis=1)

@@ -1,4 +1,4 @@
-"""The Transformer's blocks around any attention."""
+"""Transformer blocks around any attention."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class TransformerBlock(Layer):
-    """Attention of the events to each other, then a feed-forward, each with a residual.
+    """Self-attention and a feed-forward network, each with a residual connection.
 
-    Normalised first: `x = x + dropout(F(norm(x)))`; otherwise `x = norm(x + dropout(F(x)))`.
-
-    Normalised last is the Transformer as published, which needs a warm-up of the learning rate;
-    normalised first trains without. What then comes out of a stack of blocks has never been
-    normalised as a whole and needs one more layer normalisation: `TransformerEncoder` has it.
+    Pre-norm: `x = x + dropout(F(norm(x)))`; post-norm: `x = norm(x + dropout(F(x)))`. Post-norm is
+    the Transformer as published, and needs a warm-up of the learning rate; pre-norm trains without.
+    After a stack of pre-norm blocks one more layer normalisation is needed: `TransformerEncoder`
+    has it.
 
     Sources: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762; normalised
     first: Xiong et al., "On Layer Normalization in the Transformer Architecture", ICML 2020,
     arXiv 2002.04745.
 
     Args:
-        attention: A layer that is called with query and value (B, S, E), `query_mask` and
-            `key_mask`, and returns (B, S, E), such as `MultiHeadAttention`; or its config.
-        feed_forward_units: Size of the hidden layer of the feed-forward; four times E where None.
-        activation: That of the hidden layer: `"dice"` or any Keras activation.
-        normalise_first: Whether to normalise what goes into attention and feed-forward, or what
-            comes out of the sums.
-        dropout: Share of what attention, hidden layer and feed-forward return that is dropped in
-            training.
-        epsilon: What is added to the variance in layer normalisation.
+        attention: A layer with the call arguments query and value (B, S, E), `query_mask` and
+            `key_mask`, and output (B, S, E), such as `MultiHeadAttention`; or its config.
+        feed_forward_units: Size of the hidden layer of the feed-forward network. Defaults to four
+            times E.
+        activation: Activation of the hidden layer: `"dice"` or any Keras activation.
+        normalise_first: Whether the block is pre-norm, or post-norm. Defaults to True.
+        dropout: Share of the outputs of attention, hidden layer and feed-forward network dropped in
+            training. Defaults to 0.
+        epsilon: Number added to the variance in layer normalisation.
 
     Call arguments:
         inputs: (B, S, E).
-        present: (B, S), False for padding, which nothing attends and which gets zeros.
-        mask: The mask that Keras finds on the inputs, used where `present` is None.
+        present: (B, S), False for padding, which no event attends and whose output is zero.
+        mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
         (B, S, E).
@@ -155,18 +154,17 @@ class TransformerBlock(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class TransformerEncoder(Layer):
-    """A history as its events see it: a stack of blocks, and a last layer normalisation.
+    """A stack of Transformer blocks and a final layer normalisation.
 
-    `output = norm(block_L(... block_1(inputs)))`, with the norm only where the last block
-    normalises first.
+    `output = norm(block_L(... block_1(inputs)))`, with the norm only if the last block is pre-norm.
 
     Args:
-        blocks: The `TransformerBlock`s in their order, or their configs.
+        blocks: List of `TransformerBlock`s, or their configs.
 
     Call arguments:
-        inputs: (B, S, E), to which positions have been added where order matters.
-        present: (B, S), False for padding, which nothing attends and which gets zeros.
-        mask: The mask that Keras finds on the inputs, used where `present` is None.
+        inputs: (B, S, E), with positions added if the order matters.
+        present: (B, S), False for padding, which no event attends and whose output is zero.
+        mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
         (B, S, E).

@@ -1,4 +1,4 @@
-"""How features meet: fields among each other, candidates and histories."""
+"""Interactions of features: fields with fields, candidates with histories."""
 
 from recsys_attn.interactions.autoint import AutoInt, InteractingLayer
 from recsys_attn.interactions.target_attention import TargetAttention

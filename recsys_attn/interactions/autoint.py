@@ -1,4 +1,4 @@
-"""AutoInt: feature fields attend to each other."""
+"""AutoInt: self-attention over feature fields."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class InteractingLayer(Layer):
-    """Multi-head self-attention over feature fields, as AutoInt has it.
+    """AutoInt's multi-head self-attention over feature fields.
 
     `output[m] = relu(concat_h(sum_k softmax_k(W_Q^h e_m . W_K^h e_k) W_V^h e_k) + W_Res e_m)`
 
-    No scale, no bias and no projection after the heads; the residual is inside the ReLU. Any
-    other mechanism takes the place of the softmax over dot products.
+    No scale, no bias and no projection after the heads; the residual is inside the ReLU.
+    `mechanism` can replace the softmax over dot products.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921. The authors' code differs from the paper: it
@@ -36,17 +36,18 @@ class InteractingLayer(Layer):
         head_dim: Size of a head H.
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
-        use_residual: Whether to add `W_Res e_m`.
-        gate: Which heads count: of `recsys_attn.attention.gates`.
-        disagreement: A `Disagreement`, which keeps heads from being alike, or its weights, such as
-            `{"outputs": 0.1}`.
-        kept_heads: The heads that are computed, those of `mechanism` and `gate`; the columns of
-            the others have the residual alone. All where None; `prune_heads` sets it.
+        use_residual: Whether to add `W_Res e_m`. Defaults to True.
+        gate: Weights or switches off heads: of `recsys_attn.attention.gates`. Defaults to none.
+        disagreement: A `Disagreement`, a penalty on similar heads, or its factors, such as
+            `{"outputs": 0.1}`. Defaults to none.
+        kept_heads: The computed heads, those of `mechanism` and `gate`; the columns of other heads
+            have the residual only. Defaults to all; `prune_heads` sets it.
 
     Call arguments:
         inputs: (..., F, E).
-        field_mask: (..., F), False for missing fields: none attends to them, and they get zeros.
-        mask: The mask that Keras finds on the inputs, used where `field_mask` is None.
+        field_mask: (..., F), False for missing fields, which no field attends and whose output is
+            zero.
+        mask: Keras' own mask of the inputs; replaced by `field_mask`.
 
     Returns:
         (..., F, N * H).
@@ -88,12 +89,11 @@ class InteractingLayer(Layer):
                 "`inputs` must have shape (..., F, E) with at least one axis before the fields "
                 f"and a known width E. Received: inputs.shape={tuple(input_shape)}"
             )
-        # W_Q, W_K, W_V and W_Res side by side; there is no W_K where the mechanism looks at one
-        # projection from both sides.
+        # W_Q, W_K, W_V and W_Res side by side; without W_K if queries and keys have one projection.
         sizes = self._part_sizes
         self.kernel = self.add_weight(
             shape=(input_shape[-1], sum(sizes)),
-            # Of a pruned layer the parts differ in size; it gets trained weights.
+            # In a pruned layer the parts differ in size; its weights are set afterwards.
             initializer=blockwise(len(sizes), axis=1) if len(set(sizes)) == 1 else "glorot_uniform",
             name="kernel",
         )
@@ -111,7 +111,7 @@ class InteractingLayer(Layer):
         if field_mask is not None:
             present = ops.reshape(field_mask, (-1, fields))
         flat = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        # To split one product costs more than it saves: it copies what the product has written.
+        # Several products: splitting one product costs more, since it copies the result.
         kernels = ops.split(self.kernel, np.cumsum(self._part_sizes)[:-1].tolist(), axis=1)
         parts = [ops.matmul(flat, kernel) for kernel in kernels]
         per_head = (-1, fields, self.computed_heads, self.head_dim)
@@ -122,7 +122,7 @@ class InteractingLayer(Layer):
             query.shape,
             key.shape,
             value.shape,
-            # Missing fields become zeros below; only the penalty must not count them before.
+            # The output of missing fields is set to zero below; the mask is for the penalty only.
             query_mask=present if self.heads.disagreement is not None else None,
             key_mask=present,
         )
@@ -142,18 +142,18 @@ class InteractingLayer(Layer):
 
     @property
     def _part_sizes(self) -> list[int]:
-        """Columns of W_Q, W_K, W_V and W_Res."""
+        """Numbers of columns of W_Q, W_K, W_V and W_Res."""
         size = self.computed_heads * self.head_dim
         residual = [self.num_heads * self.head_dim] if self.use_residual else []
         return [size] * (3 - self._shared) + residual
 
     @property
     def computed_heads(self) -> int:
-        """Number of heads that are computed, for `prune_heads`."""
+        """Number of computed heads, for `prune_heads`."""
         return self.num_heads if self.kept_heads is None else len(self.kept_heads)
 
     def _in_place(self, output: Tensor) -> Tensor:
-        """(B, F, computed heads, H) -> (B, F, N, H), with zeros for the heads not computed."""
+        """(B, F, computed heads, H) -> (B, F, N, H), with zeros for the other heads."""
         if self.kept_heads is None:
             return output
         place = dict(zip(self.kept_heads, range(self.computed_heads), strict=True))
@@ -161,7 +161,7 @@ class InteractingLayer(Layer):
         return ops.take(ops.pad(output, ((0, 0), (0, 0), (0, 1), (0, 0))), np.array(index), axis=2)
 
     def without_heads(self, kept: Sequence[int]) -> InteractingLayer:
-        """One like it with some of the computed heads, not built; `prune_heads` fills it."""
+        """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
         computed = range(self.num_heads) if self.kept_heads is None else self.kept_heads
         config = {**self.get_config(), "kept_heads": [computed[head] for head in kept]}
         smaller = type(self).from_config(config)
@@ -171,7 +171,7 @@ class InteractingLayer(Layer):
     def slice_heads(
         self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
     ) -> np.ndarray:
-        """The shares of some of the computed heads in the value of a weight."""
+        """Returns the part of a weight that belongs to some of the computed heads."""
         if weight is not self.kernel:
             return slice_heads(value, shape, self.computed_heads, kept)
         parts = np.split(value, np.cumsum(self._part_sizes)[:-1], axis=1)
@@ -222,23 +222,24 @@ def _checked_heads(kept_heads: Any, num_heads: int) -> tuple[int, ...] | None:
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AutoInt(Layer):
-    """Interacting layers, each of which combines what the one before has combined.
+    """A stack of interacting layers, for interactions of higher order.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921.
 
     Args:
         num_layers: Number of interacting layers.
-        num_heads, head_dim, mechanism, use_residual, gate, disagreement: Of every
-            `InteractingLayer`, each of which has a mechanism and a gate of its own; from a
-            gate's seed each layer draws one of its own.
-        kept_heads: By layer, the heads that are computed, or None for all, as `prune_heads` sets
-            it. `mechanism` has the parts of all heads, from which a layer takes those of its own.
+        num_heads, head_dim, mechanism, use_residual, gate, disagreement: Arguments of every
+            `InteractingLayer`. Each layer has its own mechanism and gate, and its own seed derived
+            from that of the gate.
+        kept_heads: The computed heads of each layer, or None for all; `prune_heads` sets it.
+            `mechanism` has the parts of all heads.
 
     Call arguments:
         inputs: (..., F, E).
-        field_mask: (..., F), False for missing fields: none attends to them, and they get zeros.
-        mask: The mask that Keras finds on the inputs, used where `field_mask` is None.
+        field_mask: (..., F), False for missing fields, which no field attends and whose output is
+            zero.
+        mask: Keras' own mask of the inputs; replaced by `field_mask`.
 
     Returns:
         (..., F, N * H).
@@ -296,7 +297,7 @@ class AutoInt(Layer):
             self.layers.append(layer)
 
     def with_layers_without_heads(self, kept: Mapping[str, Sequence[int]]) -> AutoInt:
-        """One like it whose layers of these names have some of their computed heads."""
+        """Returns a copy in which the named layers have some of their heads."""
         smaller = [
             layer.without_heads(kept[layer.name]) if layer.name in kept else layer
             for layer in self.layers

@@ -1,4 +1,4 @@
-"""DIN's target attention: candidates look at what happened before."""
+"""DIN's target attention: candidates attend a history."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class TargetAttention(Layer):
-    """A candidate's view of a history: its events, weighted by how much they say about it.
+    """Attention of candidates to a history.
 
     `output[t] = sum_s weighting(score(query[t], history[s])) * history[s]`
 
-    With the defaults this is DIN: the score is its activation unit, an MLP over
-    `[q, k, q - k, q * k]` with Dice, and the weights are not normalised, so that their sum tells
-    how strong the interest is. An empty history gives zeros. Where the mechanism looks at
-    positions, every candidate stands right after the last event. A mechanism that routes a
-    sequence to itself is taken in its form for queries from elsewhere, `Lookup`.
+    With the defaults this is DIN: the score is its activation unit, an MLP over `[q, k, q - k, q *
+        k]` with Dice, and the weights are not normalised: their sum is the strength of the
+        interest. An empty history gives zeros. For a positional mechanism, all candidates stand
+        right after the last event. `Routed` is replaced by `Lookup`.
 
     Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", KDD 2018,
     arXiv 1706.06978. The authors' code has a softmax: `presets.din(weighting="softmax")`.
@@ -32,21 +31,21 @@ class TargetAttention(Layer):
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
-        num_heads, head_dim: For projections into heads; None for attention without, as in DIN.
+        num_heads, head_dim: Number and size of heads. Default to None: no projections, as in DIN.
 
     Call arguments:
         query: (B, T, E), T candidates.
         history: (B, S, E), one history for all of them. Its B may be 1.
         history_mask: (B, S), False for padding.
-        query_mask: (B, T), False for padded candidates, which get zeros.
+        query_mask: (B, T), False for padded candidates, whose output is zero.
         return_weights: Whether to return the weights too.
 
     Returns:
         (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads.
 
     Raises:
-        ValueError: `mechanism` is not known or makes no weights where they are wanted, or a mask
-            does not fit its tensor.
+        ValueError: `mechanism` is unknown, a mask does not fit its tensor, or `return_weights` is
+            True and the mechanism makes no weights.
 
     Example:
 
@@ -73,7 +72,7 @@ class TargetAttention(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True  # masks that Keras finds on the inputs become arguments
+        self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.attention = attention_layer(mechanism, num_heads, head_dim, self.dtype_policy)

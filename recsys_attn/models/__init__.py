@@ -1,4 +1,4 @@
-"""One short function per paper; each returns a `RankingModel` for a fitted schema."""
+"""Models of papers; each function returns a `RankingModel` for a fitted schema."""
 
 from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint

@@ -1,4 +1,4 @@
-"""The flagship: target attention, field interaction and attention gates in one model."""
+"""A model with target attention, field interaction and attention gates."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ def attention_ranker(
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """Histories become fields by target attention, fields interact, tasks share experts.
+    """Target attention over histories, interaction of fields, and experts shared by tasks.
 
-    Each history is weighed for each candidate as in DIN; the interests and their intensity join
-    the other fields in AutoInt's interacting layers; experts over the result serve every task
-    through a gate that attends to the experts' outputs with one learned query per task.
+    Each history is weighted for each candidate as in DIN. The interests and their strength are
+    fields beside the others in AutoInt's interacting layers. Experts over the result are shared by
+    the tasks; the gate of a task is the attention of a learned query to the experts' outputs.
 
     Args:
         schema: A fitted schema.
-        width: Embedding width, the same for every field.
-        target_attention: How a candidate looks at a history, of `recsys_attn.attention.presets`;
-            the intensity of the interest is a field where the mechanism has weights.
-        encoder: How events look at each other before, in Transformer blocks with the heads of the
-            interacting layers; None for no encoder.
-        encoder_layers: Its blocks; one where None.
-        interaction: How fields attend to each other; AutoInt's way, with `dropout`, where None.
-        num_layers: Interacting layers.
-        num_heads: Heads of each.
+        width: Embedding width of every field.
+        target_attention: Attention of a candidate to a history, of `recsys_attn.attention.presets`.
+            If the mechanism has weights, the strength of the interest is a field too.
+        encoder: Attention of events to each other before it, in Transformer blocks with the heads
+            of the interacting layers. Defaults to no encoder.
+        encoder_layers: Number of blocks of the encoder. Defaults to one.
+        interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
+        num_layers: Number of interacting layers.
+        num_heads: Number of heads of each.
         head_dim: Size of a head.
-        num_experts: Experts that the tasks share.
+        num_experts: Number of experts shared by the tasks.
         expert_units: Hidden units of an expert.
         gate_attention: Mechanism of the gate.
         tower_units: Hidden units of each task's tower.
-        dropout: Dropout of experts and towers, and of the weights of the fields' attention where
-            `interaction` is None; elsewhere it is an argument of the mechanism.
+        dropout: Dropout of experts and towers, and of the weights of the fields' attention if
+            `interaction` is None; otherwise it is an argument of the mechanism.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

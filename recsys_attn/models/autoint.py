@@ -41,15 +41,14 @@ def autoint(
     Args:
         schema: A fitted schema.
         width: Embedding width.
-        num_layers: Interacting layers.
-        num_heads: Heads of each.
+        num_layers: Number of interacting layers.
+        num_heads: Number of heads of each.
         head_dim: Size of a head.
-        mechanism: How fields attend to each other, of `recsys_attn.attention.presets`.
-        gate: Which heads count, of `recsys_attn.attention.gates`.
-        disagreement: Weights of the penalties on heads that are alike, the arguments of
-            `Disagreement`.
+        mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
+        gate: Weights or switches off heads, of `recsys_attn.attention.gates`.
+        disagreement: Factors of the penalties on similar heads, the arguments of `Disagreement`.
         dropout: Dropout of the MLP; that of the attention weights is an argument of `mechanism`.
-        mlp_units: Hidden units of the network beside the attention.
+        mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

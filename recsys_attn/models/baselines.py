@@ -1,4 +1,4 @@
-"""What every attention model is held against."""
+"""Baselines without attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recsys_attn.schema import Schema
 def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
     """Logistic regression: one weight per id and per number, no interaction.
 
-    A width of one, then a linear layer over the fields.
+    Embeddings of width one and a linear layer over the fields.
 
     Args:
         schema: A fitted schema.
@@ -59,14 +59,14 @@ def mlp(
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """Embeddings, concatenated, through a network that all tasks share.
+    """A network over the concatenated embeddings, shared by all tasks.
 
     Args:
         schema: A fitted schema.
         width: Embedding width.
         units: Hidden units of the network.
-        activation: Its activation.
-        dropout: Its dropout.
+        activation: Activation of the network.
+        dropout: Dropout of the network.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

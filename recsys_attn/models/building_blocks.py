@@ -1,4 +1,4 @@
-"""The parts that the towers of several models are made of."""
+"""Common parts of the towers of several models."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class FieldInteraction(Layer):
-    """Fields to one vector: attention between the fields, an MLP over them, both or neither.
+    """From fields to one vector, by attention between fields, an MLP, both or neither.
 
-    `autoint` alone is AutoInt; with `mlp` beside it, AutoInt+; `mlp` alone a plain network;
-    neither hands on the concatenated embeddings.
+    `autoint` alone is AutoInt; with `mlp` it is AutoInt+; `mlp` alone is a plain network; without
+    both the result is the concatenated embeddings.
 
     Args:
-        autoint: An `AutoInt` layer. It needs fields of one width.
+        autoint: An `AutoInt` layer, for fields of one width.
         mlp: An `Mlp` over the concatenated embeddings.
 
     Call arguments:
@@ -34,7 +34,7 @@ class FieldInteraction(Layer):
         row_mask: `(B, T)`, False at padded candidates.
 
     Returns:
-        `(B, T, D)`, the outputs side by side.
+        `(B, T, D)`, the concatenated outputs.
 
     Raises:
         ValueError: `autoint` is given and the fields have several widths.
@@ -89,13 +89,13 @@ class FieldInteraction(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class TaskHeads(Layer):
-    """A tower and a logit for each task, over a shared vector or over a mixture of experts.
+    """A tower and a logit per task, over a shared vector or a mixture of experts.
 
     Args:
         tasks: Names of the tasks.
         units: Hidden units of each task's tower.
-        activation: Its activation.
-        dropout: Its dropout.
+        activation: Activation of the towers.
+        dropout: Dropout of the towers.
         experts: An `MMoE` with one output per task, between the vector and the towers.
 
     Call arguments:
@@ -108,7 +108,7 @@ class TaskHeads(Layer):
         of gates `(B, T, experts)`.
 
     Raises:
-        ValueError: Gates are wanted, and there are no experts or they make none.
+        ValueError: `return_gates` is True, and there are no experts or no gates.
 
     Example:
 
@@ -142,7 +142,7 @@ class TaskHeads(Layer):
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks
         }
-        # Sigmoid and cross-entropy need more digits than bfloat16 has.
+        # Sigmoid and cross-entropy need more precision than bfloat16.
         self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
 
     @property

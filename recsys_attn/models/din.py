@@ -1,4 +1,4 @@
-"""DIN: each candidate looks at the history through target attention."""
+"""DIN: target attention of candidates to histories."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def din(
     Args:
         schema: A fitted schema with at least one `Sequence`.
         width: Embedding width.
-        target_attention: How a candidate looks at the history, of
+        target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
-        encoder: How events look at each other before, in Transformer blocks; None for no encoder.
-        encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder: 1 block with 2 heads
-            of 16 where None.
+        encoder: Attention of events to each other before it, in Transformer blocks. Defaults to no
+            encoder.
+        encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
+            with 2 heads of 16.
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.

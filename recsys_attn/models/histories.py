@@ -1,4 +1,4 @@
-"""What the towers of several models make of a history."""
+"""History layers of the towers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class MeanHistory(Layer):
-    """A history as the mean of its events, the same for every candidate; zeros where it is empty.
+    """The mean of the events of a history, the same for every candidate; zeros if it is empty.
 
     Call arguments:
-        query: `(B, T, K)`, not looked at.
+        query: `(B, T, K)`, not used.
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
 
@@ -51,14 +51,14 @@ class MeanHistory(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class InterestHistory(Layer):
-    """A history as target attention sees it, and how strong the interest is.
+    """Target attention to a history, and the strength of the interest as a field.
 
-    `[sum_s w[t, s] * event[s], (sum_s w[t, s]) * v]` with a learned vector `v`. DIN leaves its
-    weights unnormalised so that their sum tells the intensity of the interest; as a field of its
-    own it can interact with the others.
+    `[sum_s w[t, s] * event[s], (sum_s w[t, s]) * v]` with a learned vector `v`. DIN's weights are
+    not normalised, so that their sum is the strength of the interest; as a field of its own it can
+    interact with the others.
 
     Args:
-        attention: A `TargetAttention` without heads, whose mechanism makes weights.
+        attention: A `TargetAttention` without heads, with a mechanism that makes weights.
         width: Size of `v`.
 
     Call arguments:
@@ -131,26 +131,25 @@ class InterestHistory(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class EncodedHistory(Layer):
-    """A history whose events look at each other before the candidates look at them.
+    """Encodes the events of a history before a history layer.
 
-    The encoder runs once a request, whatever the number of candidates. Events that are missing
-    are moved behind the others before it, so that it makes the same of a history wherever they
-    stand.
+    The encoder runs once per request, for all candidates. Missing events are moved to the end
+    before it, so that their positions do not matter.
 
     Args:
         encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
             `TransformerEncoder`.
-        history: What follows: a layer such as `TargetAttention` or `InterestHistory`.
+        history: The history layer, such as `TargetAttention` or `InterestHistory`.
 
     Call arguments:
         query: `(B, T, K)`.
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
-        return_weights: Whether to return the weights of `history` too, where it makes any.
+        return_weights: Whether to return the weights of `history` too.
 
     Returns:
-        What `history` returns.
+        The output of `history`.
 
     Example:
 
@@ -176,7 +175,7 @@ class EncodedHistory(Layer):
         return getattr(self.history, "returns_weights", False)
 
     def build(self, *shapes: Shape) -> None:
-        self.built = True  # the parts build themselves on their first call
+        self.built = True  # the parts are built by their first call
 
     def call(
         self,
@@ -207,11 +206,11 @@ class EncodedHistory(Layer):
 
 
 def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Events and mask with those present first, in their order, and where each event went.
+    """Moves present events to the front, in order; returns events, mask and new positions.
 
     Args:
         events: (B, S, K).
-        event_mask: (B, S), False for events that are missing.
+        event_mask: (B, S), False for missing events.
     """
     present = ops.cast(event_mask, "int32")
     before = ops.cumsum(present, axis=1) - present
@@ -226,7 +225,7 @@ def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor,
 
 
 def attended(mechanism: Any, width: int) -> keras.layers.Layer:
-    """Target attention, with the intensity of the interest where the mechanism has weights."""
+    """Returns target attention, with the strength of the interest if there are weights."""
     attention = TargetAttention(presets.fresh(mechanism))
     return InterestHistory(attention, width) if attention.mechanism.returns_weights else attention
 
@@ -234,11 +233,11 @@ def attended(mechanism: Any, width: int) -> keras.layers.Layer:
 def encoded(
     history: keras.layers.Layer, mechanism: Any, sizes: tuple[int, int, int]
 ) -> keras.layers.Layer:
-    """A history layer over events that Transformer blocks encode; as it is without a mechanism.
+    """Returns a history layer over encoded events, or the layer itself without a mechanism.
 
     Args:
         history: The history layer.
-        mechanism: How events look at each other.
+        mechanism: Attention of events to each other.
         sizes: Number of blocks, of heads, and the size of a head.
     """
     if mechanism is None:

@@ -1,4 +1,4 @@
-"""MMoE: tasks share experts, each through its own gate."""
+"""MMoE: experts shared by tasks, with one gate per task."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def mmoe(
     Args:
         schema: A fitted schema.
         width: Embedding width.
-        num_experts: Experts that the tasks share.
+        num_experts: Number of experts shared by the tasks.
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
             experts' outputs) or `"both"`.
-        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`;
-            `"transformer"` where None. The gate `"softmax"` has none.
+        gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`.
+            Defaults to `"transformer"`; the gate `"softmax"` has none.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
         embeddings_regularizer: Regularizer of the embedding tables.

@@ -1,7 +1,7 @@
-"""Options of models, as a TOML file gives them.
+"""Types of the options of models in a TOML file.
 
-Each annotation names the function that checks the option or makes the part, so that a
-configuration can be checked before any data is read.
+Each annotation has the function that checks the option or makes the part, so that a configuration
+is checked before any data is read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from recsys_attn.blocks import activations
 
 
 def require_with(owner: str, given: bool, **options: Any) -> None:
-    """Raises where an option is given without the one that it belongs to.
+    """Raises if an option is given without its owner.
 
     Args:
-        owner: Name of the option that the others belong to.
-        given: Whether it is given.
-        options: The others by name; None where not given.
+        owner: Name of the option to which the others belong.
+        given: Whether the owner is given.
+        options: The others by name; None if not given.
     """
     for name, value in options.items():
         if value is not None and not given:
@@ -31,21 +31,21 @@ def require_with(owner: str, given: bool, **options: Any) -> None:
 
 
 def count(value: int) -> int:
-    """The value, if it is a positive integer; else a ValueError."""
+    """Returns a positive integer; raises a ValueError for other values."""
     if value < 1:
         raise ValueError(f"expected a positive integer. Received: {value}")
     return value
 
 
 def share(value: float) -> float:
-    """The value, if it is a number from 0 to 1; else a ValueError."""
+    """Returns a number from 0 to 1; raises a ValueError for other values."""
     if not 0 <= value <= 1:
         raise ValueError(f"expected a number from 0 to 1. Received: {value}")
     return value
 
 
 def sizes(values: Sequence[int]) -> Sequence[int]:
-    """The values, if they are positive integers; else a ValueError."""
+    """Returns positive integers; raises a ValueError for other values."""
     if any(value < 1 for value in values):
         raise ValueError(f"expected a list of positive integers. Received: {list(values)}")
     return values

@@ -1,4 +1,4 @@
-"""`RankingModel`: embed, then tower."""
+"""`RankingModel`: an embedding and a tower."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class RankingModel(keras.Model):
     """Scores T candidates of each of B requests for every task: `tower(embedding(inputs))`.
 
-    The model is built when it is made, since the schema tells every shape.
+    The constructor builds the model, since the schema has every shape.
 
     Args:
         embedding: A `FeatureEmbedding`.
-        tower: A layer that maps what the embedding returns to a dict of logits by task.
+        tower: A layer from the output of the embedding to a dict of logits by task.
 
     Call arguments:
         inputs: Dict of ids and numbers by feature name; see `FeatureEmbedding`.
 
     Returns:
-        Dict by task name of logits `(B, T)`. `probabilities(inputs)` gives their sigmoid,
-        `explain(inputs)` also what the candidates looked at.
+        Dict by task name of logits `(B, T)`. `probabilities(inputs)` returns their sigmoid, and
+        `explain(inputs)` also the attention weights.
 
     Example:
 
@@ -43,48 +43,49 @@ class RankingModel(keras.Model):
     """
 
     def __init__(self, embedding: FeatureEmbedding, tower: keras.layers.Layer, **kwargs: Any):
-        super().__init__(autocast=False, **kwargs)  # so that numbers reach the embedding unrounded
+        super().__init__(autocast=False, **kwargs)  # so that numbers are not rounded before the
+        # embedding
         self.embedding = embedding
         self.tower = tower
         self(example_inputs(self.schema, batch=2, candidates=3))
 
     @property
     def schema(self) -> Schema:
-        """The fitted schema that the model was made for."""
+        """The fitted schema of the model."""
         return self.embedding.schema
 
     def build(self, input_shape: Shape | None = None) -> None:
-        self.built = True  # the parts build themselves on the first call, in the constructor
+        self.built = True  # the constructor builds the parts by a call
 
     def call(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> dict[str, Tensor]:
-        # Keras' `fit` trains in training mode only what has the argument.
+        # Keras' `fit` sets training mode only for a `call` with this argument.
         return self.tower(self.embedding(inputs), training=training)
 
     def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Dict by task name of probabilities `(B, T)`, in float32."""
+        """Returns probabilities `(B, T)` by task name, in float32."""
         return _probabilities(self(inputs, training=False))
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """Names of what `explain` returns beside the probabilities; none for some models."""
+        """Names of the explanations of `explain`; empty for some models."""
         return getattr(self.tower, "explanations", ())
 
     def explain(self, inputs: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Probabilities, and what they come from, of one pass through the model.
+        """Returns probabilities and their explanations, from one pass through the model.
 
-        - `attention/<history>` `(B, T, S)`: the weight that target attention gave each event for
-          each candidate, in the order of the model's input; with heads their mean. Padding has
-          weight 0. Weights of a softmax sum to 1 (to 0 where the history is empty); DIN's are
-          not normalised, may be negative, and compare only with each other. Where an encoder
-          runs before, an event stands for what the encoder made of it and its neighbours.
-          A history has none where it is averaged, or its mechanism makes no weights.
-        - `gate/<task>` `(B, T, experts)`: the share of each expert in what the task reads.
+        - `attention/<history>` `(B, T, S)`: the weight of each event in the target attention of
+        each candidate, in the order of the model's input; the mean over heads. Padding has weight
+        0. Weights of a softmax sum to 1 (to 0 for an empty history); DIN's are not normalised, may
+        be negative, and can only be compared with each other. After an encoder, an event also
+        contains its neighbours. A history that is averaged, or whose mechanism makes no weights,
+        has none.
+        - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task.
 
         Args:
-            inputs: As for a call.
+            inputs: The inputs of a call.
 
         Returns:
-            What `probabilities` returns, and a dict by the names of `explanations`, in float32.
+            The result of `probabilities`, and a dict by the names of `explanations`, in float32.
 
         Example:
 

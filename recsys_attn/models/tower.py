@@ -1,4 +1,4 @@
-"""`Tower`: histories become fields, fields interact, tasks read the result."""
+"""`Tower`: histories, interaction of fields, and task heads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Tower(Layer):
-    """The dense part of a ranking model, as three exchangeable parts.
+    """The dense part of a ranking model, made of three exchangeable parts.
 
-    The context is brought to the candidates' axis only here, after everything that can be
-    computed once a request has been.
+    The context is broadcast to the candidates only here, after everything that is computed once per
+    request.
 
     Args:
         histories: By the history's name, a layer `(query (B, T, K), events (B, S, K),
@@ -29,15 +29,15 @@ class Tower(Layer):
         head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
 
     Call arguments:
-        embedded: What `FeatureEmbedding` returns.
-        explain: Whether to return too how events and experts were weighed: by the histories
-            that have `returns_weights` and take `return_weights`, and by a head that has
-            `returns_gates` and takes `return_gates`.
+        embedded: The output of `FeatureEmbedding`.
+        explain: Whether to return the weights of events and experts too: of histories with the
+            attribute `returns_weights` and the argument `return_weights`, and of a head with
+            `returns_gates` and `return_gates`.
 
     Returns:
         Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
-        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads where there are
-        some, and `gate/<task>` `(B, T, experts)`, in float32.
+        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads, and
+        `gate/<task>` `(B, T, experts)`, in float32.
 
     Example:
 
@@ -80,7 +80,7 @@ class Tower(Layer):
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """What `explain` returns, by name."""
+        """Names of the explanations."""
         attention = [f"attention/{name}" for name in self.histories if self._weighs(name)]
         gates = [f"gate/{task}" for task in self.head.tasks] if self._has_gates else []
         return (*attention, *gates)
@@ -93,7 +93,7 @@ class Tower(Layer):
         return getattr(self.head, "returns_gates", False)
 
     def build(self, input_shape: Shape | None = None) -> None:
-        self.built = True  # the parts build themselves on their first call
+        self.built = True  # the parts are built by their first call
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
@@ -137,7 +137,7 @@ def _explanation(
         weights = ops.cast(weights, "float32")
         if len(weights.shape) == 4:  # (B, N, T, S)
             weights = ops.mean(weights, axis=1)
-        # One query is all candidates' query where the history has to do with none of them.
+        # A history without candidate features has one query for all candidates.
         found[f"attention/{name}"] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
     return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
 
@@ -145,7 +145,7 @@ def _explanation(
 def _fields(
     embedded: Mapping[str, Any], interests: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """All fields by width: `(B, T, F, E)` blocks and which of them are present."""
+    """Returns all fields by width: `(B, T, F, E)` blocks and their presence masks."""
     parts = list(zip(embedded["candidate"], embedded["candidate_present"], strict=True))
     parts += [
         (block[:, None], present[:, None])
@@ -154,7 +154,7 @@ def _fields(
     widths = {block.shape[-1] for block, _ in parts}
     for name, interest in interests.items():
         width = interest.shape[-1]
-        # One field per aligned sequence where all fields have one width, else one wide field.
+        # One field per aligned sequence if all fields have one width, else one wide field.
         if len(widths) == 1 and width % min(widths) == 0:
             width = min(widths)
         count = interest.shape[-1] // width
@@ -178,6 +178,6 @@ def _fields(
 
 
 def _leading_shape(parts: list[tuple[Tensor, Tensor]]) -> tuple[Any, Any]:
-    """B and T; candidates' blocks come first, so the first block has T where there is one."""
+    """Returns B and T; blocks of candidates come first, so the first block has T."""
     batch, candidates = ops.shape(parts[0][0])[:2]
     return batch, candidates

@@ -1,4 +1,4 @@
-"""What tasks share, and how each takes its part of it."""
+"""Multi-task learning: experts shared by tasks, and their gates."""
 
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate

@@ -1,4 +1,4 @@
-"""Networks that tasks share."""
+"""Experts: networks shared by tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Experts(Layer):
-    """E networks of one shape on the same rows, each layer of all of them as one product.
+    """E networks of equal shape over the same rows, with one product per layer.
 
     `x_e = dropout(activation(W_e x_e + b_e))`, layer after layer.
 
@@ -25,7 +25,7 @@ class Experts(Layer):
         num_experts: Number of experts E.
         units: Sizes of each expert's layers.
         activation: Any Keras activation, after every layer.
-        dropout: Share of the activations that is dropped in training.
+        dropout: Share of the activations dropped in training. Defaults to 0.
 
     Call arguments:
         inputs: (M, D).

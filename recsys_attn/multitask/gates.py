@@ -1,4 +1,4 @@
-"""What decides how much of each expert a task takes."""
+"""Gates of MMoE: the share of each expert for a task."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class InputGate(Layer):
         self.num_experts = num_experts
 
     def build(self, input_shape: Shape) -> None:
-        # One matrix product for all tasks, each with a block of columns.
+        # One matrix product; each task has a block of columns.
         self.kernel = self.add_weight(
             shape=(input_shape[-1], self.num_tasks * self.num_experts),
             initializer=blockwise(self.num_tasks, axis=1),
@@ -73,13 +73,13 @@ class InputGate(Layer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class AttentionGate(Layer):
-    """Tasks attend to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
+    """Attention of tasks to the experts' outputs: `output[t] = attention(query_t, experts(x))`.
 
     Each task has one learned query. With the mechanism `"han"` it is HAN's context vector:
-    `gate[t, e] = softmax_e(query_t . tanh(W expert_e(x) + b))`. The inputs reach the gate only
-    through the experts, so that its size does not depend on their number, and equal experts are
-    weighted equally. Where the mechanism looks at positions, experts stand at 0 ... E-1 and every
-    task right after them.
+    `gate[t, e] = softmax_e(query_t . tanh(W expert_e(x) + b))`. The gate sees the inputs only
+    through the experts, so its size does not depend on the number of experts, and equal experts get
+    equal weights. For a positional mechanism, experts stand at 0 ... E-1 and all tasks right after
+    them.
 
     Args:
         num_tasks: Number of tasks T.
@@ -91,7 +91,7 @@ class AttentionGate(Layer):
         bias: (M, T, E), added to the scores.
 
     Returns:
-        (M, T, U), and the gates (M, T, E), or None where the mechanism makes no weights.
+        (M, T, U), and the gates (M, T, E), or None if the mechanism makes no weights.
 
     Raises:
         ValueError: There is no bias, and the mechanism gives all of several tasks the same gate.
@@ -122,7 +122,7 @@ class AttentionGate(Layer):
             )
         self.queries = self.add_weight(
             shape=(self.num_tasks, size),
-            # Not zeros, with which every task would start with the same gate.
+            # Not zeros, with which all tasks would start with the same gate.
             initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
             name="queries",
         )

@@ -1,4 +1,4 @@
-"""MMoE: tasks share experts, each through its own gate."""
+"""MMoE: experts shared by tasks, with one gate per task."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class MMoE(Layer):
     `output[t] = sum_e gate[t, e] expert_e(x)`, with `gate[t] = softmax_e(logits[t])` and
 
     - `gate="softmax"`: `logits[t] = W_t x`, as in the paper;
-    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, one learned query a task,
-      or whatever else the mechanism makes of tasks that look at experts;
+    - `gate="attention"`: `logits[t, e] = score(query_t, expert_e(x))`, with one learned query per
+    task, for other mechanisms accordingly;
     - `gate="both"`: the sum of the two.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
@@ -39,12 +39,12 @@ class MMoE(Layer):
         num_experts: Number of experts E.
         expert_units: Sizes of each expert's layers; the last is U.
         gate: `"softmax"`, `"attention"` or `"both"`.
-        mechanism: Of the attention gate: an instance, a name or a config of
-            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`, `"transformer"`
-            where None; `"han"` gives each task a context vector. One that tells no tasks apart is
-            refused. The gate `"softmax"` has none.
+        mechanism: Mechanism of the attention gate: an instance, a name or a config of
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`. Defaults to
+            `"transformer"`; `"han"` gives each task a context vector. A mechanism without a query
+            is an error, as is one with the gate `"softmax"`.
         activation: Any Keras activation, after every layer of the experts.
-        dropout: Share of the experts' activations that is dropped in training.
+        dropout: Share of the experts' activations dropped in training. Defaults to 0.
 
     Call arguments:
         inputs: (..., D).
@@ -55,8 +55,8 @@ class MMoE(Layer):
 
     Raises:
         ValueError: A number or a size is not positive, there is no expert layer, `gate` or
-            `mechanism` is not known or gives all tasks one gate, or gates are wanted of a
-            mechanism that makes no weights.
+            `mechanism` is unknown or gives all tasks one gate, or `return_gates` is True and the
+            mechanism makes no weights.
 
     Example:
 
@@ -109,7 +109,7 @@ class MMoE(Layer):
 
     @property
     def returns_gates(self) -> bool:
-        """Whether the gates are weights of experts, which not every mechanism makes."""
+        """Whether the gates are weights of experts, as not all mechanisms make them."""
         return self.gate == "softmax" or self.attention_gate.mechanism.returns_weights
 
     def build(self, input_shape: Shape) -> None:
@@ -133,7 +133,7 @@ class MMoE(Layer):
         return output, ops.reshape(gates, (*leading, *gates.shape[1:]))
 
     def _mixed(self, rows: Tensor, experts: Tensor) -> tuple[Tensor, Any]:
-        """The experts' outputs (M, E, U) by task (M, T, U), and the gates (M, T, E)."""
+        """Mixes the experts' outputs (M, E, U) to (M, T, U); returns the gates (M, T, E) too."""
         if self.gate == "softmax":
             gates = self.weighting(self.input_gate(rows))
             return ops.matmul(gates, experts), gates

@@ -1,4 +1,4 @@
-"""Optimizers of models with large embedding tables: a step costs what the batch looked up."""
+"""Optimizers for large embedding tables: the cost of a step grows with the batch only."""
 
 from recsys_attn.optimizers.adagrad import LazyAdagrad, RowWiseAdagrad
 from recsys_attn.optimizers.adam import LazyAdam

@@ -1,4 +1,4 @@
-"""Adagrad on the rows of tables that the batch touches, with a number for each of theirs or one."""
+"""Adagrad for embedding tables, with an accumulator per number or per row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_attn.tensors import Config, Tensor
 
 
 class _Adagrad(RowOptimizer):
-    """What both have in common: one accumulator, its initial value, and epsilon."""
+    """The common part: one accumulator, its initial value, and epsilon."""
 
     def __init__(
         self, learning_rate: Any, initial_accumulator_value: float, epsilon: float, **options: Any
@@ -35,22 +35,22 @@ class _Adagrad(RowOptimizer):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class LazyAdagrad(_Adagrad):
-    """Adagrad whose step costs what the batch looked up, whatever the size of the tables.
+    """Adagrad with a cost per step that does not depend on the size of the tables.
 
     For touched rows, with the gradient g:
 
     `a += g^2`, `row -= learning_rate g / sqrt(a + epsilon)`
 
-    A row without gradient does not change in Adagrad either: this is `keras.optimizers.Adagrad`,
-    row by row, and differs from it in nothing but cost.
+    Rows without gradient do not change in Adagrad either, so the result is that of
+    `keras.optimizers.Adagrad`.
 
-    It keeps one number for each number of a table.
+    It keeps one accumulator per number of a table.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
-        initial_accumulator_value: What a starts with.
-        epsilon: Keeps the division finite.
-        options: Those of `RowOptimizer`.
+        initial_accumulator_value: Initial value of a.
+        epsilon: Small number that keeps the division finite.
+        options: Arguments of `RowOptimizer`.
 
     Source:
         Duchi, Hazan and Singer, 2011 (Journal of Machine Learning Research 12).
@@ -85,20 +85,20 @@ class LazyAdagrad(_Adagrad):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class RowWiseAdagrad(_Adagrad):
-    """Adagrad with one accumulator a row: 16 times less to keep for a table of width 16.
+    """Adagrad with one accumulator per row: a sixteenth of the state for a table of width 16.
 
     For touched rows, with the gradient g:
 
     `a += mean(g^2)`, `row -= learning_rate g / (sqrt(a) + epsilon)`
 
-    As `EXACT_ROWWISE_ADAGRAD` of FBGEMM and TorchRec. A variable that is no table keeps an
-    accumulator for each of its numbers, and takes the same formula without the mean.
+    It equals `EXACT_ROWWISE_ADAGRAD` of FBGEMM and TorchRec. A variable that is not a table has an
+    accumulator per number, and the same formula without the mean.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
-        initial_accumulator_value: What a starts with.
-        epsilon: Keeps the division finite.
-        options: Those of `RowOptimizer`.
+        initial_accumulator_value: Initial value of a.
+        epsilon: Small number that keeps the division finite.
+        options: Arguments of `RowOptimizer`.
 
     Source:
         Mudigere et al., 2022 (arXiv 2104.05158), section 4.1.4.

@@ -1,4 +1,4 @@
-"""Adam on the rows of tables that the batch touches."""
+"""Adam for embedding tables."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from recsys_attn.tensors import Config, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class LazyAdam(RowOptimizer):
-    """Adam whose step costs what the batch looked up, whatever the size of the tables.
+    """Adam with a cost per step that does not depend on the size of the tables.
 
     For touched rows, with the gradient g and the step t:
 
     `m += (1 - beta_1) (g - m)`, `v += (1 - beta_2) (g^2 - v)`,
     `row -= learning_rate sqrt(1 - beta_2^t) / (1 - beta_1^t) m / (sqrt(v) + epsilon)`
 
-    It differs from Adam in the rows that a batch does not touch: their moments do not decay, and
-    their momentum moves them no further. Rows that are touched in every step get Adam's values.
-    As in other lazy Adams, t counts the steps of the optimizer, not those that touch the row: the
-    first update of a row that is seen late is not corrected for its moments that start at zero,
-    and so up to `(1 - beta_1) / sqrt(1 - beta_2)`, 3.2 with the defaults, times a usual one.
+    It differs from Adam for rows that a batch does not touch: their moments do not decay, and they
+        do not move by momentum. Rows touched in every step get Adam's values. As in other lazy
+        Adams, t counts the steps of the optimizer, not those that touch the row. So the first
+        update of a row after many steps lacks the bias correction: it is up to `(1 - beta_1) /
+        sqrt(1 - beta_2)` times as large as usual, 3.2 with the defaults.
 
-    It keeps two numbers for each number of a table. A table of pure bfloat16 does not move, as in
-    Keras' Adam: there a `beta_2` of 0.999 is 1, and the rate zero. Take `"mixed_bfloat16"`.
+    It keeps two numbers per number of a table. A table in pure bfloat16 does not change, as in
+    Keras' Adam: there a `beta_2` of 0.999 is 1, and the rate is zero. Use `"mixed_bfloat16"`.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
         beta_1, beta_2: Decay of the first and of the second moment.
-        epsilon: Keeps the division finite.
-        options: Those of `RowOptimizer`.
+        epsilon: Small number that keeps the division finite.
+        options: Arguments of `RowOptimizer`.
 
     Source:
         Kingma and Ba, 2015 (arXiv 1412.6980); `LazyAdam` of TensorFlow Addons.

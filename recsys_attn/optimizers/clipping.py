@@ -1,4 +1,4 @@
-"""Clipping by norms, where a table's gradient has an id more than once."""
+"""Clipping by norms, for gradients with repeated ids."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from recsys_attn.tensors import Tensor
 
 
 def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[Any]:
-    """All gradients times `min(1, limit / norm)`, with the norm of all of them together.
+    """Returns all gradients times `min(1, limit / norm)`, with their common norm.
 
-    The norm is that of the whole batch: gradients of an id are added up before it is taken, over
-    all lookups and all replicas. What is returned are the parts, which still have to be added up.
+    The norm is that of the whole batch, after the sum over lookups and replicas. The result is
+    still by lookup and replica.
     """
     squares = [_squared_norm(gradient) for gradient in sum_over_replicas(gradients)]
     factor = clip_factor(ops.sum(ops.stack(squares)), limit)
@@ -23,7 +23,7 @@ def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[Any]:
 
 
 def clip_factor(squared_norm: Tensor, limit: float) -> Tensor:
-    """`min(1, limit / norm)`; NaN where the norm is not finite, so that nothing hides it."""
+    """Returns `min(1, limit / norm)`; NaN if the norm is not finite, so that it is noticed."""
     norm = ops.sqrt(squared_norm)
     return limit / ops.maximum(norm, limit) + (norm - norm)
 

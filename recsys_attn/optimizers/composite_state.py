@@ -1,4 +1,4 @@
-"""What optimizers that hold other optimizers share: how their variables are saved."""
+"""Saved state of optimizers that contain other optimizers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class HoldsOptimizers:
-    """Keras saves the optimizers that an optimizer holds: it saves what it has besides.
+    """Saves only the own variables of an optimizer; Keras saves the inner optimizers itself.
 
-    Keras' own would save all variables twice, and `set_weights` would leave out those of the
-    optimizers held.
+    Otherwise Keras would save all variables twice, and `set_weights` would omit those of the inner
+    optimizers.
     """
 
     def save_own_variables(self: Any, store: Any) -> None:

@@ -1,4 +1,4 @@
-"""Variables may be frozen after the optimizer was built for them."""
+"""Variables frozen after the optimizer was built."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recsys_attn.tensors import Tensor
 
 
 class AllowsFrozen:
-    """On JAX, too, an optimizer updates those of its variables that are still trainable.
+    """Lets an optimizer on JAX update the variables that are still trainable.
 
-    There Keras hands over values without their variables, and its own optimizers take them for
-    the values of all variables that they were built for.
+    On JAX Keras passes values without variables, and its own optimizers take them for the values of
+    all variables from `build`.
     """
 
     def stateless_apply(

@@ -1,4 +1,4 @@
-"""Loss scaling that reads only the rows that have a gradient."""
+"""Loss scaling for sparse gradients."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from recsys_attn.tensors import Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class LossScale(HoldsOptimizers, keras.optimizers.LossScaleOptimizer):
-    """`keras.optimizers.LossScaleOptimizer` without its look at every row of every table.
+    """`keras.optimizers.LossScaleOptimizer` that reads only rows with a gradient.
 
-    Keras wraps the optimizer of a model in "mixed_float16" by itself, and then asks of each
-    number of each gradient whether it is finite, those of rows that have none included. Wrap it
-    in this one instead.
+    In "mixed_float16" Keras wraps the optimizer in its own class, which checks whole tables for
+    finite gradients. Wrap it in this one instead.
 
     Args:
-        inner_optimizer, initial_scale, dynamic_growth_steps, name: Those of Keras.
+        inner_optimizer, initial_scale, dynamic_growth_steps, name: As in Keras.
 
     Example:
 

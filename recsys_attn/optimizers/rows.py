@@ -1,4 +1,4 @@
-"""`RowOptimizer`: reads and writes only the rows of a table that the batch gives a gradient."""
+"""`RowOptimizer`: reads and writes only the rows of a table that have a gradient."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _REFUSED = {
 
 
 class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
-    """What the optimizers of tables share: which rows a step touches, and all but the formula.
+    """The base class of optimizers for tables: everything but the formula.
 
-    A row of a table is touched when its gradient, the sum over all lookups of the whole batch, is
-    not zero. Every other row, and all that is kept for it, stays as it is, to the bit. A variable
-    that is no table takes the same formula as a whole, as in Keras.
+    A row of a table is touched if its gradient, the sum over all lookups of the whole batch, is not
+    zero. Every other row, and its state, stays the same to the bit. For a variable that is not a
+    table the formula applies to all of it, as in Keras.
 
-    On TensorFlow a step reads and writes the touched rows alone. On the other backends, and where
-    a regularizer reads the whole table, the gradient is as large as the table, and so is the cost
-    of a step; the result is the same. On TensorFlow `keras.layers.Embedding` copies its table to
-    look rows up; `FeatureEmbedding` does not. XLA can compile a step, but takes several times as
-    long to find each id once (`benchmarks/optimizers.py`): compile the model with
-    `jit_compile=False`. On a CPU every run gives the same bits.
+    On TensorFlow a step reads and writes only the touched rows. On the other backends, and with a
+    regularizer of a whole table, the gradient is dense and a step costs the whole table; the result
+    is the same. On TensorFlow `keras.layers.Embedding` copies its table for a lookup;
+    `FeatureEmbedding` does not. XLA can compile a step, but needs several times as long for the
+    unique ids (`benchmarks/optimizers.py`): compile the model with `jit_compile=False`. On a CPU
+    every run gives the same bits.
 
-    With `tf.distribute` the rows of all replicas meet before anything is computed: the result is
-    that of one device with the whole batch, clipping included.
+    With `tf.distribute` the rows of all replicas are gathered first: the result, clipping included,
+    is that of one device with the whole batch.
 
-    For low precision take the policy `"mixed_bfloat16"`, whose tables and slots are float32. Those
-    of `"bfloat16"` have two to three digits: an update smaller than that is lost, and `LazyAdam`
-    does not move them at all.
+    For low precision use the policy `"mixed_bfloat16"`, with tables and slots in float32. In
+    `"bfloat16"` they have two to three digits: smaller updates are lost, and `LazyAdam` changes
+    nothing.
 
     Args:
         learning_rate: A float or a `LearningRateSchedule`.
@@ -52,11 +52,11 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
             `row -= learning_rate * weight_decay * row`, of touched rows only.
         l2: Mini-batch aware regularization of tables (Zhou et al., 2018, arXiv 1706.06978,
             section 5.1, equations 4 to 6): `gradient += l2 * row / n_j` for each touched row j,
-            after clipping. In the paper n_j counts j in all samples, known beforehand. Here it
-            counts the lookups of j in the batches so far that touched it, this one included: a
-            row is regularised most when it is new, and less in each epoch. This needs TensorFlow,
-            whose gradients tell the lookups, and keeps one number a row.
-        tables: Regular expression that the whole path of a variable matches if it is a table.
+            after clipping. In the paper n_j is the number of lookups of j in all samples. Here it
+            is that in the batches so far that touched j, including this one: regularization is
+            strongest for a new row, and weaker in each epoch. It needs the sparse gradients of
+            TensorFlow, and keeps one number per row.
+        tables: Regular expression for the whole path of a variable that is a table.
         name: Name of the optimizer.
         clipping: At most one of `clipnorm`, `clipvalue` and `global_clipnorm`, as in Keras. They
             act on the gradient of the whole batch.
@@ -64,7 +64,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
     Raises:
         ValueError: An argument is out of range; `use_ema` or `gradient_accumulation_steps` is
             given, or a table has a constraint, all of which write whole tables in each step;
-            `loss_scale_factor` is given; or `l2` is, and the gradient does not tell lookups.
+            `loss_scale_factor` is given; or `l2` is given without sparse gradients.
     """
 
     def __init__(
@@ -101,17 +101,17 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
         self.tables = tables
 
     def make_slots(self, variable: keras.Variable, *, table: bool) -> list[keras.Variable]:
-        """What is kept for a variable; of a table, with one row for each of its rows."""
+        """Creates the state of a variable; for a table, one row for each of its rows."""
         raise NotImplementedError(f"{type(self).__name__} must implement `make_slots`")
 
     def formula(
         self, gradient: Tensor, value: Tensor, slots: Sequence[Tensor], learning_rate: Tensor
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """New values of some rows, or of a whole variable, and of their slots."""
+        """Returns new values of some rows, or of a whole variable, and of their slots."""
         raise NotImplementedError(f"{type(self).__name__} must implement `formula`")
 
     def is_table(self, variable: Any) -> bool:
-        """Whether `tables` names the variable."""
+        """Returns whether `tables` matches the variable."""
         return re.fullmatch(self.tables, path_of(variable)) is not None
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
@@ -139,7 +139,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
         initial: float = 0.0,
         dtype: str | None = None,
     ) -> keras.Variable:
-        """A variable kept beside `variable`, of another shape or type."""
+        """Creates a state variable for `variable`, of another shape or type."""
         return self.add_variable(
             shape=tuple(shape),
             initializer=keras.initializers.Constant(initial),
@@ -176,7 +176,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
         decay: float | None,
         rows: GradientRows | None,
     ) -> list[Tensor]:
-        """New values of a variable and its slots, as if all of its rows were touched."""
+        """Returns new values of a whole variable and its slots."""
         value, *slots = old
         kept = []
         gradient = self._clipped(gradient)
@@ -204,7 +204,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
                 f"Received: l2={self.l2!r}"
             )
 
-    # Keras would do both of these to every row, and before replicas and lookups are added up.
+    # Keras would apply both to every row, and before the sum over replicas and lookups.
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
         if self.global_clipnorm:
@@ -222,16 +222,16 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
 
 
 def path_of(variable: Any) -> str:
-    """The name that tells a variable from all others of a model."""
-    # Within `tf.distribute` Keras hands over variables of TensorFlow, which have no path.
+    """Returns the path of a variable, unique in a model."""
+    # With `tf.distribute` Keras passes TensorFlow variables, which have no path.
     return getattr(variable, "path", variable.name).partition(":")[0]
 
 
 def column(variable: keras.Variable) -> tuple[int, ...]:
-    """The shape of one number a row."""
+    """Returns the shape of one number per row."""
     return (variable.shape[0], *[1] * (len(variable.shape) - 1))
 
 
 def other_axes(x: Tensor) -> tuple[int, ...]:
-    """All but the first."""
+    """Returns all axes but the first."""
     return tuple(range(1, len(x.shape)))

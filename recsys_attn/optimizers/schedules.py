@@ -1,4 +1,4 @@
-"""Learning rates that warm up, whatever comes after."""
+"""Learning rate schedules with a warm-up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from recsys_attn.tensors import Config, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class WarmUp(LearningRateSchedule):
-    """Rises linearly to a learning rate, or to the start of a schedule, which then begins.
+    """A linear warm-up to a learning rate, or to the start of a schedule.
 
     `rate(step) = schedule(max(0, step - warmup_steps)) min(1, (step + 1) / (warmup_steps + 1))`
 
-    So the first step has a rate that is not zero, and step number `warmup_steps` the whole one.
+    So the rate of the first step is not zero, and that of step `warmup_steps` is the full one.
 
     Args:
         learning_rate: A float, or the `LearningRateSchedule` that follows.
-        warmup_steps: How many steps have a lower rate.
+        warmup_steps: Number of steps with a lower rate.
 
     Example:
 
@@ -59,7 +59,7 @@ class WarmUp(LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class InverseSqrtDecay(LearningRateSchedule):
-    """Falls with the root of the step.
+    """A rate that falls with the square root of the step.
 
     `rate(step) = initial_learning_rate / sqrt(1 + step / decay_steps)`
 
@@ -67,7 +67,7 @@ class InverseSqrtDecay(LearningRateSchedule):
 
     Args:
         initial_learning_rate: The rate of step 0.
-        decay_steps: After three times as many steps the rate is half.
+        decay_steps: A third of the number of steps after which the rate is half.
 
     Source:
         Vaswani et al., 2017 (arXiv 1706.03762), section 5.3.

@@ -18,23 +18,22 @@ from recsys_attn.tensors import Config, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
-    """An optimizer for embedding tables and one for all other variables, as one optimizer.
+    """Combines an optimizer for embedding tables with one for all other variables.
 
-    Which variables are tables says `embeddings.tables`, a regular expression of paths. Each part
-    has its own learning rate, decay and clipping. `learning_rate` reads the rate of `rest`; to
-    set it changes both rates by the same factor, so that callbacks such as `ReduceLROnPlateau`
+    Tables are the variables with a path that matches `embeddings.tables`, a regular expression.
+    Each part has its own learning rate, decay and clipping. `learning_rate` is the rate of `rest`;
+    setting it changes both rates by the same factor, so that callbacks such as `ReduceLROnPlateau`
     act on the whole model.
 
     Args:
         embeddings: A `RowOptimizer` such as `LazyAdam`.
-        rest: An optimizer of Keras, or its name.
-        global_clipnorm: Largest norm of all gradients, of tables and of all others together.
-            Gradients of an id are added up before the norm is taken, over all lookups and all
-            replicas.
+        rest: A Keras optimizer, or its name.
+        global_clipnorm: Largest norm of all gradients together, of tables and of other variables,
+            after the sum over lookups and replicas.
         name: Name of the optimizer.
 
     Raises:
-        TypeError: `embeddings` is no `RowOptimizer`, or `rest` is no optimizer.
+        TypeError: `embeddings` is not a `RowOptimizer`, or `rest` is not an optimizer.
         ValueError: `rest` accumulates gradients or scales the loss, or no variable is a table.
 
     Example:
@@ -75,7 +74,7 @@ class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
 
     @property
     def learning_rate(self) -> Any:
-        """That of `rest`; to set it multiplies that of `embeddings` by the same factor."""
+        """The rate of `rest`; setting it multiplies that of `embeddings` by the same factor."""
         return self.rest.learning_rate
 
     @learning_rate.setter
@@ -129,7 +128,7 @@ class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
     def _parts(
         self, variables: Sequence[Any]
     ) -> list[tuple[keras.optimizers.Optimizer, list[bool]]]:
-        """Each part, and which of the variables are its own."""
+        """Returns each part with its variables."""
         tables = [self._is_table[self._get_variable_index(variable)] for variable in variables]
         return [(self.embeddings, tables), (self.rest, [not table for table in tables])]
 
