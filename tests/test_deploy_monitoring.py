@@ -20,7 +20,9 @@ def labels_by_metric() -> dict[str, set[str]]:
     """What the metrics page has after one call of everything."""
     metrics = Metrics()
     scores = {"click": np.ones(3, np.float32)}
-    metrics(trace("Predict", model="ctr", is_served=True, version=5, candidates=3, results=scores))
+    metrics.observe(
+        trace("Predict", model="ctr", is_served=True, version=5, candidates=3, results=scores)
+    )
     metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
     metrics.shadowed("ctr", 6, "click", 0.02)
     page = metrics.page().decode()

@@ -24,7 +24,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from benchmarks.servers.tables import IN_PROCESS, RUNTIME
 from serving.encoding.codec import decode
-from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
 
 TIMEOUT = 60.0
 Inputs = dict[str, np.ndarray]
@@ -45,7 +45,7 @@ def of_tensorflow(version: Path) -> Compute:
 
 def of_runtime(version: Path) -> Compute:
     """The signatures in what our server computes them with."""
-    runtime = load_runtime(version, RuntimeChoice())
+    runtime = load_runtime(version, RuntimeOptions())
 
     def compute(key: str, inputs: Inputs) -> object:
         return runtime.run(key, inputs, tuple(runtime.definitions[key].outputs), TIMEOUT)

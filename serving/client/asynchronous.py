@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 def _awaited(
-    plan: Callable[Concatenate[Methods, P], Calls[T]],
+    calls_of: Callable[Concatenate[Methods, P], Calls[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    @functools.wraps(plan)
+    @functools.wraps(calls_of)
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client._run(plan(client._plans, *args, **kwargs))
+        return await client._run(calls_of(client._methods, *args, **kwargs))
 
     return method
 
@@ -58,7 +58,7 @@ class AsyncClient(ClientBase):
 
     def _start(self) -> None:
         self._channel: grpc.aio.Channel | None = None  # opened in the event loop of the first call
-        self._methods: Mapping[str, Callable[..., Any]] = {}
+        self._stubs: Mapping[str, Callable[..., Any]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -98,7 +98,7 @@ class AsyncClient(ClientBase):
         if self._channel is None:
             self._loop = asyncio.get_running_loop()
             self._channel = self._connection.open(grpc.aio)
-            self._methods = methods_of(self._channel)
+            self._stubs = methods_of(self._channel)
         if self._loop is not asyncio.get_running_loop():
             raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
         headers, token = call.invocation.headers, self._connection.token
@@ -106,7 +106,7 @@ class AsyncClient(ClientBase):
             value = token() if callable(token) else token
             headers += (authorization(await value if inspect.isawaitable(value) else value),)
         try:
-            return await self._methods[call.method](
+            return await self._stubs[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:

@@ -45,7 +45,7 @@ class ClientBase:
     ) -> None:
         options = ClientOptions() if options is None else options
         where = Addresses.read(addresses)
-        self._plans = Methods(
+        self._methods = Methods(
             where, model, version, label, timeout=timeout, metadata=options.metadata
         )
         self._connection = Connection(where, Tls.read(tls), token, options)
@@ -55,14 +55,14 @@ class ClientBase:
         """Sets up the I/O."""
 
     def __repr__(self) -> str:
-        plans = self._plans
-        given = plans.addresses.given
-        shown = [repr(given[0] if len(given) == 1 else list(given)), f"model={plans.model!r}"]
-        shown += [f"version={plans.version}"] if plans.version is not None else []
-        shown += [f"label={plans.label!r}"] if plans.label is not None else []
-        return f"{type(self).__name__}({', '.join(shown)}, timeout={plans.timeout})"
+        methods = self._methods
+        given = methods.addresses.given
+        shown = [repr(given[0] if len(given) == 1 else list(given)), f"model={methods.model!r}"]
+        shown += [f"version={methods.version}"] if methods.version is not None else []
+        shown += [f"label={methods.label!r}"] if methods.label is not None else []
+        return f"{type(self).__name__}({', '.join(shown)}, timeout={methods.timeout})"
 
     @property
     def model(self) -> str | None:
         """Name of the model; None until the server has named its only one."""
-        return self._plans.model
+        return self._methods.model

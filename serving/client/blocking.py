@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 def _blocking(
-    plan: Callable[Concatenate[Methods, P], Calls[T]],
+    calls_of: Callable[Concatenate[Methods, P], Calls[T]],
 ) -> Callable[Concatenate[Client, P], T]:
-    @functools.wraps(plan)
+    @functools.wraps(calls_of)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return client._run(plan(client._plans, *args, **kwargs))
+        return client._run(calls_of(client._methods, *args, **kwargs))
 
     return method
 
@@ -59,7 +59,7 @@ class Client(ClientBase):
 
     def _start(self) -> None:
         self._channel = self._connection.open(grpc)
-        self._methods = methods_of(self._channel)
+        self._stubs = methods_of(self._channel)
         self._is_closed = False
 
     def __enter__(self) -> Client:
@@ -98,7 +98,7 @@ class Client(ClientBase):
         if token is not None:
             headers += (authorization(token() if callable(token) else token),)
         try:
-            return self._methods[call.method](
+            return self._stubs[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from serving.common.errors import InvalidArgument
+from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX
 from serving.encoding import arrow
 from serving.encoding.features import Row
-
-_ATTENTION, _GATE = "attention/", "gate/"  # prefixes of the outputs that explain a score
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ def read_ranking(
     scores = {
         name: value[0]
         for name, value in outputs.items()
-        if not name.startswith((_ATTENTION, _GATE))
+        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX))
     }
     if rank_by and rank_by not in scores:
         raise InvalidArgument(
@@ -64,14 +63,14 @@ def read_ranking(
         ranking=order[: top_k or None],
         version=version,
         attention={
-            name.removeprefix(_ATTENTION): value[0][:, :events]
+            name.removeprefix(ATTENTION_PREFIX): value[0][:, :events]
             for name, value in outputs.items()
-            if name.startswith(_ATTENTION)
+            if name.startswith(ATTENTION_PREFIX)
         },
         gates={
-            name.removeprefix(_GATE): value[0]
+            name.removeprefix(GATE_PREFIX): value[0]
             for name, value in outputs.items()
-            if name.startswith(_GATE)
+            if name.startswith(GATE_PREFIX)
         },
     )
 

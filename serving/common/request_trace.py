@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,12 @@ class RequestTrace:
     seconds: float = 0.0
     started: float = field(default_factory=time.perf_counter)
     at: float = field(default_factory=time.time)
+
+    def detached(self) -> RequestTrace:
+        """Returns a copy that does not keep the connection of the client in memory."""
+        context = self.context
+        origin = RequestContext(context.api, context.entrypoint, context.request_id)
+        return replace(self, context=origin)
 
 
 Observer = Callable[[RequestTrace], None]

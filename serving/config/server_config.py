@@ -1,4 +1,4 @@
-"""The options of `recsys-attn serve`, by TensorFlow Serving's names where it has them."""
+"""The options of `recsys-attn serve`, with TensorFlow Serving's names for those it has."""
 
 from __future__ import annotations
 

@@ -124,8 +124,8 @@ def _numbers(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) ->
     too_large = np.abs(found) > np.finfo(dtype).max  # NaN is allowed: it means missing
     if too_large.any():
         raise InvalidFeature(
-            f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
-            f"missing. Received: {found[too_large][0]}"
+            f"Feature {name!r}: expected a finite {dtype.name} number, or null for a "
+            f"missing value. Received: {found[too_large][0]}"
         )
     return found.astype(dtype, copy=False)
 

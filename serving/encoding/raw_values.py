@@ -79,8 +79,8 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
     # A number that is too large for the dtype would become infinite. NaN is allowed.
     if abs(value) > _limits(dtype)[1]:
         raise InvalidFeature(
-            f"Feature {name!r}: expected a finite {dtype.name} number, or null where it is "
-            f"missing. Received: {shortened(value, str)}"
+            f"Feature {name!r}: expected a finite {dtype.name} number, or null for a "
+            f"missing value. Received: {shortened(value, str)}"
         )
     return float(value)
 

@@ -6,15 +6,19 @@ import numpy as np
 
 from serving.common.errors import FailedPrecondition, InvalidArgument
 from serving.common.request import InferenceRequest
-from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.signatures import (
+    ATTENTION_PREFIX,
+    DEFAULT_SIGNATURE,
+    EXPLAINED_SIGNATURE,
+    GATE_PREFIX,
+    RANK_SIGNATURE,
+)
 from serving.encoding.features import TensorSpec
 from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.inference.rank_inputs import rank_inputs
 from serving.models.model import Model
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
-
-_ATTENTION, _GATE = "attention/", "gate/"  # prefixes of the outputs of an explanation
 
 
 def read_rank(model: Model, message: scoring_pb2.RankRequest) -> Plan:
@@ -85,11 +89,11 @@ def _write_explanation(
     # Padding, of this request or of its batch, is no event.
     longest = max((_length(column) for column in message.context.values()), default=0)
     for name, value in results.items():
-        if name.startswith(_ATTENTION):
+        if name.startswith(ATTENTION_PREFIX):
             weights = value[0][:, :longest]
-            target = explanation.attention[name.removeprefix(_ATTENTION)]
-        elif name.startswith(_GATE):
-            weights, target = value[0], explanation.gates[name.removeprefix(_GATE)]
+            target = explanation.attention[name.removeprefix(ATTENTION_PREFIX)]
+        elif name.startswith(GATE_PREFIX):
+            weights, target = value[0], explanation.gates[name.removeprefix(GATE_PREFIX)]
         else:
             continue
         target.width = weights.shape[1]
@@ -133,4 +137,6 @@ def _is_score(spec: TensorSpec, per_request: bool) -> bool:
 
 
 def _explains(output: str, signature: Signature) -> bool:
-    return signature.key == EXPLAINED_SIGNATURE and output.startswith((_ATTENTION, _GATE))
+    return signature.key == EXPLAINED_SIGNATURE and output.startswith(
+        (ATTENTION_PREFIX, GATE_PREFIX)
+    )

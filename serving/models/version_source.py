@@ -11,10 +11,10 @@ from serving.models.completeness import Look, look
 from serving.models.load_retries import LoadRetries
 from serving.models.version_dirs import find_versions, has_graph
 from serving.runtimes.base import Runtime
-from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
 
 _LOGGER = logging.getLogger(__name__)
-_DEFAULTS = RuntimeChoice()
+_DEFAULTS = RuntimeOptions()
 
 
 class VersionSource(Protocol):
@@ -71,7 +71,7 @@ class FolderSource:
 
     is_authoritative = False
 
-    def __init__(self, runtime: RuntimeChoice = _DEFAULTS) -> None:
+    def __init__(self, runtime: RuntimeOptions = _DEFAULTS) -> None:
         self._runtime = runtime
         self._warnings: set[str] = set()  # each is logged once
 

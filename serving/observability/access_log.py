@@ -1,4 +1,4 @@
-"""A line of JSON for each request."""
+"""The access log: a line of JSON for each request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOGGER = logging.getLogger("serving.access")
 
 
 def log_to_standard_error() -> None:
-    """Writes the lines as they are, apart from the server's other words."""
+    """Sends the lines to standard error without the format of the other logs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     _LOGGER.addHandler(handler)
@@ -22,7 +22,7 @@ def log_to_standard_error() -> None:
 
 
 def log_access(trace: RequestTrace) -> None:
-    """Logs a call; an observer of `Inference`."""
+    """Logs a request."""
     line = {
         "time": round(trace.at, 3),
         "request_id": trace.context.request_id,

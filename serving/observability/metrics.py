@@ -1,6 +1,6 @@
-"""Prometheus metrics, under TensorFlow Serving's names and more.
+"""Prometheus metrics: TensorFlow Serving's, under its names, and more.
 
-Times are microseconds, as they are there.
+As in TensorFlow Serving, times are microseconds.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _MICROSECONDS = [10 * 1.8**n for n in range(33)]
 _COUNTS = [2.0**n for n in range(18)]
 _SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)), 0.95, 0.99, 1.0]
 _DIFFERENCES = [10.0**n for n in range(-9, 1)]
-_SCORES_LOOKED_AT = 16  # of a request, evenly: enough for a distribution, and cheap
+_OBSERVED_SCORES = 16  # at most, evenly spaced over the candidates of a request
 _CODE = {False: "ERROR", True: "OK"}
-_MOST_SERIES = 200  # of a histogram by version: an hourly model makes 17,000 a year
+_MAX_SERIES = 200  # of a histogram by version: an hourly model has 17,000 versions a year
 
 
-class _Recent:
-    """A histogram by version that keeps the series used last."""
+class _BoundedHistogram:
+    """A histogram by version that keeps the most recently used series."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram
-        self._lock = threading.Lock()  # guards what follows
-        self._used: dict[tuple[str, ...], Histogram] = {}  # the one used last comes last
+        self._lock = threading.Lock()  # guards `_used`
+        self._used: dict[tuple[str, ...], Histogram] = {}  # least recently used first
 
     def labels(self, *names: str) -> Histogram:
-        """The series of these values of the labels."""
+        """Returns the series of these labels."""
         with self._lock:
             series = self._used.pop(names, None) or self._histogram.labels(*names)
             self._used[names] = series
-            if len(self._used) > _MOST_SERIES:
+            if len(self._used) > _MAX_SERIES:
                 oldest = next(iter(self._used))
                 del self._used[oldest]
                 self._histogram.remove(*oldest)
@@ -52,18 +52,18 @@ class _Recent:
 
 
 def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
-    """Whether an output is a task's: one number for each candidate.
+    """Returns whether an output is the scores of a task: one number for each candidate.
 
-    So what explains a score (`attention/...`, `gate/...`) is none, nor are the classes of Classify.
+    Explanations (`attention/...`, `gate/...`) and the classes of Classify are not.
     """
     return "/" not in output and values.dtype.kind == "f" and 0 < values.size == trace.candidates
 
 
 class Metrics:
-    """Counts calls; an observer of `Inference`.
+    """The metrics of a server.
 
     Args:
-        runtime: What computes, for the label of `runtime_latency`.
+        runtime: Name of the runtime, for the label of `runtime_latency`.
     """
 
     def __init__(self, runtime: str = "tensorflow") -> None:
@@ -99,17 +99,17 @@ class Metrics:
             "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
         )
         self._scores = self._recent(
-            "score", f"Scores, {_SCORES_LOOKED_AT} of a request at most.",
+            "score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
             ("model_name", "version", "task"), _SHARES, _OWN,
         )  # fmt: skip
         self._shadow = self._recent(
-            "shadow_difference", "Largest difference from the version in the shadow.",
+            "shadow_difference", "Largest difference of a score from that of the shadow version.",
             ("model_name", "version", "task"), _DIFFERENCES, _OWN,
         )  # fmt: skip
 
-    def __call__(self, trace: RequestTrace) -> None:
+    def observe(self, trace: RequestTrace) -> None:
         """Counts a request."""
-        name = trace.model if trace.is_served else ""  # not what anybody may make up
+        name = trace.model if trace.is_served else ""  # no label with a made-up name
         code = "OK" if trace.error is None else trace.error.code.name
         self._requests.labels(name, code).inc()
         if trace.error is not None:
@@ -127,23 +127,23 @@ class Metrics:
         for task, scores in trace.results.items():
             if _are_scores(task, scores, trace):
                 of_task = self._scores.labels(name, str(trace.version), task)
-                for score in scores.ravel()[:: 1 + scores.size // _SCORES_LOOKED_AT].tolist():
+                for score in scores.ravel()[:: 1 + scores.size // _OBSERVED_SCORES].tolist():
                     of_task.observe(score)
 
     def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
-        """Counts a version's warm-up."""
+        """Counts the warm-up of a version."""
         self._warmup.labels(path, _CODE[succeeded]).observe(1e6 * seconds)
 
     def shadowed(self, model: str, version: int, task: str, difference: float) -> None:
-        """Counts a comparison with the version in the shadow."""
+        """Counts a comparison with the shadow version."""
         self._shadow.labels(model, str(version), task).observe(difference)
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Shows a number that is read for every page."""
+        """Adds a gauge whose value is read for every page."""
         Gauge(f"{_OWN}{name}", text, registry=self._registry).set_function(value)
 
     def counted(self, name: str) -> int:
-        """What a counter has come to, by TensorFlow Serving's name of it; 0 where there is none."""
+        """Returns the value of a counter by TensorFlow Serving's name; 0 if there is none."""
         return sum(
             int(sample.value)
             for metric in self._registry.collect()
@@ -152,7 +152,7 @@ class Metrics:
         )
 
     def page(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"
         return generate_latest(self._registry).replace(f"{name}_total".encode(), name.encode())
@@ -164,8 +164,8 @@ class Metrics:
         labels: tuple[str, ...],
         buckets: list[float] = _MICROSECONDS,
         prefix: str = _SERVING,
-    ) -> _Recent:
-        return _Recent(self._histogram(name, text, labels, buckets, prefix))
+    ) -> _BoundedHistogram:
+        return _BoundedHistogram(self._histogram(name, text, labels, buckets, prefix))
 
     def _histogram(
         self,

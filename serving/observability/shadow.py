@@ -1,4 +1,4 @@
-"""A version in the shadow: it scores a share of the requests too, and nobody waits for it."""
+"""Shadow traffic: another version scores a share of the requests too, in the background."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from serving.common.errors import ServingError
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.models.manager import ModelManager
-from serving.observability.prediction_log.sampling import Sample
+from serving.observability.sampling import is_sampled
 
 _LOGGER = logging.getLogger(__name__)
-_WAITING = 100  # requests; those beyond are not compared
-_SEED = 1  # others than those that the prediction log keeps
+_QUEUE_SIZE = 100  # requests; further ones are not compared
 
 
 @dataclass(frozen=True)
 class ShadowOptions:
-    """What is compared: `MODEL:VERSION:SHARE` or `MODEL:LABEL:SHARE`.
+    """The option `shadow`: `MODEL:VERSION:SHARE` or `MODEL:LABEL:SHARE`.
 
     Args:
         model: Name of the model.
-        version: The version in the shadow, by number or label.
+        version: Number or label of the version that gets the shadow traffic.
         share: Share of the model's requests.
     """
 
@@ -39,10 +38,10 @@ class ShadowOptions:
 
     @classmethod
     def parse(cls, text: str) -> ShadowOptions:
-        """Reads the option.
+        """Parses the option.
 
         Raises:
-            ValueError: It has not three parts, or the share is none.
+            ValueError: It has not three parts, or the share is out of range.
         """
         parts = text.rsplit(":", 2)
         try:
@@ -54,13 +53,13 @@ class ShadowOptions:
         return cls(model, int(version) if version.isdecimal() else version, share)
 
 
-class Shadow:
-    """Compares a share of the answers with another version's; an observer of `Inference`.
+class ShadowTraffic:
+    """Compares a share of the answers with those of another version.
 
     Args:
-        options: What is compared.
-        manager: Hands out the versions.
-        report: Told model, version, task and the largest difference of each comparison.
+        options: The version, and the share of the requests.
+        manager: Leases the version.
+        report: Called with model, version, task and the largest difference of each comparison.
     """
 
     def __init__(
@@ -72,35 +71,34 @@ class Shadow:
         self._options = options
         self._manager = manager
         self._report = report
-        self._sample = Sample(options.share, _SEED)
-        self._traces: queue.Queue[RequestTrace | None] = queue.Queue(_WAITING)
+        self._traces: queue.Queue[RequestTrace | None] = queue.Queue(_QUEUE_SIZE)
         self._thread = threading.Thread(target=self._compare_all, name="shadow", daemon=True)
         self._thread.start()
 
-    def __call__(self, trace: RequestTrace) -> None:
-        """Takes note of a call; it is compared later, or never where too many wait."""
+    def observe(self, trace: RequestTrace) -> None:
+        """Queues a request to be compared; drops it if the queue is full."""
         if (
             trace.error is None
             and trace.model == self._options.model
-            and self._sample.keeps(trace.context.request_id)
+            and is_sampled(trace.context.request_id, self._options.share, "shadow")
         ):
             with contextlib.suppress(queue.Full):
-                self._traces.put_nowait(trace)
+                self._traces.put_nowait(trace.detached())
 
     def close(self) -> None:
-        """Compares what waits, and ends."""
+        """Compares the requests in the queue, and ends the thread."""
         self._traces.put(None)
         self._thread.join()
 
     def _compare_all(self) -> None:
-        told = ""
+        logged = ""
         while (trace := self._traces.get()) is not None:
             try:
                 self._compare(trace)
-                told = ""
+                logged = ""
             except ServingError as error:
-                if str(error) != told:  # most often that of all requests: there is no such version
-                    told = str(error)
+                if str(error) != logged:  # usually one for all requests: no such version
+                    logged = str(error)
                     _LOGGER.warning("No shadow of request %s: %s", trace.context.request_id, error)
             except Exception:
                 _LOGGER.exception("No shadow of request %s", trace.context.request_id)
@@ -125,7 +123,7 @@ class Shadow:
 def differences(
     ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]
 ) -> dict[str, float]:
-    """The largest difference of each output of numbers that both have in the same shape."""
+    """Returns the largest difference of each float output that both have in the same shape."""
     return {
         name: float(np.abs(values.astype(np.float64) - theirs[name]).max(initial=0))
         for name, values in ours.items()

@@ -1,4 +1,4 @@
-"""Our own service over gRPC: raw features in, scores out."""
+"""This project's own gRPC service: raw features in, scores out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask: tokens, and the certificates of both ends."""
+"""Access to the server: bearer tokens and TLS."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 
 _SCHEME = "bearer "
 _RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
-_OPEN = (f"/{HEALTH_SERVICE}/",)  # probes have no token, and learn nothing worth one
+_OPEN = (f"/{HEALTH_SERVICE}/",)  # probes have no token
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may do what, by the `authorization` header of a call.
+    """The rights of a client by its `authorization` header.
 
     Args:
-        tokens: Every call needs one of them, or of `reload_tokens`; none where there are none.
+        tokens: Every call needs one of them, or one of `reload_tokens`; empty needs no token.
         reload_tokens: A reload needs one of them.
-        allows_reload: Whether every caller may reload where there are no `reload_tokens`.
+        allows_reload: Whether every client may reload if there are no `reload_tokens`.
     """
 
     tokens: frozenset[bytes] = frozenset()
@@ -38,24 +38,24 @@ class Access:
 
     @property
     def is_free(self) -> bool:
-        """Whether everybody may do everything."""
+        """Whether every client may make every call."""
         return not (self.tokens or self.reload_tokens) and self.allows_reload
 
     def require(self, header: str | None) -> None:
-        """Raises where a caller may not ask for anything.
+        """Raises if a client may make no call.
 
         Raises:
-            Unauthenticated: A token is needed, and the header has none or another one.
+            Unauthenticated: The header has no valid token.
         """
         if self.tokens and not _is_one_of(self.tokens | self.reload_tokens, _token(header)):
-            raise Unauthenticated("The token is not one of those that may ask.")
+            raise Unauthenticated("Invalid token.")
 
     def require_reload(self, header: str | None) -> None:
-        """Raises where a caller may not reload.
+        """Raises if a client may not reload.
 
         Raises:
-            Unauthenticated: A token is needed, and the header has none or an unknown one.
-            PermissionDenied: The token is for scores alone, or nobody may reload.
+            Unauthenticated: The header has no valid token.
+            PermissionDenied: The token is not for reloads, or reloads are disabled.
         """
         self.require(header)
         if self.reload_tokens:
@@ -63,7 +63,7 @@ class Access:
                 raise PermissionDenied("A reload needs a token of `reload_token_file`.")
         elif not self.allows_reload:
             raise PermissionDenied(
-                "This server can be reached from other machines and answers no reload. Start it "
+                "This server can be reached from other machines and allows no reload. Start it "
                 "with `reload_token_file` or `allow_reload`, or change its `model_config_file`."
             )
 
@@ -75,7 +75,7 @@ def _token(header: str | None) -> bytes:
 
 
 def _is_one_of(tokens: Collection[bytes], received: bytes) -> bool:
-    # Compares all of them, each in a time that tells nothing of where they differ.
+    # Compares all of them in constant time, against timing attacks.
     return sum(hmac.compare_digest(received, token) for token in tokens) > 0
 
 
@@ -109,12 +109,12 @@ class Authentication(grpc.ServerInterceptor):
 
 
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """TLS for gRPC; clients show a certificate where one is asked of them.
+    """Returns the TLS settings of the gRPC server.
 
     Raises:
-        InvalidArgument: They cannot be read, or the key is another certificate's.
+        InvalidArgument: They cannot be read, or the key does not belong to the certificate.
     """
-    tls_context(certificates)  # says what is wrong with them, which gRPC does not
+    tls_context(certificates)  # its errors say more than those of gRPC
     return grpc.ssl_server_credentials(
         [(certificates.key, certificates.certificate)],
         root_certificates=certificates.client_authority or None,
@@ -123,10 +123,12 @@ def credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
-    """TLS for REST; Python reads certificates from files alone, so there are some briefly.
+    """Returns the TLS settings of the REST server.
+
+    Python reads certificates from files alone, so they are in a temporary folder meanwhile.
 
     Raises:
-        InvalidArgument: They cannot be read, or the key is another certificate's.
+        InvalidArgument: They cannot be read, or the key does not belong to the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -135,7 +137,7 @@ def tls_context(certificates: Certificates) -> ssl.SSLContext:
         both.touch(mode=0o600)
         both.write_bytes(certificates.certificate + b"\n" + certificates.key)
         try:
-            context.load_cert_chain(both, password="")  # or it would ask the terminal
+            context.load_cert_chain(both, password="")  # otherwise OpenSSL asks the terminal
         except ssl.SSLError as error:
             raise InvalidArgument(
                 "`ssl_config_file`: `server_key` must be the key of `server_cert`, both in PEM "

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's services over gRPC. They translate: requests to calls, errors to codes."""
+"""TensorFlow Serving's gRPC services."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Answer = TypeVar("Answer")
 
 
 def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Answers a raised error as its code and words; anything unforeseen is INTERNAL."""
+    """Answers a raised error with its code and message; an unexpected exception is INTERNAL."""
 
     @functools.wraps(method)
     def answer(self: Any, request: Any, context: grpc.ServicerContext) -> Any:
         try:
             return method(self, request, context)
         except errors.ServingError as raised:
-            # Its traceback has this frame, which has the error: the request would stay in memory.
+            # The traceback holds this frame, and so the request, until a garbage collection.
             error = raised.with_traceback(None)
         except Exception as raised:
             _LOGGER.exception("%s failed", method.__name__)
@@ -58,7 +58,7 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
 
 
 def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
-    """Starts the trace of a call; its request id goes back with the answer."""
+    """Starts the trace of a call; the answer will carry its request id."""
     metadata = dict(context.invocation_metadata())
     request_id = request_id_of(metadata.get(REQUEST_ID))
     context.set_trailing_metadata([(REQUEST_ID, request_id)])
@@ -83,7 +83,7 @@ def _remaining(context: grpc.ServicerContext) -> float | None:
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Scores of loaded models, and what their signatures are."""
+    """Scores of the loaded models, and their signatures."""
 
     def __init__(self, service: InferenceService) -> None:
         self._service = service
@@ -122,11 +122,11 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """Where the versions of each model stand, and which ones there are to be.
+    """Status of the models, and reloads.
 
     Args:
         service: Serves the requests.
-        counted: What a counter has come to, by its name; None where nothing is counted.
+        counted: Returns the value of a counter by its name; None without metrics.
     """
 
     def __init__(

@@ -10,8 +10,9 @@ from serving.config.server_config import ServerConfig
 from serving.models.manager import ModelManager
 from serving.observability.access_log import log_access, log_to_standard_error
 from serving.observability.metrics import Metrics
+from serving.observability.prediction_log.files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
-from serving.observability.shadow import Shadow, ShadowOptions
+from serving.observability.shadow import ShadowOptions, ShadowTraffic
 
 
 class Observers:
@@ -33,14 +34,14 @@ class Observers:
         manager: ModelManager,
         metrics: Metrics | None,
     ) -> None:
-        self.all: list[Observer] = [] if metrics is None else [metrics]
+        self.all: list[Observer] = [] if metrics is None else [metrics.observe]
         self._log = self._shadow = None
         if config.access_log:
             log_to_standard_error()
             self.all.append(log_access)
         if config.prediction_log_dir:
             self._log = _prediction_log(config)
-            self.all.append(self._log)
+            self.all.append(self._log.observe)
             if metrics is not None:
                 log = self._log
                 metrics.gauge(
@@ -58,8 +59,8 @@ class Observers:
                 raise InvalidArgument(
                     "`shadow` needs `monitoring_config_file`, since the differences are metrics."
                 )
-            self._shadow = Shadow(_shadow_options(config), manager, metrics.shadowed)
-            self.all.append(self._shadow)
+            self._shadow = ShadowTraffic(_shadow_options(config), manager, metrics.shadowed)
+            self.all.append(self._shadow.observe)
 
     def close(self) -> None:
         """Finishes writing and comparing; call it after the last request."""
@@ -70,16 +71,13 @@ class Observers:
 
 def _prediction_log(config: ServerConfig) -> PredictionLogger:
     try:
-        return PredictionLogger(
-            Path(config.prediction_log_dir),
-            config.prediction_log_sampling_rate,
-            max_total_bytes=config.prediction_log_max_bytes,
-        )
+        files = LogFiles(Path(config.prediction_log_dir), config.prediction_log_max_bytes)
     except OSError as error:
         raise InvalidArgument(
             f"`prediction_log_dir` {config.prediction_log_dir} cannot be written to: "
             f"{error.strerror}."
         ) from error
+    return PredictionLogger(files, config.prediction_log_sampling_rate)
 
 
 def _shadow_options(config: ServerConfig) -> ShadowOptions:

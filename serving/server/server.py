@@ -24,7 +24,7 @@ from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
-from serving.models.reconciler import ManagerOptions
+from serving.models.manager_options import ManagerOptions
 from serving.models.reload_roots import ReloadRoots
 from serving.models.version_source import FolderSource, VersionSource
 from serving.observability.metrics import Metrics
@@ -35,7 +35,7 @@ from serving.rpc.drain import DrainInterceptor
 from serving.rpc.health import Health
 from serving.rpc.security import Access
 from serving.rpc.server import listen, make_grpc_server
-from serving.runtimes.choice import RuntimeChoice
+from serving.runtimes.load import RuntimeOptions
 from serving.server.certificates import report_certificates
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
@@ -196,7 +196,7 @@ def _version_source(config: ServerConfig) -> VersionSource:
     if config.backend:
         return BackendSource.from_config(config)
     return FolderSource(
-        RuntimeChoice(
+        RuntimeOptions(
             config.compile_after_seconds,
             config.tensorflow_intra_op_parallelism,
             config.tensorflow_inter_op_parallelism,

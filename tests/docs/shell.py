@@ -65,7 +65,7 @@ def _recsys_attn(words: list[str], made: set[str]) -> None:
 
 def _python(words: list[str], made: set[str]) -> None:
     words = [word for word in words if word != "-P"]
-    if words[0] == "-m" and words[1] in ("venv", "http.server"):
+    if words in ([], ["-m"], ["-m", "venv"]):  # `python -m` alone names the option
         return
     if words[0] == "-m":
         path = ROOT / words[1].replace(".", "/")

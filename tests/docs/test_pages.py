@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from pipelines.experiment.config import load_experiment
 from serving.protos import server_config_pb2
 from tests.docs import shell
-from tests.docs.pages import PAGES, Block, Page
+from tests.docs.pages import DOCUMENTS, PAGES, Block, Page
 from tests.docs.workplace import TUTORIAL, Workplace, same
 
 MADE = {block.title for page in PAGES for block in page.blocks() if block.title}
@@ -75,6 +77,14 @@ def test_code_of_a_page_runs_and_prints_what_is_shown(page: Page, workplace: Wor
 def test_commands_of_a_page_are_valid(page: Page) -> None:
     for block in page.blocks("sh"):
         for words in shell.commands(block.text):
+            shell.check(words, MADE)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_commands_in_the_text_are_valid(page: Page) -> None:
+    pattern = r"`((?:make|python|pytest|recsys-attn) [^`]+)`"
+    for words in map(shlex.split, re.findall(pattern, page.prose)):
+        if words[0] != "recsys-attn" or len(words) > 2:  # `recsys-attn run` alone is a name
             shell.check(words, MADE)
 
 

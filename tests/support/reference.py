@@ -7,45 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 Array = np.ndarray
-PairScore = Callable[[Array, Array], float]
-
-
-def pairwise(score: Callable[[Array, Array, int], float], query: Array, key: Array) -> Array:
-    """(B, T, N, H), (B, S, N, H) -> (B, N, T, S), one pair at a time."""
-    batch, queries, heads, _ = query.shape
-    logits = np.zeros((batch, heads, queries, key.shape[1]))
-    for b, n, t, s in np.ndindex(logits.shape):
-        logits[b, n, t, s] = score(query[b, t, n], key[b, s, n], n)
-    return logits
 
 
 def dot(query: Array, key: Array, scale: bool = False) -> Array:
-    factor = 1 / np.sqrt(query.shape[-1]) if scale else 1.0
-    return pairwise(lambda q, k, n: factor * np.dot(q, k), query, key)
-
-
-def general(query: Array, key: Array, kernel: Array) -> Array:
-    return pairwise(lambda q, k, n: q @ kernel[n] @ k, query, key)
-
-
-def additive(
-    query: Array, key: Array, query_kernel: Array, key_kernel: Array, vector: Array
-) -> Array:
-    """`v^T tanh(W [q; k])` with the concatenation in full."""
-
-    def score(q: Array, k: Array, n: int) -> float:
-        kernel = np.concatenate([query_kernel[n], key_kernel[n]])
-        return vector[n] @ np.tanh(np.concatenate([q, k]) @ kernel)
-
-    return pairwise(score, query, key)
-
-
-def cosine(query: Array, key: Array, temperature: float = 1.0) -> Array:
-    def score(q: Array, k: Array, n: int) -> float:
-        norms = np.linalg.norm(q) * np.linalg.norm(k)
-        return np.dot(q, k) / norms / temperature if norms else 0.0
-
-    return pairwise(score, query, key)
+    """(B, T, N, H), (B, S, N, H) -> (B, N, T, S), one pair at a time."""
+    batch, queries, heads, size = query.shape
+    logits = np.zeros((batch, heads, queries, key.shape[1]))
+    for b, n, t, s in np.ndindex(logits.shape):
+        logits[b, n, t, s] = np.dot(query[b, t, n], key[b, s, n]) / (np.sqrt(size) if scale else 1)
+    return logits
 
 
 def activation_unit_inputs(query: Array, key: Array) -> Array:
@@ -56,6 +26,15 @@ def activation_unit_inputs(query: Array, key: Array) -> Array:
         q, k = query[b, t, n], key[b, s, n]
         blocks[b, n, t, s] = np.concatenate([q, k, q - k, q * k])
     return blocks
+
+
+def activation_unit(query: Array, key: Array, weights: Sequence[Array]) -> Array:
+    """Logits of DIN's network of ReLUs on the blocks of every pair: (B, N, T, S)."""
+    hidden = activation_unit_inputs(query, key)
+    *inner, kernel, bias = weights
+    for inner_kernel, inner_bias in zip(inner[::2], inner[1::2], strict=True):
+        hidden = relu(hidden @ inner_kernel + inner_bias)
+    return (hidden @ kernel + bias)[..., 0]
 
 
 def relu(x: Array) -> Array:

@@ -9,7 +9,7 @@ Time with XLA as a share of the time without it, on two cores, by the number of 
     AutoInt, no history     0.58  0.87  0.98  1.23
 
 So only models with a history are compiled. That depends on the signature alone, so that all
-servers of a fleet behave the same. XLA takes about a second for each shape: a shape is compiled in
+all servers behave the same. XLA takes about a second for each shape: a shape is compiled in
 the background once requests of that shape have taken longer than that.
 """
 
@@ -108,7 +108,7 @@ class CompiledRuntime:
         """Adds the tower, and compiles the shapes that the version before has compiled.
 
         Requests would wait while the tower is added, so this is called before they come. It
-        returns after ten seconds; what is not finished by then is compiled beside the requests.
+        returns after ten seconds at most; a shape in progress is then compiled beside the requests.
 
         Args:
             before: The version that serves now. Its busiest shapes come first.

@@ -20,8 +20,9 @@ from pipelines.workflow.steps import Steps
 from recsys_attn.schema import Schema
 from serving.encoding.codec import encode
 from serving.inference.service import replay
-from serving.models.model import load_model
+from serving.observability.prediction_log.files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
+from tests.serving.exports import load_model
 from tests.serving.observability.prediction_log.calls import finished
 
 
@@ -46,7 +47,7 @@ class Service:
     @contextmanager
     def logging(self, folder: Path, **changes: Any) -> Iterator[Callable[..., None]]:
         """Gives a function that answers a table of rows and logs it."""
-        logger = PredictionLogger(folder, 1.0, queue_size=100_000)
+        logger = PredictionLogger(LogFiles(folder), 1.0, queue_size=100_000)
 
         def serve(table: pa.Table, signature: str, request_id: str) -> None:
             raw = _raw(signature)
@@ -58,7 +59,7 @@ class Service:
                 request.inputs[name].CopyFrom(encode(array, content=True))
             response = replay(self.model, request).response
             values = {"model": self.name, "version": 1, "signature": signature, **changes}
-            logger(finished(values.pop("request", request), response, request_id, **values))
+            logger.observe(finished(values.pop("request", request), response, request_id, **values))
 
         yield serve
         logger.close()

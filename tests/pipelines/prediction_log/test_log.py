@@ -19,7 +19,7 @@ BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
 def write(folder: Path, calls: int = 30, model: str = "tiny", per_file: int = 7) -> Path:
     """One call an hour."""
-    files = LogFiles(folder, per_file, 2**20, 60.0, 2**30)
+    files = LogFiles(folder, max_rows=per_file)
     for number in range(calls):
         time = int((BEGIN + timedelta(hours=number)).timestamp() * 1e6)
         files.append(Row(time, str(number), model, 3, "Predict", "rank", 1.0, b"log"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from keras import ops
 from recsys_attn.attention import Dense
 from recsys_attn.attention.disagreement import Disagreement
 from tests.support.gradients import gradient
-from tests.support.layer_case import LayerCase, tensorflow
-from tests.support.layer_checks import CHECKS
+from tests.support.layer_case import tensorflow
 from tests.support.references.gates import mean_cosine, mean_overlap
 
 B, T, S, N, V = 5, 3, 7, 2, 11
@@ -189,16 +187,3 @@ def test_positions_need_weights() -> None:
 def test_a_negative_factor_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` must be a finite number of at least 0"):
         Disagreement(**{name: -1.0})
-
-
-CASE = LayerCase(
-    Disagreement,
-    {"subspace": 1.0, "positions": 0.5, "outputs": 0.1},
-    {"value": "BSNV", "weights": "BNTS", "output": "BTNV"},
-    {"query_mask": "BT", "key_mask": "BS"},
-)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_layer(check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
-    check(CASE, tmp_path)

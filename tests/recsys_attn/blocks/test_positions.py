@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 
 from recsys_attn.blocks import LearnedPositions, SinusoidalPositions
-from tests.support.layer_case import LayerCase, grouped
-from tests.support.layer_checks import CHECKS
 
 B, S, E = 3, 7, 10
 RNG = np.random.default_rng(2)
@@ -102,15 +99,3 @@ def test_padding_and_truncation_do_not_shift_positions_from_the_end() -> None:
 def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-CASES = {
-    "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False}),
-    "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
-}
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", grouped(CASES))
-def test_layer(case: LayerCase, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
-    check(case, tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -60,17 +59,13 @@ class Handle:
 
     def predict_together(self, count: int) -> list[Any]:
         """Scores, or the error, of each of so many calls of the stub at the same time."""
+        answers: list[Any] = []
 
-        async def gather() -> list[Any]:
-            calls = (self.client.predict(INPUTS) for _ in range(count))
-            return await asyncio.gather(*calls, return_exceptions=True)
+        async def scenario(ask: Ask) -> None:
+            calls = (ask("predict", INPUTS) for _ in range(count))
+            answers.extend(await asyncio.gather(*calls, return_exceptions=True))
 
-        if self._runner is None:
-            with futures.ThreadPoolExecutor(count) as pool:
-                calls = [pool.submit(self.client.predict, INPUTS) for _ in range(count)]
-            answers = [call.exception() or call.result() for call in calls]
-        else:
-            answers = self._runner.run(gather())
+        self.play(scenario)
         return [a["click"].tolist() if isinstance(a, dict) else repr(a) for a in answers]
 
     def predict(self, size: int = 1, **options: Any) -> list[float]:

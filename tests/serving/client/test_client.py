@@ -24,7 +24,7 @@ from serving.common.errors import (
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install
 
-FINITE = "a finite float32 number, or null where it is missing"
+FINITE = "a finite float32 number, or null for a missing value"
 INT64 = "an integer from -9223372036854775808 to 9223372036854775807"
 
 

@@ -50,9 +50,11 @@ def start_secure(start_stub: StartStub, authority: Certificate) -> Any:
 
 @needs_openssl
 def test_trusted_authority(connect: Connect, start_secure: Any, authority: Certificate) -> None:
-    stub, ca = start_secure(), authority.certificate
+    stub, other, ca = start_secure(), start_secure(), authority.certificate
     for tls in (ca, str(ca), ca.read_bytes(), Tls(ca=ca)):
         assert connect(f"localhost:{stub.port}", tls=tls).predict() == SCORES
+    ports_of_one_host = [f"localhost:{stub.port}", f"localhost:{other.port}"]
+    assert connect(ports_of_one_host, tls=ca).predict() == SCORES
     stranger = connect(stub.address, tls=True, options=ONCE)
     with pytest.raises(Unavailable, match=r"CERTIFICATE_VERIFY_FAILED.* Trust its authority"):
         stranger.predict()
@@ -72,14 +74,6 @@ def test_name_in_the_certificate(
     assert right.predict() == SCORES
     with pytest.raises(InvalidArgument, match=r"TLS to several hosts .* give `tls.server_name`"):
         connect(addresses, tls=ca)
-
-
-@needs_openssl
-def test_ports_of_one_host_need_no_name(
-    connect: Connect, start_secure: Any, authority: Certificate
-) -> None:
-    addresses = [f"localhost:{start_secure().port}" for _ in range(2)]
-    assert connect(addresses, tls=authority.certificate).predict() == SCORES
 
 
 @needs_openssl
@@ -158,7 +152,7 @@ def test_invalid_token(connect: Connect, token: Any) -> None:
         connect("localhost:1", token=token).predict()
 
 
-def test_invalid_certificate(connect: Connect, tmp_path: Path) -> None:
+def test_invalid_certificate(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("none", encoding="utf-8")
     for tls, words in (
         (tmp_path / "absent.pem", "Cannot read `tls.ca` .*absent.pem: No such file"),
@@ -168,4 +162,4 @@ def test_invalid_certificate(connect: Connect, tmp_path: Path) -> None:
         (Tls(key=b"-----BEGIN KEY"), "`tls.key` needs `tls.certificate` too"),
     ):
         with pytest.raises(InvalidArgument, match=words):
-            connect("localhost:1", tls=tls)
+            Client("localhost:1", tls=tls)

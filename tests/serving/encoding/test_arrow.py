@@ -126,8 +126,8 @@ def test_candidates_in_a_table_are_encoded_as_dicts(context: Any) -> None:
         ("city", pa.array([7]), "expected a string. Received: a column of Arrow type int64"),
         ("city", pa.array([["a"]]), "expected a string. Received: a column of Arrow type list"),
         ("price", pa.array([True]), "expected a number. Received: a column of Arrow type bool"),
-        ("price", pa.array([0.5, 1e39]), "expected a finite float32 number, or null where it is "
-         "missing. Received: 1e+39"),
+        ("price", pa.array([0.5, 1e39]), "expected a finite float32 number, or null for a "
+         "missing value. Received: 1e+39"),
         ("price", pa.array([-np.inf], pa.float32()), "Received: -inf"),
         ("items", pa.array([1]), "expected a list of int64 values. Received: a column of Arrow"),
         ("words", pa.array([[1]]), "expected a string. Received: a column of Arrow type int64"),

@@ -117,9 +117,15 @@ def test_failed_reload_keeps_what_serves(
 
 
 def test_labels_lead_to_versions(manage: Manage, folder: Path) -> None:
-    manager = manage(config(folder, policy=All()))
+    add(folder / "tiny", 3, content=BROKEN)
+    manager = manage(config(folder, policy=All(), good=5, old=3))
+    assert served(manager, label="good") == 5
+    with pytest.raises(NotFound, match=r"Specific\(tiny, 3\)"):
+        served(manager, label="old")
+    add(folder / "tiny", 3)
     with pytest.raises(InvalidArgument, match=r"^Unrecognized servable version label: stable$"):
         served(manager, label="stable")
+    manager.poll()
     manager.reload([config(folder, policy=All(), stable=3, canary=5)])
     assert served(manager, label="stable") == 3
     assert served(manager, label="canary") == 5
@@ -137,14 +143,6 @@ def test_labels_before_any_configuration(manage: Manage, folder: Path) -> None:
     manager.reload([config(folder)])
     with pytest.raises(InvalidArgument):
         served(manager, label="stable")
-
-
-def test_labels_at_the_start_wait_for_their_versions(manage: Manage, folder: Path) -> None:
-    add(folder / "tiny", 3, content=BROKEN)
-    manager = manage(config(folder, policy=Specific([3, 5]), stable=5, old=3))
-    assert served(manager, label="stable") == 5
-    with pytest.raises(NotFound, match=r"Specific\(tiny, 3\)"):
-        served(manager, label="old")
 
 
 def test_invalid_reload_changes_nothing(manage: Manage, folder: Path) -> None:

@@ -64,7 +64,7 @@ def test_running_requests_keep_the_old_version(
     wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
 
 
-def test_damaged_version_is_reported_and_tried_again_when_repaired(
+def test_damaged_version_is_reported_until_repaired(
     serve: Serve, base_path: Path, twofold: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the checkpoint's checksums show the damage."""
@@ -117,7 +117,7 @@ def test_why_no_version_is_available(serve: Serve, tmp_path: Path, twofold: Path
         f"Folder: {tmp_path / '3'}"
     )
     install(twofold, tmp_path / "tiny[1]", 5)
-    assert "holds [ ], which TensorFlow takes for a pattern" in reason(tmp_path / "tiny[1]")
+    assert "contains [ ], which TensorFlow reads as a pattern" in reason(tmp_path / "tiny[1]")
 
 
 def test_no_request_fails_while_versions_change(

@@ -11,7 +11,7 @@ from serving.observability.access_log import log_access
 from tests.serving.traces import trace
 
 
-def test_each_call_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_request_is_a_line_of_json(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "serving.access")
     log_access(
         trace("Predict", request_id="r1", model="ctr", version=5, signature="rank", candidates=200,

@@ -33,11 +33,11 @@ def _value(metrics: Metrics, name: str, **labels: str) -> float:
     return _samples(metrics)[name, frozenset(labels.items())]
 
 
-def test_requests_are_counted_by_their_code_under_tensorflow_servings_name() -> None:
+def test_requests_are_counted_by_code() -> None:
     metrics = Metrics()
     for _ in range(3):
-        metrics(_call())
-    metrics(_call(error=InvalidArgument("no")))
+        metrics.observe(_call())
+    metrics.observe(_call(error=InvalidArgument("no")))
     name = ":tensorflow:serving:request_count"
     lines = metrics.page().decode().splitlines()
     assert f"# TYPE {name} counter" in lines
@@ -45,29 +45,29 @@ def test_requests_are_counted_by_their_code_under_tensorflow_servings_name() -> 
     assert f'{name}{{model_name="ctr",status="INVALID_ARGUMENT"}} 1.0' in lines
 
 
-def test_a_counter_is_found_by_tensorflow_servings_name() -> None:
+def test_counter_is_found_by_tensorflow_servings_name() -> None:
     metrics = Metrics()
     name = "/tensorflow/serving/request_count"
     assert metrics.counted(name) == 0
-    metrics(_call())
-    metrics(_call(error=InvalidArgument("no")))
+    metrics.observe(_call())
+    metrics.observe(_call(error=InvalidArgument("no")))
     assert metrics.counted(name) == 2
     assert metrics.counted("/tensorflow/serving/request_latency") == 0, "no counter"
     assert metrics.counted("/made/up") == 0
 
 
-def test_a_name_that_nobody_serves_makes_no_metric_of_its_own() -> None:
+def test_made_up_model_name_is_no_label() -> None:
     metrics = Metrics()
     for i in range(5):
-        metrics(_call(model=f"made-up-{i}", is_served=False, error=InvalidArgument("no")))
+        metrics.observe(_call(model=f"made-up-{i}", is_served=False, error=InvalidArgument("no")))
     line = ':tensorflow:serving:request_count{model_name="",status="INVALID_ARGUMENT"} 5.0'
     assert line in metrics.page().decode().splitlines()
     assert b"made-up" not in metrics.page()
 
 
-def test_times_are_microseconds_in_the_buckets_of_tensorflow_serving() -> None:
+def test_times_are_microseconds_in_known_buckets() -> None:
     metrics = Metrics()
-    metrics(_call(seconds=0.004, runtime_seconds=0.003, queue_seconds=0.0005))
+    metrics.observe(_call(seconds=0.004, runtime_seconds=0.003, queue_seconds=0.0005))
     api = {**MODEL, "API": "Predict"}
     name = ":tensorflow:serving:request_latency"
     assert _value(metrics, f"{name}_sum", **api, entrypoint="GRPC") == 4000
@@ -86,7 +86,7 @@ def test_times_are_microseconds_in_the_buckets_of_tensorflow_serving() -> None:
 def test_candidates_batches_and_scores_are_counted() -> None:
     metrics = Metrics()
     scores = np.linspace(0, 1, 200, dtype=np.float32)[None]
-    metrics(_call(candidates=200, batch_rows=350, results={"click": scores}))
+    metrics.observe(_call(candidates=200, batch_rows=350, results={"click": scores}))
     assert _value(metrics, ":tensorflow:serving:request_example_count_total", **MODEL) == 200
     assert _value(metrics, ":recsys_attn:serving:batch_size_sum", **MODEL) == 350
     of_task = {**MODEL, "version": "5", "task": "click"}
@@ -96,9 +96,9 @@ def test_candidates_batches_and_scores_are_counted() -> None:
     np.testing.assert_allclose(total / count, 0.5, atol=0.05)
 
 
-def test_scores_are_one_number_for_each_candidate_and_nothing_else() -> None:
+def test_scores_are_one_number_for_each_candidate() -> None:
     metrics = Metrics()
-    metrics(
+    metrics.observe(
         _call(
             rows=1,
             candidates=7,
@@ -110,8 +110,10 @@ def test_scores_are_one_number_for_each_candidate_and_nothing_else() -> None:
         )
     )
     classes = np.full((3, 2), 0.9, np.float32)
-    metrics(_call(candidates=3, results={"scores": classes, "classes": classes.astype(object)}))
-    metrics(_call(candidates=3, results={"outputs": classes[:, :1]}))
+    metrics.observe(
+        _call(candidates=3, results={"scores": classes, "classes": classes.astype(object)})
+    )
+    metrics.observe(_call(candidates=3, results={"outputs": classes[:, :1]}))
     counts = {
         dict(labels)["task"]: value
         for (name, labels), value in _samples(metrics).items()
@@ -120,7 +122,7 @@ def test_scores_are_one_number_for_each_candidate_and_nothing_else() -> None:
     assert counts == {"click": 7, "outputs": 3}
 
 
-def test_shadows_warmups_and_gauges_have_their_place() -> None:
+def test_shadow_warmup_and_gauge_are_on_the_page() -> None:
     metrics = Metrics()
     metrics.shadowed("ctr", 6, "click", 0.02)
     metrics.warmed("/models/ctr/6", 0.5, succeeded=True)
@@ -132,12 +134,14 @@ def test_shadows_warmups_and_gauges_have_their_place() -> None:
     assert _value(metrics, ":recsys_attn:serving:dropped") == 7
 
 
-def test_versions_that_have_gone_are_forgotten_and_those_in_use_are_not() -> None:
-    """A model that is trained every hour has thousands of versions in the life of a server."""
+def test_only_recently_used_versions_are_kept() -> None:
+    """An hourly model has thousands of versions in the lifetime of a server."""
     metrics = Metrics()
     for version in range(2, 402):
         for answered in (1, version):
-            metrics(_call(version=answered, candidates=1, results={"click": np.float32([0.5])}))
+            metrics.observe(
+                _call(version=answered, candidates=1, results={"click": np.float32([0.5])})
+            )
         metrics.warmed(f"/models/ctr/{version}", 0.1, True)
     counts = {
         dict(labels)["version"]: value

@@ -1,4 +1,4 @@
-"""The version in the shadow: what is compared, and that nobody feels it."""
+"""Shadow traffic: its comparisons, and no effect on the requests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import pytest
 
 from serving.common.errors import NotFound
 from serving.inference.service import PREDICT, InferenceService
-from serving.models.model import load_model
-from serving.observability.shadow import Shadow, ShadowOptions, differences
-from tests.serving.exports import install
+from serving.observability.shadow import ShadowOptions, ShadowTraffic, differences
+from tests.serving.exports import install, load_model
 from tests.serving.stubs import predict
 from tests.serving.traces import trace
 
 
 class _Manager:
-    """Version 5 answers; 6, which is `canary`, is in the shadow."""
+    """Version 5 serves; version 6, `canary`, gets the shadow traffic."""
 
     def __init__(self, models: dict[int, Any]) -> None:
         self._models = models
@@ -47,39 +46,41 @@ def _ask(service: InferenceService, request_id: str = "r") -> None:
 
 
 @pytest.mark.parametrize("version", [6, "canary"])
-def test_the_largest_difference_of_each_task_is_reported(
-    manager: _Manager, version: int | str
-) -> None:
+def test_largest_difference_of_each_task_is_reported(manager: _Manager, version: int | str) -> None:
     seen: list[tuple[Any, ...]] = []
-    shadow = Shadow(ShadowOptions("tiny", version, 1.0), manager, lambda *found: seen.append(found))
-    _ask(InferenceService(manager, [shadow]))
+    shadow = ShadowTraffic(
+        ShadowOptions("tiny", version, 1.0), manager, lambda *found: seen.append(found)
+    )
+    _ask(InferenceService(manager, [shadow.observe]))
     shadow.close()
     assert sorted(seen) == [("tiny", 6, "click", 1.5), ("tiny", 6, "convert", 0.0)]
 
 
-def test_a_share_of_the_requests_is_compared(manager: _Manager) -> None:
+def test_share_of_the_requests_is_compared(manager: _Manager) -> None:
     seen: list[Any] = []
-    shadow = Shadow(ShadowOptions("tiny", 6, 0.25), manager, lambda *found: seen.append(found))
-    inference = InferenceService(manager, [shadow])
+    shadow = ShadowTraffic(
+        ShadowOptions("tiny", 6, 0.25), manager, lambda *found: seen.append(found)
+    )
+    inference = InferenceService(manager, [shadow.observe])
     for i in range(80):
         _ask(inference, f"request {i}")
     shadow.close()
     assert 2 * 5 <= len(seen) <= 2 * 40
 
 
-def test_a_version_that_is_not_there_disturbs_nobody(
+def test_missing_version_is_logged_once(
     manager: _Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shadow = Shadow(ShadowOptions("tiny", 9, 1.0), manager, lambda *found: None)
+    shadow = ShadowTraffic(ShadowOptions("tiny", 9, 1.0), manager, lambda *found: None)
     for request_id in ("r7", "r8"):
-        _ask(InferenceService(manager, [shadow]), request_id)
+        _ask(InferenceService(manager, [shadow.observe]), request_id)
     shadow.close()
     assert [record.getMessage() for record in caplog.records] == [
         "No shadow of request r7: version 9"
     ]
 
 
-def test_only_numbers_of_the_same_shape_can_be_compared() -> None:
+def test_only_floats_of_the_same_shape_are_compared() -> None:
     ours = {
         "a": np.float32([1, 2]), "b": np.float32([1]), "c": np.array([b"x"]), "d": np.float32([1]),
     }  # fmt: skip
@@ -88,11 +89,11 @@ def test_only_numbers_of_the_same_shape_can_be_compared() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ctr", "ctr:6", "ctr:6:0", "ctr:6:2", "ctr:6:x", "::0.1"])
-def test_what_is_no_shadow_is_refused(text: str) -> None:
+def test_invalid_option_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="`shadow` must be MODEL:VERSION:SHARE"):
         ShadowOptions.parse(text)
 
 
-def test_a_version_is_a_number_or_a_label() -> None:
+def test_version_is_a_number_or_a_label() -> None:
     assert ShadowOptions.parse("ctr:6:0.1") == ShadowOptions("ctr", 6, 0.1)
     assert ShadowOptions.parse("ctr:canary:1") == ShadowOptions("ctr", "canary", 1.0)

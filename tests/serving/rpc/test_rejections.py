@@ -119,7 +119,7 @@ def test_requests_without_a_token(seen: _Observed, caplog: pytest.LogCaptureFixt
     assert seen.counted() == {("tiny", code): 1, ("", code): 4}, "a made-up name is no label"
     line = json.loads(caplog.records[0].message)
     assert (line["request_id"], line["code"], line["model"]) == ("r17", code, "")
-    assert "A token" in line["error"] or "The token" in line["error"]
+    assert line["error"] == "Invalid token."
 
 
 def test_requests_over_the_limit(seen: _Observed) -> None:

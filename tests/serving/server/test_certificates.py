@@ -85,7 +85,7 @@ def test_a_server_reports_its_certificates(
 ) -> None:
     authority = make_authority(tmp_path)
     expired = make_certificate(tmp_path, authority, "localhost", days=-1)
-    client = make_certificate(tmp_path, authority, "front", client=True, days=90)
+    client = make_certificate(tmp_path, authority, "proxy", client=True, days=90)
     key, certificate = _texts(expired)
     (tmp_path / "ssl").write_text(
         f"server_key: {json.dumps(key.decode())} server_cert: {json.dumps(certificate.decode())}"
@@ -98,11 +98,11 @@ def test_a_server_reports_its_certificates(
     assert record.levelno == logging.ERROR
     assert "The certificate of ssl_config_file expired on" in record.getMessage()
     metrics = Metrics()
-    front = ServerConfig(
+    proxy = ServerConfig(
         backend="grpcs://a:1", model_name="ctr", backend_tls_cert=str(client.certificate),
         backend_tls_key=str(client.key),
     )  # fmt: skip
-    report_certificates(front, Certificates(key, certificate, b"", False), metrics)
+    report_certificates(proxy, Certificates(key, certificate, b"", False), metrics)
     page = metrics.page().decode()
     for name, made in (("certificate", expired), ("backend_certificate", client)):
         (value,) = re.findall(f"^:recsys_attn:serving:{name}_expires_seconds (.+)$", page, re.M)

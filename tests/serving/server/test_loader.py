@@ -14,7 +14,7 @@ from serving.common.errors import InvalidArgument, ServingError
 from serving.config.batching import BatchingParameters
 from serving.inference.service import replay
 from serving.models.model import Model
-from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
 from serving.server.loader import Loader, LoadOptions
 from tests.serving.conftest import StartServer
 from tests.serving.exports import write_warmup
@@ -55,8 +55,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows of each run."""
     rows: list[int] = []
 
-    def load(path: Path, choice: RuntimeChoice) -> _Watched:
-        return _Watched(load_runtime(path, choice), rows)
+    def load(path: Path, options: RuntimeOptions) -> _Watched:
+        return _Watched(load_runtime(path, options), rows)
 
     monkeypatch.setattr("serving.models.version_source.load_runtime", load)
     return rows
@@ -83,14 +83,14 @@ def test_a_warmup_is_replayed_as_often_as_configured(
 
 
 def test_a_failed_warmup_fails_the_load(base_path: Path) -> None:
-    told: list[tuple[str, float, bool]] = []
-    load = Loader(LoadOptions(warmed=lambda *found: told.append(found)))
+    calls: list[tuple[str, float, bool]] = []
+    load = Loader(LoadOptions(warmed=lambda *found: calls.append(found)))
     write_warmup(base_path / "5", [predict()])
     load("tiny", 5, base_path / "5").close()
     write_warmup(base_path / "5", [FAILS])
     with pytest.raises(ServingError, match="Warmup record 1"):
         load("tiny", 5, base_path / "5")
-    assert [(path, succeeded) for path, _, succeeded in told] == [
+    assert [(path, succeeded) for path, _, succeeded in calls] == [
         (str(base_path / "5"), True), (str(base_path / "5"), False),
     ]  # fmt: skip
 

@@ -41,6 +41,24 @@ def dot(query_bias: Array | None = None, *, scale: bool = False) -> PairScore:
     return score
 
 
+def general(kernel: Array) -> PairScore:
+    return lambda q, k, n, i, j: float(q @ kernel[n] @ k)
+
+
+def additive(query_kernel: Array, key_kernel: Array, vector: Array) -> PairScore:
+    """`v^T tanh(W [q; k])` with the concatenation in full."""
+
+    def score(q: Array, k: Array, n: int, i: int, j: int) -> float:
+        kernel = np.concatenate([query_kernel[n], key_kernel[n]])
+        return float(vector[n].ravel() @ np.tanh(np.concatenate([q, k]) @ kernel))
+
+    return score
+
+
+def cosine(temperature: float) -> PairScore:
+    return lambda q, k, n, i, j: float(q @ k / np.linalg.norm(q) / np.linalg.norm(k) / temperature)
+
+
 def key_only(
     activation: Callable[[Array], Array], kernel: Array, bias: Array, vector: Array
 ) -> PairScore:

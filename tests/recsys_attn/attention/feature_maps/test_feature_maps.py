@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,25 +190,6 @@ def test_a_saved_model_holds_its_random_vectors(tmp_path: Path) -> None:
     assert not np.allclose(layer(QUERY, KEY, KEY)[0], expected, atol=1e-5)
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     np.testing.assert_allclose(loaded.serve(QUERY, KEY), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        feature_maps.Favor(8, "relu", orthogonal=False, redraw_every=3),
-        feature_maps.Favor(8, regularized=True),
-        feature_maps.Fourier(8, sigma=0.7, orthogonal=True, redraw_every=3),
-        feature_maps.Elu(),
-        feature_maps.Softmax(),
-        feature_maps.Taylor(),
-    ],
-    ids=lambda layer: layer.name,
-)
-def test_configs_survive_json(layer: feature_maps.FeatureMap) -> None:
-    config = json.loads(json.dumps(feature_maps.serialize(layer)))
-    revived = feature_maps.get(config)
-    assert type(revived) is type(layer)
-    assert revived.get_config() == layer.get_config()
 
 
 @pytest.mark.parametrize(

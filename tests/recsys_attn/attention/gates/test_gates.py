@@ -13,8 +13,7 @@ from keras import ops
 
 from recsys_attn.attention import MultiHeadAttention, gates
 from recsys_attn.attention.gates import HardConcrete, OutputGate
-from tests.support.layer_case import LayerCase, grouped, tensorflow
-from tests.support.layer_checks import CHECKS
+from tests.support.layer_case import tensorflow
 from tests.support.references.gates import hard_concrete
 
 B, T, N, V, E = 2, 3, 5, 7, 11
@@ -181,19 +180,3 @@ def test_noise_stays_out_of_an_exported_model(tmp_path: Path) -> None:
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-BOTH = {"heads": "BTNV", "inputs": "BTE"}
-CASES = {
-    "hard_concrete": LayerCase(HardConcrete, {"penalty": 0.1, "seed": 3}, BOTH),
-    "output_gate": LayerCase(OutputGate, {}, BOTH),
-    "output_gate_per_head": LayerCase(
-        OutputGate, {"activation": "silu", "per_channel": False}, BOTH
-    ),
-}
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", grouped(CASES))
-def test_layer(case: LayerCase, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
-    check(case, tmp_path)

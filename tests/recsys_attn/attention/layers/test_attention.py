@@ -227,8 +227,3 @@ def test_masks_of_keys_and_of_values_are_checked_before_they_meet(
 def test_inputs_must_have_three_axes() -> None:
     with pytest.raises(ValueError, match="`query` must have 3 axes"):
         Attention()(QUERY[:, 0], KEY)
-
-
-def test_a_mask_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`key_mask` must have shape \(B, S\) with .*S=5"):
-        Attention()(QUERY, KEY, key_mask=np.ones((B, T), bool))

@@ -52,33 +52,6 @@ def test_a_batch_of_one_meets_any_batch(single: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("masks", [{}, {"key_mask": MASKS["key_mask"]}], ids=["free", "masked"])
-def test_projected_dense_equals_keras_multi_head_attention(masks: dict) -> None:
-    theirs = keras.layers.MultiHeadAttention(N, key_dim=H, value_dim=V, use_bias=False)
-    query, value = (RNG.normal(size=(B, size, 4)).astype("float32") for size in (T, S))
-    keras_masks = {f"{name.replace('key', 'value')}": mask for name, mask in masks.items()}
-    expected, weights = theirs(query, value, return_attention_scores=True, **keras_masks)
-    by_query, by_key, by_value, by_output = theirs.get_weights()
-    ours, our_weights = Dense("scaled_dot")(
-        np.einsum("bte,enh->btnh", query, by_query),
-        np.einsum("bse,enh->bsnh", value, by_key),
-        np.einsum("bse,env->bsnv", value, by_value),
-        **masks,
-    )
-    np.testing.assert_allclose(our_weights, weights, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(
-        np.einsum("btnv,nve->bte", ours, by_output), expected, rtol=1e-4, atol=1e-5
-    )
-
-
-def test_heads_are_separate_attentions() -> None:
-    together, _ = Dense("scaled_dot")(QUERY, KEY, VALUE)
-    for head in range(N):
-        one = slice(head, head + 1)
-        alone, _ = Dense("scaled_dot")(QUERY[:, :, one], KEY[:, :, one], VALUE[:, :, one])
-        np.testing.assert_allclose(alone, together[:, :, one], rtol=1e-5, atol=1e-6)
-
-
 def test_dropout_drops_weights_in_training_only() -> None:
     layer = Dense("dot", weighting="identity", dropout=0.5)
     value = np.ones((B, S, N, 1), "float32")

@@ -1,185 +1,239 @@
-"""Scores equal loops over pairs, with the batch of either side repeated where it is 1."""
+"""Every score equals a loop over pairs, wherever queries and keys stand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
 from recsys_attn.attention import scores
-from tests.support import reference
-from tests.support.gradients import gradient
+from recsys_attn.attention.scores import get
+from recsys_attn.blocks import Dice
+from tests.support.arrays import assert_close, normal, weights_of
+from tests.support.layer_case import tensorflow
+from tests.support.reference import relu
+from tests.support.references import scores as reference
+from tests.support.refusals import refusals
+from tests.support.score_case import (
+    LENGTH,
+    B,
+    H,
+    N,
+    S,
+    T,
+    expected,
+    positions,
+    vectors,
+    with_random_weights,
+)
 
-B, T, S, N, H, K = 2, 3, 5, 7, 11, 13
+Reference = Callable[..., reference.PairScore]
+Case = tuple[Callable[[], scores.Score], Reference]
 
-
-def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
-    rng = np.random.default_rng(3)
-    return [rng.normal(size=shape).astype("float32") for shape in shapes]
-
-
-def weights(layer: keras.layers.Layer) -> list[np.ndarray]:
-    return [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
-
-
-def reference_of(layer: Any, query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    match layer:
-        case scores.Dot():
-            return reference.dot(query, key, layer.scale)
-        case scores.Cosine():
-            return reference.cosine(query, key, layer.temperature)
-        case scores.General():
-            return reference.general(query, key, *weights(layer))
-        case scores.Additive():
-            query_kernel, key_kernel, vector = weights(layer)
-            return reference.additive(
-                query, key, query_kernel, key_kernel, vector.reshape(len(vector), -1)
-            )
-    raise TypeError(type(layer))
-
-
-LAYERS: dict[str, tuple[Callable[[], scores.Score], int]] = {
-    "dot": (lambda: scores.get("dot"), H),
-    "scaled_dot": (lambda: scores.get("scaled_dot"), H),
-    "cosine": (lambda: scores.Cosine(temperature=0.3), H),
-    "general": (scores.General, K),
-    "additive": (lambda: scores.Additive(units=4), K),
-    "additive of the key's size": (scores.Additive, K),
+CONTENT: dict[str, Case] = {
+    "dot": (lambda: get("dot"), reference.dot),
+    "scaled_dot": (lambda: get("scaled_dot"), lambda: reference.dot(scale=True)),
+    "dot with a bias": (lambda: scores.Dot(query_bias=True), reference.dot),
+    "scaled_dot with a bias": (
+        lambda: scores.Dot(True, query_bias=True),
+        lambda bias: reference.dot(bias, scale=True),
+    ),
+    "cosine": (lambda: scores.Cosine(temperature=0.3), lambda: reference.cosine(0.3)),
+    "general": (scores.General, reference.general),
+    "additive": (lambda: scores.Additive(units=4), reference.additive),
+    "additive of the key's size": (scores.Additive, reference.additive),
+    "key_only": (
+        lambda: scores.KeyOnly(3, "relu"),
+        lambda *weights: reference.key_only(relu, *weights),
+    ),
+    "key_only, tanh": (
+        lambda: scores.KeyOnly(3, "tanh"),
+        lambda *weights: reference.key_only(np.tanh, *weights),
+    ),
 }
-
-
-@pytest.mark.parametrize(("batch", "key_batch"), [(B, B), (1, B), (B, 1)])
-@pytest.mark.parametrize(("make", "key_size"), LAYERS.values(), ids=LAYERS)
-def test_score_equals_a_loop_over_pairs(
-    make: Callable[[], scores.Score], key_size: int, batch: int, key_batch: int
-) -> None:
-    query, key = arrays((batch, T, N, H), (key_batch, S, N, key_size))
-    layer = make()
-    logits = layer(query, key)
-    both = [np.repeat(x, B // len(x), axis=0).astype("float64") for x in (query, key)]
-    np.testing.assert_allclose(logits, reference_of(layer, *both), rtol=1e-4, atol=1e-5)
+POSITIONAL: dict[str, Case] = {
+    "location": (lambda: scores.Location(LENGTH), reference.location),
+    "dense_synthesizer": (
+        lambda: scores.DenseSynthesizer(LENGTH, units=6),
+        reference.dense_synthesizer,
+    ),
+    "random_synthesizer": (
+        lambda: scores.RandomSynthesizer(LENGTH),
+        reference.random_synthesizer,
+    ),
+    "factorised_dense_synthesizer": (
+        lambda: scores.FactorisedDenseSynthesizer(LENGTH, factor=4),
+        reference.factorised_dense_synthesizer,
+    ),
+    "factorised_random_synthesizer": (
+        lambda: scores.FactorisedRandomSynthesizer(LENGTH, rank=2),
+        reference.factorised_random_synthesizer,
+    ),
+    "relative_dot": (
+        lambda: scores.RelativeDot(3),
+        lambda *weights: reference.relative_dot(*weights, max_distance=3),
+    ),
+    "relative_dot, scaled": (
+        lambda: scores.RelativeDot(100, scale=True, units=6),
+        lambda *weights: reference.relative_dot(*weights, max_distance=100, scale=True),
+    ),
+    "relative_buckets": (
+        lambda: scores.RelativeBuckets(8, 6),
+        lambda table: reference.relative_buckets(table, 8, 6, True),
+    ),
+    "relative_buckets of the past": (
+        lambda: scores.RelativeBuckets(5, 6, bidirectional=False),
+        lambda table: reference.relative_buckets(table, 5, 6, False),
+    ),
+    "alibi": (scores.Alibi, reference.alibi),
+    "rotary": (
+        scores.Rotary,
+        lambda: reference.rotary(reference.dot(scale=True), 10000, interleaved=False),
+    ),
+    "rotary, interleaved": (
+        lambda: scores.Rotary("dot", base=50, interleaved=True),
+        lambda: reference.rotary(reference.dot(), 50, interleaved=True),
+    ),
+    "shared_dot": (
+        lambda: scores.SharedDot(self_penalty=-7.0),
+        lambda: reference.shared_dot(scale=True, self_penalty=-7.0),
+    ),
+    "shared_dot of the authors' code": (
+        lambda: scores.SharedDot(scale=False, self_penalty=-7.0),
+        lambda: reference.shared_dot(scale=False, self_penalty=-7.0),
+    ),
+}
+CASES = CONTENT | POSITIONAL
+TWO_SIZES = ("general", "additive", "key_only")  # of scores whose keys may be longer than queries
 
 
 @pytest.mark.parametrize("batches", [(B, B), (1, B), (B, 1)], ids=str)
-@pytest.mark.parametrize("units", [(4,), (6, 4)], ids=str)
-def test_mlp_equals_a_network_on_the_concatenated_blocks(
-    units: tuple[int, ...], batches: tuple[int, int]
+@pytest.mark.parametrize("name", CASES)
+def test_score_equals_a_loop_over_pairs(name: str, batches: tuple[int, int]) -> None:
+    make, pair_score = CASES[name]
+    size = 13 if name.startswith(TWO_SIZES) else H
+    query, key = normal((batches[0], T, N, H), (batches[1], S, N, size))
+    layer = with_random_weights(make(), query, key)
+    assert_close(layer(query, key), expected(pair_score(*weights_of(layer)), query, key))
+
+
+RELATIVE = ["relative_dot, scaled", "relative_buckets", "alibi", "rotary", "shared_dot"]
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, S), (S, T), (S, S)], ids=str)
+@pytest.mark.parametrize("name", RELATIVE)
+def test_queries_are_the_last_keys_or_reach_back_before_them(
+    name: str, sizes: tuple[int, int]
 ) -> None:
-    query, key = arrays((batches[0], T, N, H), (batches[1], S, N, H))
-    layer = scores.Mlp(units, activation="relu")
-    logits = layer(query, key)
-    both = [np.repeat(x, B // len(x), axis=0).astype("float64") for x in (query, key)]
-    hidden = reference.activation_unit_inputs(*both)
-    kernels_and_biases = weights(layer)
-    *inner, kernel, bias = kernels_and_biases
-    for inner_kernel, inner_bias in zip(inner[::2], inner[1::2], strict=True):
-        hidden = reference.relu(hidden @ inner_kernel + inner_bias)
-    np.testing.assert_allclose(logits, (hidden @ kernel + bias)[..., 0], rtol=1e-4, atol=1e-5)
+    make, pair_score = CASES[name]
+    query, key = vectors(*sizes)
+    layer = with_random_weights(make(), query, key)
+    assert_close(layer(query, key), expected(pair_score(*weights_of(layer)), query, key))
 
 
-def test_mlp_blocks_start_as_one_glorot_kernel() -> None:
-    query, key = arrays((B, T, 1, 64), (B, S, 1, 64))
-    layer = scores.Mlp((80,))
-    layer(query, key)
-    blocks = np.split(weights(layer)[0], 4)
-    limit = np.sqrt(6 / (4 * 64 + 80))
-    for block in blocks:
-        assert 0.97 * limit < np.abs(block).max() <= limit
-    assert not np.allclose(blocks[0], blocks[1])
+@pytest.mark.parametrize(
+    ("leading", "batches"),
+    [((B, N), (B, B)), ((1, N), (B, B)), ((B, 1), (1, B)), ((1, 1), (B, 1)), ((B, N), (1, 1))],
+    ids=str,
+)
+@pytest.mark.parametrize("name", POSITIONAL)
+def test_score_equals_a_loop_over_pairs_at_any_positions(
+    name: str, leading: tuple[int, int], batches: tuple[int, int]
+) -> None:
+    make, pair_score = CASES[name]
+    query, key = normal((batches[0], T, N, H), (batches[1], S, N, H))
+    rows, columns = positions((*leading, T), (1 if leading[1] == 1 else B, 1, S))
+    layer = with_random_weights(make(), query, key)
+    # Positions of 64 bits, where the natural ones have 32.
+    logits = layer(query, key, query_positions=rows.astype("int64"), key_positions=columns)
+    wanted = expected(pair_score(*weights_of(layer)), query, key, (rows, columns), batch=B)
+    assert_close(np.broadcast_to(logits, (B, N, T, S)), wanted)
 
 
-def test_mlp_with_dice_keeps_pairs_that_are_not_allowed_out_of_its_statistics() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
-    allowed = np.random.default_rng(5).random((B, 1, T, S)) < 0.5
-    layer = scores.Mlp((4,))
-    layer(query, key, allowed=allowed, training=True)
-    kernel, bias, *_ = weights(layer)
-    hidden = reference.activation_unit_inputs(query, key) @ kernel + bias
-    mean, variance = reference.statistics(hidden, np.broadcast_to(allowed, hidden.shape[:-1]))
-    np.testing.assert_allclose(layer.first_activation.moving_mean, 0.01 * mean, atol=1e-6)
-    np.testing.assert_allclose(
-        layer.first_activation.moving_variance, 0.99 + 0.01 * variance, rtol=1e-5
+@pytest.mark.parametrize("name", POSITIONAL)
+def test_graph_of_unknown_sizes_takes_any_positions(name: str) -> None:
+    tf = tensorflow()
+    query, key = vectors()
+    layer = with_random_weights(CASES[name][0](), query, key)
+    per_head = tf.TensorSpec((None, None, N, H))
+    places = tf.TensorSpec((None, None, None), "int32")
+    graph = tf.function(
+        lambda query, key, rows, columns: layer(query, key, None, rows, columns),
+        input_signature=[per_head, per_head, places, places],
     )
-
-
-def test_scaled_dot_has_unit_variance_whatever_the_size() -> None:
-    rng = np.random.default_rng(0)
-    query, key = (rng.normal(size=(1, 200, 1, 256)).astype("float32") for _ in range(2))
-    assert np.std(scores.get("scaled_dot")(query, key)) == pytest.approx(1, abs=0.05)
-    assert np.std(scores.get("dot")(query, key)) == pytest.approx(16, abs=0.8)
-
-
-def test_heads_do_not_mix() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
-    order = np.random.default_rng(1).permutation(N)
-    layer = scores.get("additive")
-    logits = np.asarray(layer(query, key))
-    layer.set_weights([weight[order] for weight in weights(layer)])
-    permuted = layer(query[:, :, order], key[:, :, order])
-    np.testing.assert_allclose(permuted, logits[:, order], rtol=1e-5, atol=1e-6)
+    for leading in ((B, N), (1, 1)):
+        rows, columns = positions((*leading, T), (*leading, S))
+        assert_close(graph(query, key, rows, columns), layer(query, key, None, rows, columns))
 
 
 @pytest.mark.parametrize("name", ["additive", "general"])
 def test_every_head_starts_different_and_with_its_own_fan(name: str) -> None:
-    query, key = arrays((1, T, 2, 64), (1, S, 2, 64))
-    layer = scores.get(name)
+    query, key = normal((1, T, 2, 64), (1, S, 2, 64))
+    layer = get(name)
     layer(query, key)
-    first, second = weights(layer)[0]
+    first, second = weights_of(layer)[0]
     assert np.abs(first - second).max() > 0.01
     assert np.abs(first).max() == pytest.approx(np.sqrt(6 / 128), rel=0.02)
 
 
-def test_cosine_of_a_zero_vector_is_zero() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
-    query[0] = 0
-    logits = scores.Cosine()(query, key)
-    np.testing.assert_array_equal(logits[0], 0)
+def test_dot_has_no_bias_unless_asked() -> None:
+    layer = scores.Dot()
+    layer(*vectors())
+    assert not layer.weights
 
 
-def test_cosine_has_no_gradient_at_a_zero_vector_and_the_right_one_elsewhere() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
-    query[0] = key[:, 0] = 0
-    layer = scores.Cosine()
-    by_query = gradient(lambda x: layer(x, key), query)
-    by_key = gradient(lambda x: layer(query, x), key)
-    np.testing.assert_array_equal(by_query[0], 0)
-    np.testing.assert_array_equal(by_key[:, 0], 0)
-    # d cos(q, k) / dq = (k / |k| - cos(q, k) q / |q|) / |q|
-    for b, t, n in np.ndindex(B, T, N):
-        expected = np.zeros(H)
-        for s in range(S):
-            q, k = query[b, t, n].astype("float64"), key[b, s, n].astype("float64")
-            if q.any() and k.any():
-                q_length, k_length = np.linalg.norm(q), np.linalg.norm(k)
-                cosine = q @ k / q_length / k_length
-                expected += (k / k_length - cosine * q / q_length) / q_length
-        np.testing.assert_allclose(by_query[b, t, n], expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", ["dot", "cosine", "mlp", "rotary", "shared_dot"])
+def test_vectors_of_two_sizes_cannot_be_compared(name: str) -> None:
+    with pytest.raises(ValueError, match=r"vectors of one size.*query size 4, key size 6"):
+        get(name)(*normal((B, T, N, 4), (B, S, N, 6)))
 
 
-@pytest.mark.parametrize("name", ["dot", "cosine", "mlp"])
-def test_vectors_of_two_sizes_are_refused_where_they_cannot_be_compared(name: str) -> None:
-    with pytest.raises(ValueError, match=r"vectors of one size.*query size 11, key size 13"):
-        scores.get(name)(*arrays((B, T, N, H), (B, S, N, K)))
+def _two_heads(score: scores.Score) -> Any:
+    return score(*normal((B, T, N, H), (B, S, 2, H)))
 
 
-def test_heads_must_agree() -> None:
-    with pytest.raises(ValueError, match="with the same N"):
-        scores.get("general")(*arrays((B, T, N, H), (B, S, 2, H)))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: scores.Additive(units=0), "`units` must be a positive integer"),
-        (lambda: scores.Cosine(temperature=0), "`temperature` must be a finite number above 0"),
-        (lambda: scores.Mlp(()), "at least one hidden layer"),
-        (lambda: scores.Mlp((4, 0)), r"`units\[1\]` must be a positive integer"),
-        (lambda: scores.Mlp((4,), activation="rleu"), "Did you mean 'relu'"),
-    ],
+test_wrong_arguments_are_one_sentence = refusals(
+    (lambda: _two_heads(scores.General()), "with the same N"),
+    (lambda: scores.Additive(units=0), "`units` must be a positive integer"),
+    (lambda: scores.Cosine(temperature=0), "`temperature` must be a finite number above 0"),
+    (lambda: scores.Mlp(()), "at least one hidden layer"),
+    (lambda: scores.Mlp((4, 0)), r"`units\[1\]` must be a positive integer"),
+    (lambda: scores.Mlp((4,), activation="rleu"), "Did you mean 'relu'"),
+    (lambda: scores.Sum([]), r"at least one score.*scores=\[\]"),
+    (lambda: scores.Mixture("dot"), "at least one score.*scores='dot'"),
+    (lambda: scores.Sum(["dto"]), "Did you mean 'dot'"),
+    (lambda: scores.Mixture([Dice()]), "Expected a score.*Received: <Dice"),
+    (lambda: scores.Dot() + 3, "Expected a score.*Received: 3"),
+    (lambda: scores.Rotary(Dice()), "Expected a score.*Received: <Dice"),
+    (lambda: scores.KeyOnly(units=0), "`units` must be a positive integer"),
+    (lambda: scores.KeyOnly(activation="dice"), "would count padded keys"),
+    (lambda: scores.KeyOnly(activation="tnah"), "Did you mean 'tanh'"),
+    (lambda: scores.RelativeDot(0), "`max_distance` must be a positive integer"),
+    (lambda: scores.RelativeDot(4, units=3), "`units` must be even.*units=3"),
+    (lambda: scores.RelativeBuckets(7), "`num_buckets` must be even.*num_buckets=7"),
+    (
+        lambda: scores.RelativeBuckets(32, 8),
+        "`max_distance` must be greater.*16 buckets in a direction, max_distance=8",
+    ),
+    (lambda: scores.RelativeBuckets(2), "at least 2 buckets.*1 buckets in a direction"),
+    (lambda: scores.Rotary("alibi"), r"Rotary\(\) \+ Alibi\(\).*type Alibi"),
+    (lambda: scores.Rotary(base=1), "`base` must be a finite number above 1"),
+    (
+        lambda: scores.Rotary()(*normal((B, T, N, 5), (B, S, N, 5))),
+        r"the head size must be even\. Received: head size 5",
+    ),
+    (
+        lambda: scores.SharedDot(self_penalty=1.0),
+        "`self_penalty` must be a finite number at most 0",
+    ),
+    (lambda: scores.Location(0), "`length` must be a positive integer"),
+    (lambda: scores.DenseSynthesizer(4, units=0), "`units` must be a positive integer"),
+    (lambda: scores.RandomSynthesizer(-2), "`length` must be a positive integer"),
+    (
+        lambda: scores.FactorisedDenseSynthesizer(12, factor=5),
+        r"`factor` must divide the length.*factor=5, length=12",
+    ),
+    (lambda: scores.FactorisedRandomSynthesizer(4, rank=0), "`rank` must be a positive"),
 )
-def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

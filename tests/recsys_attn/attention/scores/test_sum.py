@@ -1,4 +1,4 @@
-"""Scores of keys alone, scores with a bias, and scores made of scores."""
+"""Scores made of scores: sums and mixtures."""
 
 from __future__ import annotations
 
@@ -10,64 +10,15 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense, scores
-from recsys_attn.blocks import Dice
-from tests.support import reference as layers_reference
+from tests.support.arrays import assert_close, normal, numpy, weights_of
+from tests.support.reference import softmax
 from tests.support.references import scores as reference
 from tests.support.rounding import ULPS
-from tests.support.score_case import B, H, N, S, T, arrays, expected, weights, with_random_weights
-
-K = 6
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "relu": layers_reference.relu,
-    "tanh": np.tanh,
-}
-
-
-@pytest.mark.parametrize("batches", [(B, B), (1, B), (B, 1)], ids=str)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_key_only_equals_a_loop_over_pairs(activation: str, batches: tuple[int, int]) -> None:
-    query, key = arrays((batches[0], T, N, H), (batches[1], S, N, K))
-    layer = with_random_weights(scores.KeyOnly(3, activation), query, key)
-    pair_score = reference.key_only(ACTIVATIONS[activation], *weights(layer))
-    np.testing.assert_allclose(
-        layer(query, key), expected(pair_score, query, key), rtol=1e-4, atol=1e-5
-    )
-
-
-def test_key_only_is_han_whatever_the_query() -> None:
-    query, words = arrays((B, 1, 1, H), (B, S, 1, K))
-    attend = Dense(scores.KeyOnly(activation="tanh"))
-    output, _ = attend(query, words, words)
-    kernel, bias, vector = (weight[0] for weight in weights(attend))
-    for b in range(B):
-        logits = np.tanh(words[b, :, 0] @ kernel + bias) @ vector[0]
-        sentence = layers_reference.softmax(logits) @ words[b, :, 0]
-        np.testing.assert_allclose(output[b, 0, 0], sentence, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(attend(query * 9, words, words)[0], output)
-
-
-@pytest.mark.parametrize("scale", [False, True], ids=["dot", "scaled_dot"])
-@pytest.mark.parametrize("batches", [(B, B), (1, B), (B, 1)], ids=str)
-def test_bias_joins_every_query(scale: bool, batches: tuple[int, int]) -> None:
-    query, key = arrays((batches[0], T, N, H), (batches[1], S, N, H))
-    layer = scores.Dot(scale, query_bias=True)
-    np.testing.assert_array_equal(layer(query, key), scores.Dot(scale)(query, key))
-    with_random_weights(layer, query, key)
-    pair_score = reference.dot(*weights(layer), scale=scale)
-    np.testing.assert_allclose(
-        layer(query, key), expected(pair_score, query, key), rtol=1e-4, atol=1e-5
-    )
-
-
-def test_dot_has_no_bias_unless_asked() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
-    layer = scores.Dot()
-    layer(query, key)
-    assert not layer.weights
+from tests.support.score_case import B, H, S, expected, vectors, with_random_weights
 
 
 def test_mixture_equals_a_loop_over_pairs() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
+    query, key = vectors()
     parts = ["scaled_dot", {"class_name": "random_synthesizer", "config": {"length": 9}}, "alibi"]
     layer = scores.Mixture(parts)
     layer.build(query.shape, key.shape)
@@ -77,91 +28,76 @@ def test_mixture_equals_a_loop_over_pairs() -> None:
         np.array([0.5, -1.0, 2.0]),
         [
             reference.dot(scale=True),
-            reference.random_synthesizer(np.asarray(by_name["table"])),
-            reference.alibi(list(np.asarray(by_name["slopes"]))),
+            reference.random_synthesizer(numpy(by_name["table"])),
+            reference.alibi(list(numpy(by_name["slopes"]))),
         ],
     )
-    np.testing.assert_allclose(
-        layer(query, key), expected(pair_score, query, key), rtol=1e-4, atol=1e-5
-    )
+    assert_close(layer(query, key), expected(pair_score, query, key))
+
+
+def test_transformer_xl_is_a_sum() -> None:
+    query, key = vectors()
+    score = scores.Dot(scale=True, query_bias=True) + scores.RelativeDot(9, scale=True, units=6)
+    with_random_weights(score, query, key)
+    u, kernel, v = weights_of(score)
+
+    def pair_score(q: np.ndarray, k: np.ndarray, n: int, i: int, j: int) -> float:
+        angles = (i - j) * 10000.0 ** (-np.arange(3) / 3)
+        place = np.concatenate([np.sin(angles), np.cos(angles)]) @ kernel[n]
+        return float((q @ k + q @ place + u[n] @ k + v[n] @ place) / np.sqrt(H))
+
+    assert_close(score(query, key), expected(pair_score, query, key))
+
+
+def test_key_only_is_han_whatever_the_query() -> None:
+    query, words = normal((B, 1, 1, H), (B, S, 1, 6))
+    attend = Dense(scores.KeyOnly(activation="tanh"))
+    output, _ = attend(query, words, words)
+    kernel, bias, vector = (weight[0] for weight in weights_of(attend))
+    for b in range(B):
+        logits = np.tanh(words[b, :, 0] @ kernel + bias) @ vector[0]
+        assert_close(output[b, 0, 0], softmax(logits) @ words[b, :, 0])
+    np.testing.assert_array_equal(attend(query * 9, words, words)[0], output)
 
 
 def test_mixture_starts_with_equal_parts_and_may_be_one() -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
+    query, key = vectors()
     dot = scores.Dot()
-    np.testing.assert_allclose(
-        scores.Mixture([dot, dot])(query, key), dot(query, key), rtol=1e-5, atol=1e-6
-    )
+    assert_close(scores.Mixture([dot, dot])(query, key), dot(query, key), atol=1e-6)
     np.testing.assert_allclose(scores.Mixture([dot])(query, key), dot(query, key), rtol=ULPS)
 
 
 @pytest.mark.parametrize("make", [scores.Sum, scores.Mixture], ids=["sum", "mixture"])
-def test_parts_tell_what_the_whole_looks_at(make: Callable[..., scores.Score]) -> None:
-    content, positional, shared = make(["dot"]), make(["dot", "alibi"]), make(["shared_dot"])
-    assert (content.positional, positional.positional, shared.positional) == (False, True, True)
-    assert [score.shares_query_and_key for score in (content, positional, shared)] == [
-        False,
-        False,
-        True,
-    ]
+def test_whole_is_positional_or_shared_if_a_part_is(make: Callable[..., scores.Score]) -> None:
+    wholes = make(["dot"]), make(["dot", "alibi"]), make(["shared_dot"])
+    assert [score.positional for score in wholes] == [False, True, True]
+    assert [score.shares_query_and_key for score in wholes] == [False, False, True]
+
+
+def part(class_name: str, **config: Any) -> dict[str, Any]:
+    return {"class_name": class_name, "config": config}
 
 
 @pytest.mark.parametrize(
     "identifier",
     [
-        {"class_name": "sum", "config": {"scores": ["scaled_dot", "alibi"]}},
-        {"class_name": "mixture", "config": {"scores": ["rotary", "key_only", "location"]}},
-        {
-            "class_name": "rotary",
-            "config": {"score": {"class_name": "sum", "config": {"scores": ["dot", "key_only"]}}},
-        },
-        {
-            "class_name": "sum",
-            "config": {
-                "scores": [
-                    {"class_name": "mixture", "config": {"scores": ["shared_dot", "alibi"]}},
-                    "factorised_random_synthesizer",
-                ]
-            },
-        },
+        part("mixture", scores=["rotary", "key_only", "location"]),
+        part("rotary", score=part("sum", scores=["dot", "key_only"])),
+        part("sum", scores=[part("mixture", scores=["shared_dot", "alibi"]), "location"]),
     ],
     ids=lambda identifier: identifier["class_name"],
 )
-def test_scores_of_scores_are_made_of_names_and_read_back(identifier: dict[str, Any]) -> None:
-    query, key = arrays((B, T, N, H), (B, S, N, H))
+def test_nested_scores_survive_json(identifier: dict[str, Any]) -> None:
+    query, key = vectors()
     score = scores.get(identifier, dtype="float32")
     logits = score(query, key)
-    config = json.loads(json.dumps(scores.serialize(score)))
-    revived = scores.get(config)
+    revived = scores.get(json.loads(json.dumps(scores.serialize(score))))
     revived.build(query.shape, key.shape)
     revived.set_weights(score.get_weights())
     np.testing.assert_array_equal(revived(query, key), logits)
-    assert scores.serialize(revived) == scores.serialize(score)
 
 
-def test_parts_are_made_with_the_precision_of_the_whole() -> None:
-    score = scores.get(
-        {"class_name": "mixture", "config": {"scores": ["dot", "rotary"]}}, dtype="mixed_bfloat16"
-    )
-    rotary = score.scores[1]
-    names = {part.dtype_policy.name for part in (*score.scores, rotary.score)}
-    assert names == {"mixed_bfloat16"}
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: scores.Sum([]), r"at least one score.*scores=\[\]"),
-        (lambda: scores.Mixture("dot"), "at least one score.*scores='dot'"),
-        (lambda: scores.Sum(["dto"]), "Did you mean 'dot'"),
-        (lambda: scores.Mixture([Dice()]), "Expected a score.*Received: <Dice"),
-        (lambda: scores.Dot() + 3, "Expected a score.*Received: 3"),
-        (lambda: scores.Rotary(Dice()), "Expected a score.*Received: <Dice"),
-        (lambda: scores.KeyOnly(units=0), "`units` must be a positive integer"),
-        (lambda: scores.KeyOnly(activation="dice"), "would count padded keys"),
-        (lambda: scores.KeyOnly(activation="tnah"), "Did you mean 'tanh'"),
-    ],
-)
-def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_parts_have_the_precision_of_the_whole() -> None:
+    score = scores.get(part("mixture", scores=["dot", "rotary"]), dtype="mixed_bfloat16")
+    parts = (*score.scores, score.scores[1].score)
+    assert {part.dtype_policy.name for part in parts} == {"mixed_bfloat16"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -15,8 +14,6 @@ from recsys_attn.attention import Dense, weightings
 from recsys_attn.attention.patterns import Causal
 from tests.support import reference
 from tests.support.gradients import gradient
-from tests.support.layer_case import LayerCase, grouped
-from tests.support.layer_checks import CHECKS
 from tests.support.references import weightings as references
 
 B, T, S, N, H = 2, 3, 7, 5, 11
@@ -232,29 +229,3 @@ def test_large_logits_and_empty_rows_stay_finite(name: str) -> None:
 def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-PLAIN = {
-    "inputs": {"logits": "BNTS"},
-    "masks": {"allowed": "BNTS"},
-    "hides": {"allowed": "logits"},
-    "zeros": ("allowed",),
-}
-WITH_QUERY = {**PLAIN, "inputs": {"logits": "BNTS", "query": "BTNH"}}
-CASES = {
-    "sigmoid": LayerCase(weightings.Sigmoid, {"bias": -1.0}, **PLAIN),
-    "silu": LayerCase(weightings.Silu, {}, **PLAIN),
-    "silu_over_a_length": LayerCase(weightings.Silu, {"length": 50}, **PLAIN),
-    "entmax": LayerCase(weightings.Entmax, {}, **PLAIN),
-    "sparsemax": LayerCase(weightings.Entmax, {"alpha": 2.0}, **PLAIN),
-    "top_k": LayerCase(weightings.TopK, {"k": 3}, **PLAIN),
-    "talking_heads": LayerCase(weightings.TalkingHeads, {"weighting": "softmax"}, **PLAIN),
-    "gaussian": LayerCase(weightings.Gaussian, {"width": 3, "units": 4}, **WITH_QUERY),
-    "talking_gaussian": LayerCase(weightings.TalkingHeads, {"weighting": "gaussian"}, **WITH_QUERY),
-}
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", grouped(CASES))
-def test_layer(case: LayerCase, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
-    check(case, tmp_path)

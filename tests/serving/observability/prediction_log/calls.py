@@ -1,4 +1,4 @@
-"""Finished requests, as a server would tell an observer of them."""
+"""Finished requests, and the rows of a log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.serving.traces import trace
 
 
 def finished(message: Any, response: Any, request_id: str, **changes: Any) -> RequestTrace:
-    """A call at its end."""
+    """Returns the trace of a finished request."""
     known = {"model": "tiny", "version": 5, "signature": "serving_default", "seconds": 0.002}
     values = {"api": "Predict", "message": message, "response": response, **known, **changes}
     return trace(request_id=request_id, **values)
 
 
 def answered(request_id: str, letters: int = 1) -> RequestTrace:
-    """A request whose answer is one score."""
+    """Returns the trace of a request with one score."""
     response = predict_pb2.PredictResponse()
     response.outputs["click"].CopyFrom(encode([0.25] * letters))
     return finished(predict(), response, request_id)
@@ -34,11 +34,11 @@ def finished_files(folder: Path) -> list[Path]:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """All rows of all finished files."""
+    """Returns all rows of all finished files."""
     tables = [pq.ParquetFile(path).read() for path in finished_files(folder)]
     return pa.concat_tables(tables).to_pylist() if tables else []
 
 
 def left_over(folder: Path) -> list[str]:
-    """What is in a folder besides finished files."""
+    """Returns the names in a folder besides finished files."""
     return sorted({p.name for p in folder.iterdir()} - {p.name for p in finished_files(folder)})

@@ -1,4 +1,4 @@
-"""What XLA compiles scores as TensorFlow does; what it cannot compile stays in TensorFlow."""
+"""XLA computes the same scores as TensorFlow, which computes everything else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument
-from serving.runtimes.choice import RuntimeChoice, load_runtime
+from serving.runtimes.load import RuntimeOptions, load_runtime
 from serving.runtimes.tensorflow import compiled
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
 from serving.runtimes.tensorflow.session import TensorFlowSession
@@ -163,7 +163,7 @@ def test_only_exports_of_this_project_are_compiled(exports: Path) -> None:
     path = exports / "fixed"
 
     def kind(compile_after: float) -> type:
-        runtime = load_runtime(path, RuntimeChoice(compile_after=compile_after))
+        runtime = load_runtime(path, RuntimeOptions(compile_after=compile_after))
         runtime.close()
         return type(runtime)
 

@@ -1,4 +1,4 @@
-"""The runtime of a version: TensorFlow, with XLA for exports of this project."""
+"""Loads the runtime of a version: TensorFlow, with XLA for exports of this project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.runtimes.tensorflow.session import TensorFlowSession
 
 
 @dataclass(frozen=True)
-class RuntimeChoice:
+class RuntimeOptions:
     """Threads of a runtime, and when it compiles.
 
     Args:
@@ -30,14 +30,18 @@ class RuntimeChoice:
     inter_op_threads: int = 0
 
 
-def load_runtime(path: Path, choice: RuntimeChoice) -> Runtime:
-    """Loads a SavedModel folder."""
+def load_runtime(path: Path, options: RuntimeOptions) -> Runtime:
+    """Loads a SavedModel folder.
+
+    Raises:
+        ServingError: The folder holds no SavedModel that can be loaded.
+    """
     tensorflow = TensorFlowSession(
         path,
-        intra_op_threads=choice.intra_op_threads,
-        inter_op_threads=choice.inter_op_threads,
+        intra_op_threads=options.intra_op_threads,
+        inter_op_threads=options.inter_op_threads,
     )
     padding = rank_padding(tensorflow.definitions) if saved_model.is_ours(path) else None
-    if choice.compile_after and padding is not None and padding.takes_lists:
-        return CompiledRuntime(path, tensorflow, padding, choice.compile_after)
+    if options.compile_after and padding is not None and padding.takes_lists:
+        return CompiledRuntime(path, tensorflow, padding, options.compile_after)
     return tensorflow

@@ -1,0 +1,225 @@
+"""Every layer of recsys_attn with arguments and inputs, for the shared checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recsys_attn.attention import (
+    Attention,
+    AttentionPooling,
+    Dense,
+    Disagreement,
+    MultiHeadAttention,
+    PrependTokens,
+    scores,
+    weightings,
+)
+from recsys_attn.attention.gates import HardConcrete, OutputGate
+from recsys_attn.blocks import (
+    Dice,
+    FeedForward,
+    LearnedPositions,
+    Mlp,
+    SinusoidalPositions,
+    TransformerBlock,
+    TransformerEncoder,
+)
+from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
+from recsys_attn.multitask import AttentionGate, Experts, InputGate, MMoE
+from recsys_attn.serialization import serialize
+from tests.support.layer_case import LayerCase
+
+PER_HEAD = {"query": "BTNH", "key": "BSNH"}
+TWO_SIZES = {"query": "BTNH", "key": "BSNV"}
+EVEN = {"query": "BTNN", "key": "BSNN"}  # an even head size, for pairs of channels
+VALUES = {**PER_HEAD, "value": "BSNV"}
+ALLOWED = {"allowed": "BNTS"}
+LOGITS = {
+    "inputs": {"logits": "BNTS"},
+    "masks": ALLOWED,
+    "hides": {"allowed": "logits"},
+    "zeros": ("allowed",),
+}
+LOGITS_AND_QUERY = {**LOGITS, "inputs": {"logits": "BNTS", "query": "BTNH"}}
+ATTENTION_MASKS = {
+    "query_mask": "BT",
+    "value_mask": "BS",
+    "key_mask": "BS",
+    "attention_mask": "BTS",
+}
+TARGET = {
+    "inputs": {"query": "BTE", "history": "BSE"},
+    "masks": {"history_mask": "BS", "query_mask": "BT"},
+    "hides": {"history_mask": "history", "query_mask": "query"},
+    "zeros": ("history_mask", "query_mask"),
+}
+FIELDS = {
+    "inputs": {"inputs": "BTFE"},
+    "masks": {"field_mask": "BTF"},
+    "hides": {"field_mask": "inputs"},
+    "zeros": ("field_mask",),
+}
+ROWS = {"inputs": {"inputs": "BE"}}
+HARD_CONCRETE = {"class_name": "hard_concrete", "config": {"penalty": 0.1}}
+SMALL = {"num_heads": 2, "head_dim": 3}
+GATED = {"heads": "BTNV", "inputs": "BTE"}
+EVENTS = {
+    "inputs": {"inputs": "BSE"},
+    "masks": {"present": "BS"},
+    "hides": {"present": "inputs"},
+    "zeros": ("present",),
+}
+PRESENT = {"masks": {"present": "BT"}, "hides": {"present": "inputs"}}
+
+
+def block(**config: Any) -> dict[str, Any]:
+    """The arguments of a TransformerBlock."""
+    mechanism = {"class_name": "compressed", "config": {"compressor": "pool"}}
+    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
+    return {"attention": attention, "feed_forward_units": 6, **config}
+
+
+def encoder() -> dict[str, Any]:
+    """The arguments of a TransformerEncoder."""
+    return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
+
+
+_SCORES = {
+    "dot": LayerCase(scores.Dot, {}, PER_HEAD, ALLOWED),
+    "scaled_dot": LayerCase(scores.Dot, {"scale": True}, PER_HEAD, ALLOWED),
+    "general": LayerCase(scores.General, {}, {"query": "BTNH", "key": "BSNV"}, ALLOWED),
+    "additive": LayerCase(scores.Additive, {"units": 4}, {"query": "BTNH", "key": "BSNV"}, ALLOWED),
+    "cosine": LayerCase(scores.Cosine, {"temperature": 0.2}, PER_HEAD, ALLOWED),
+    "mlp_score": LayerCase(scores.Mlp, {"units": (4, 3)}, PER_HEAD, ALLOWED),
+    "dot_with_bias": LayerCase(scores.Dot, {"scale": True, "query_bias": True}, PER_HEAD, ALLOWED),
+    "key_only": LayerCase(scores.KeyOnly, {"units": 4, "activation": "tanh"}, TWO_SIZES, ALLOWED),
+    "location": LayerCase(scores.Location, {"length": 9}, TWO_SIZES, ALLOWED),
+    "dense_synthesizer": LayerCase(
+        scores.DenseSynthesizer, {"length": 9, "units": 4}, TWO_SIZES, ALLOWED
+    ),
+    "random_synthesizer": LayerCase(scores.RandomSynthesizer, {"length": 9}, TWO_SIZES, ALLOWED),
+    "fixed_synthesizer": LayerCase(
+        scores.RandomSynthesizer, {"length": 9, "trainable": False}, TWO_SIZES, ALLOWED
+    ),
+    "factorised_dense_synthesizer": LayerCase(
+        scores.FactorisedDenseSynthesizer, {"length": 12, "factor": 4}, TWO_SIZES, ALLOWED
+    ),
+    "factorised_random_synthesizer": LayerCase(
+        scores.FactorisedRandomSynthesizer, {"length": 9, "rank": 2}, TWO_SIZES, ALLOWED
+    ),
+    "mixture": LayerCase(
+        scores.Mixture,
+        {"scores": ["scaled_dot", {"class_name": "location", "config": {"length": 9}}]},
+        PER_HEAD,
+        ALLOWED,
+    ),
+    "sum": LayerCase(scores.Sum, {"scores": ["dot", "alibi", "key_only"]}, PER_HEAD, ALLOWED),
+    "relative_dot": LayerCase(
+        scores.RelativeDot, {"max_distance": 4, "scale": True, "units": 6}, TWO_SIZES, ALLOWED
+    ),
+    "relative_buckets": LayerCase(
+        scores.RelativeBuckets, {"num_buckets": 8, "max_distance": 5}, TWO_SIZES, ALLOWED
+    ),
+    "alibi": LayerCase(scores.Alibi, {}, TWO_SIZES, ALLOWED),
+    "rotary": LayerCase(scores.Rotary, {"score": "general"}, EVEN, ALLOWED),
+    "shared_dot": LayerCase(scores.SharedDot, {"self_penalty": -3.0}, PER_HEAD, ALLOWED),
+}
+_WEIGHTINGS = {
+    "softmax": LayerCase(weightings.Softmax, **LOGITS),
+    "identity": LayerCase(weightings.Identity, **LOGITS),
+    "sigmoid": LayerCase(weightings.Sigmoid, {"bias": -1.0}, **LOGITS),
+    "silu": LayerCase(weightings.Silu, {}, **LOGITS),
+    "silu_over_a_length": LayerCase(weightings.Silu, {"length": 50}, **LOGITS),
+    "entmax": LayerCase(weightings.Entmax, {}, **LOGITS),
+    "sparsemax": LayerCase(weightings.Entmax, {"alpha": 2.0}, **LOGITS),
+    "top_k": LayerCase(weightings.TopK, {"k": 3}, **LOGITS),
+    "talking_heads": LayerCase(weightings.TalkingHeads, {"weighting": "softmax"}, **LOGITS),
+    "gaussian": LayerCase(weightings.Gaussian, {"width": 3, "units": 4}, **LOGITS_AND_QUERY),
+    "talking_gaussian": LayerCase(
+        weightings.TalkingHeads, {"weighting": "gaussian"}, **LOGITS_AND_QUERY
+    ),
+}
+_ATTENTION = {
+    "dense": LayerCase(
+        Dense,
+        {"score": "additive"},
+        VALUES,
+        {"query_mask": "BT", "key_mask": "BS", "attention_mask": "BNTS"},
+        {"key_mask": ("key", "value"), "query_mask": "query"},
+        ("query_mask", "key_mask", "attention_mask"),
+    ),
+    "attention": LayerCase(
+        Attention,
+        {"mechanism": {"class_name": "dense", "config": {"score": "general"}}},
+        {"query": "BTE", "value": "BSV", "key": "BSH"},
+        ATTENTION_MASKS,
+        {"key_mask": ("key", "value"), "query_mask": "query"},
+        tuple(ATTENTION_MASKS),
+    ),
+    "attention_pooling": LayerCase(
+        AttentionPooling,
+        {"mechanism": "han"},
+        masks={"present": "BT"},
+        hides={"present": "inputs"},
+        zeros=("present",),
+    ),
+    "latent_queries": LayerCase(
+        AttentionPooling,
+        {"mechanism": "transformer", "num_queries": 2, "num_heads": 2, "head_dim": 3},
+        masks={"present": "BT"},
+        hides={"present": "inputs"},
+        zeros=("present",),
+    ),
+    "prepend_tokens": LayerCase(
+        PrependTokens,
+        {"count": 2, "attention": serialize(MultiHeadAttention(2, 3, name="heads"))},
+        masks={"present": "BT"},
+        hides={"present": "inputs"},
+    ),
+    "hard_concrete": LayerCase(HardConcrete, {"penalty": 0.1, "seed": 3}, GATED),
+    "output_gate": LayerCase(OutputGate, {}, GATED),
+    "output_gate_per_head": LayerCase(
+        OutputGate, {"activation": "silu", "per_channel": False}, GATED
+    ),
+    "disagreement": LayerCase(
+        Disagreement,
+        {"subspace": 1.0, "positions": 0.5, "outputs": 0.1},
+        {"value": "BSNV", "weights": "BNTS", "output": "BTNV"},
+        {"query_mask": "BT", "key_mask": "BS"},
+    ),
+}
+_BLOCKS = {
+    "feed_forward": LayerCase(
+        FeedForward, {"units": 6, "activation": "dice"}, masks={"where": "BT"}
+    ),
+    "transformer_block": LayerCase(TransformerBlock, block(), **EVENTS),
+    "post_norm_block": LayerCase(
+        TransformerBlock, block(normalise_first=False, activation="dice"), **EVENTS
+    ),
+    "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
+    "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False}),
+    "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
+    "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
+    "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
+    "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
+    "autoint": LayerCase(
+        AutoInt,
+        {"num_layers": 2, "mechanism": "talking_heads", "gate": HARD_CONCRETE, **SMALL},
+        **FIELDS,
+    ),
+    "target_attention": LayerCase(TargetAttention, {}, **TARGET),
+    "target_attention_heads": LayerCase(
+        TargetAttention, {"mechanism": "alibi", "num_heads": 2, "head_dim": 3}, **TARGET
+    ),
+    "experts": LayerCase(Experts, {"num_experts": 3, "units": (5, 4)}, **ROWS, batched=False),
+    "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
+    "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
+    **{
+        f"mmoe_{gate}": LayerCase(
+            MMoE,
+            {"num_tasks": 2, "num_experts": 3, "expert_units": (5, 4), "gate": gate},
+        )
+        for gate in ("softmax", "attention", "both")
+    },
+}
+LAYER_CASES: dict[str, LayerCase] = {**_SCORES, **_WEIGHTINGS, **_ATTENTION, **_BLOCKS}
