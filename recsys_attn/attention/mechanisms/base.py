@@ -188,7 +188,7 @@ class Mechanism(Layer):
             )
 
     def as_cross_attention(self) -> Mechanism:
-        """Returns the mechanism in its form for queries that come from elsewhere than the keys.
+        """Returns the mechanism in its form for cross-attention.
 
         Raises:
             ValueError: It needs a sequence that attends to itself: it is causal by the order of

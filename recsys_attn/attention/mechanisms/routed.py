@@ -102,7 +102,7 @@ class Routed(Grouped):
         return output, None
 
     def as_cross_attention(self) -> Lookup:
-        """Returns the mechanism with the same parts for queries that come from elsewhere."""
+        """Returns a `Lookup` with the same parts."""
         return Lookup(
             self.router,
             self.score,
