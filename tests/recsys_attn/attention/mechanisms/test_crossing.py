@@ -109,14 +109,14 @@ def test_tasks_are_told_apart_by_their_queries_alone() -> None:
 
 
 def test_a_sequence_mechanism_names_the_one_for_queries_from_elsewhere() -> None:
-    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Lookup"):
+    with pytest.raises(ValueError, match="For cross-attention use the mechanism Lookup"):
         Attention("local")(CANDIDATES, HISTORY)
 
 
 MISPLACED = {
     "causal=True Linear": lambda: Linear(causal=True),
     "causal=True Compressed": lambda: Compressed("pool", causal=True),
-    "Compressed cannot place queries": lambda: Compressed("pool", "alibi"),
+    "Compressed has no positions": lambda: Compressed("pool", "alibi"),
 }
 
 
@@ -124,7 +124,7 @@ MISPLACED = {
 def test_what_is_for_its_own_sequence_takes_no_queries_from_elsewhere(make: Any) -> None:
     """With as many queries as keys it would run, and depend on the order of the queries."""
     for layer in (AttentionPooling, TargetAttention, lambda m: AttentionGate(S, m)):
-        with pytest.raises(ValueError, match=r"comes? from elsewhere|cannot place queries"):
+        with pytest.raises(ValueError, match=r"is self-attention|has no positions for the queries"):
             layer(make())
 
 
