@@ -237,7 +237,7 @@ def test_contributing_has_the_order_of_the_folders() -> None:
 
 def test_picture_of_the_imports_is_current() -> None:
     if imports_picture.PICTURE.read_text("utf-8") != imports_picture.draw():
-        pytest.fail("Run `python -m tests.support.imports_picture`.", pytrace=False)
+        pytest.fail("Run `python -m docs.imports_picture`.", pytrace=False)
 
 
 def _expect_none(found: list[str]) -> None:
