@@ -4,11 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.export.raw_inputs import raw_request, raw_rows
-from pipelines.export.tf_examples import (
-    example_request,
-    parse_examples,
-    write_examples,
-)
+from pipelines.export.tf_examples import example_request, parse_examples, write_examples
 from recsys_attn.schema import is_listed
 from tests.support import shop
 

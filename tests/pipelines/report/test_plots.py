@@ -86,10 +86,7 @@ def test_the_intervals_are_wilsons():
 @pytest.mark.parametrize("label", [0, 1, None])
 def test_no_scores_break_the_pictures(scores, label):
     labels = np.arange(scores.size) % 2 if label is None else np.full(scores.size, label)
-    for svg in (
-        plots.calibration(rows(labels, scores)),
-        plots.distribution(rows(labels, scores)),
-    ):
+    for svg in (plots.calibration(rows(labels, scores)), plots.distribution(rows(labels, scores))):
         assert len([text for text in texts(svg) if text.endswith("%")]) >= 3  # ticks
         assert "nan" not in svg
 

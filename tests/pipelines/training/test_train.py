@@ -130,9 +130,7 @@ def test_unknown_labels_change_nothing(trainer: Trainer) -> None:
     assert not np.allclose(weights["as it is"][0], weights["known"][0])
 
 
-def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
-    trainer: Trainer,
-) -> None:
+def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None:
     """In one batch, with a step too small to change anything."""
     still = {
         "training__batch_size": 10_000,
@@ -164,9 +162,7 @@ def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
     assert "mixed_bfloat16" in {layer.dtype_policy.name for layer in model._flatten_layers()}
 
 
-def test_output_of_a_training(
-    trainer: Trainer,
-) -> None:
+def test_output_of_a_training(trainer: Trainer) -> None:
     logs = trainer.folder / "tensorboard"
     _, history = trainer.fit()
     (events,) = logs.iterdir()
@@ -194,10 +190,7 @@ def test_divergence_is_an_error(trainer: Trainer) -> None:
     ("model", "message"),
     [
         ({"width": 0}, "`model.width`: expected a positive integer. Received: 0"),
-        (
-            {"encoder_layers": 2},
-            "cannot be built: `encoder_layers` has no effect",
-        ),
+        ({"encoder_layers": 2}, "cannot be built: `encoder_layers` has no effect"),
         ({"tower_units": [4, 0]}, "`model.tower_units`: expected a list of positive integers"),
         ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
