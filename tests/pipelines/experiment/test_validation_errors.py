@@ -14,7 +14,6 @@ from tests.support.experiments import write
 JARGON = ("pydantic", "http", "validation error", "Input", "tag", "dataclass", "Traceback", "()")
 
 DATA = 'source = "simulate"\n'
-USER = 'name = "user_id"\nside = "context"\ntransform = { min_count = 2 }'
 ITEM = 'name = "item_id"\ndtype = "int64"'
 PRICE = 'transform = ["log1p", "standardise"]'
 SEQUENCE = 'shares = "item_id"\nmax_length = 5'
