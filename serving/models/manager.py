@@ -24,8 +24,9 @@ from serving.common.background import PeriodicThread, SerialWorker
 from serving.common.errors import ServingError, Unavailable, servable_not_found, unrecognized_label
 from serving.common.status import VersionStatus
 from serving.config.models import ModelConfig, require_unique
+from serving.models.manager_options import ManagerOptions
 from serving.models.model import Model
-from serving.models.reconciler import Load, ManagerOptions, VersionReconciler
+from serving.models.reconciler import Load, VersionReconciler
 from serving.models.versions import ModelVersions
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
-from serving.runtimes.load import RuntimeOptions, load_runtime
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
 from serving.runtimes.tensorflow.saved_model import is_ours
 
@@ -89,15 +88,6 @@ class Model:
     def close(self) -> None:
         """Frees what the version holds, once nothing runs any more."""
         self._runtime.close()
-
-
-def load_model(name: str, version: int, path: Path, choice: RuntimeOptions | None = None) -> Model:
-    """A version from its folder.
-
-    Raises:
-        ServingError: The folder holds no SavedModel for serving.
-    """
-    return Model(name, version, path, load_runtime(path, choice or RuntimeOptions()))
 
 
 def _compute(runtime: Runtime, key: str) -> Compute:

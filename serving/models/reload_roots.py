@@ -43,7 +43,7 @@ class ReloadRoots:
                     str(model.base_path), model.name, ", ".join(map(str, roots)) or "no folder",
                 )  # fmt: skip
                 raise PermissionDenied(
-                    f"Model {model.name}: a reload may name the configured base paths and what is "
-                    "below them. Start the server with a `reload_root` that has this one too. "
+                    f"Model {model.name}: a reload may name the configured base paths and folders "
+                    "below them. To allow others, start the server with `reload_root`. "
                     f"Received: base_path={str(model.base_path)!r}"
                 )

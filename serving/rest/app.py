@@ -129,13 +129,12 @@ class Rest:
             await self._admit(request, trace, headers)
             body = await self._body(request)
             watch = asyncio.ensure_future(_watch(request, gone))
+            loop = asyncio.get_running_loop()
             try:
-                status, text = (
-                    200,
-                    await asyncio.get_running_loop().run_in_executor(
-                        self.executor, self._text, request, found, body, trace
-                    ),
+                text = await loop.run_in_executor(
+                    self.executor, self._text, request, found, body, trace
                 )
+                status = 200
             finally:
                 watch.cancel()
         except errors.ServingError as error:

@@ -24,7 +24,7 @@ from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
-from serving.models.reconciler import ManagerOptions
+from serving.models.manager_options import ManagerOptions
 from serving.models.reload_roots import ReloadRoots
 from serving.models.version_source import FolderSource, VersionSource
 from serving.observability.metrics import Metrics

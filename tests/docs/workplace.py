@@ -72,7 +72,8 @@ class Workplace:
         name, *rest = words
         if name == "recsys-attn":
             result = CliRunner().invoke(main, rest, env={"COLUMNS": "100"})
-            if result.exit_code:
+            # A page may show an error of the user, which ends the command with status 1.
+            if result.exit_code and not isinstance(result.exception, SystemExit):
                 raise RuntimeError(f"{shlex.join(words)}: {result.output}{result.exception!r}")
             return result.output
         if name == "python":

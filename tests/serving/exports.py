@@ -21,6 +21,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.export.file_list import FILES, list_files
 from pipelines.export.signatures import add_views
+from serving.models.model import Model
+from serving.runtimes.load import RuntimeOptions, load_runtime
 
 MISSING_INT = -(2**63)
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -174,3 +176,8 @@ def install(exported: Path, base_path: Path, version: int) -> Path:
     final = base_path / str(version)
     os.rename(draft, final)
     return final
+
+
+def load_model(name: str, version: int, path: Path) -> Model:
+    """Loads a version, without warm-up, batching and limits."""
+    return Model(name, version, path, load_runtime(path, RuntimeOptions()))

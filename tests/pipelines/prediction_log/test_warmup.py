@@ -20,9 +20,9 @@ from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
 from pipelines.workflow.steps import Steps
 from serving.inference.service import replay
 from serving.models.completeness import look
-from serving.models.model import load_model
 from serving.models.warmup import warm_up
 from tests.integration.commands import error_of, invoke
+from tests.serving.exports import load_model
 
 
 def records(path: Path) -> list[prediction_log_pb2.PredictionLog]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from serving.common.errors import (
     Unimplemented,
 )
 from serving.common.status import State, VersionStatus
-from tests.serving.client.conftest import ANSWERS, Connect, StartStub
+from tests.serving.client.conftest import ANSWERS, Ask, Connect, StartStub
 
 CONTEXT = {"user": "ann", "age": 4, "history": ["a", "b"]}
 CANDIDATES: list[dict[str, Any]] = [{"price": 1.5, "tags": ["t"]}, {"price": 2.0}, {}]
@@ -133,34 +132,15 @@ def test_both_clients_have_the_same_methods() -> None:
         assert getattr(Client, name).__doc__ == getattr(AsyncClient, name).__doc__
 
 
-def test_threads_share_a_client(shared_address: str) -> None:
+def test_calls_at_once_share_a_client(connect: Connect, shared_address: str) -> None:
     answers: list[Any] = []
-    with Client(shared_address, timeout=20) as client:
-        threads = [
-            threading.Thread(target=lambda: answers.append(client.rank(CONTEXT, CANDIDATES)))
-            for _ in range(7)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert [a["click"].tolist() for a in answers] == [[105, 6, 2]] * 7
 
+    async def scenario(ask: Ask) -> None:
+        calls = (ask("rank", CONTEXT, CANDIDATES) for _ in range(7))
+        answers.extend(await asyncio.gather(*calls))
 
-def test_tasks_share_a_client(shared_address: str, start_stub: StartStub) -> None:
-    async def use() -> list[Any]:
-        slow = start_stub()
-        slow.seconds = 0.5
-        async with (
-            AsyncClient(shared_address, timeout=20) as client,
-            AsyncClient(slow.address, model="tiny") as other,
-        ):
-            answers = await asyncio.gather(*(client.rank(CONTEXT, CANDIDATES) for _ in range(7)))
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(other.predict({}), 0.2)
-            return answers
-
-    assert [a["click"].tolist() for a in asyncio.run(use())] == [[105, 6, 2]] * 7
+    connect(shared_address, timeout=20).play(scenario)
+    assert [answer["click"].tolist() for answer in answers] == [[105, 6, 2]] * 7
 
 
 def test_async_token(start_stub: StartStub) -> None:

@@ -12,7 +12,7 @@ from serving.config.server_config import ServerConfig
 from serving.server.server import create_server
 from tests.serving.commands import free_port
 from tests.serving.exports import install, write_model
-from tests.serving.fuzz.run import OPTIONS, make_case, run
+from tests.serving.fuzz.run import OPTIONS, run
 
 
 @click.command()
@@ -22,8 +22,6 @@ from tests.serving.fuzz.run import OPTIONS, make_case, run
 def main(requests: int, seed: int, replay: int | None) -> None:
     """Send malformed requests to a server, and good ones beside them."""
     numbers = range(requests) if replay is None else range(replay, replay + 1)
-    if replay is not None:
-        click.echo(make_case(seed, replay))
     with tempfile.TemporaryDirectory() as folder:
         base_path = Path(folder) / "tiny"
         install(write_model(Path(folder) / "export", 2.0), base_path, 5)

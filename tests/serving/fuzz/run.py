@@ -79,10 +79,7 @@ def violation(case: Case, code: str, details: str) -> str:
 
 
 def run(address: str, rest_port: int, seed: int, numbers: range) -> tuple[Counter[str], list[str]]:
-    """Sends the requests of these numbers, and a good one after every sixteen.
-
-    Returns the number of answers by code, and the faults.
-    """
+    """Sends requests, and a good one after every sixteen; returns the codes and the faults."""
     codes, violations = Counter[str](), []
     with grpc.insecure_channel(address, [("grpc.max_send_message_length", -1)]) as channel:
         for start in range(numbers.start, numbers.stop, _IN_FLIGHT):

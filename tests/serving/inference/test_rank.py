@@ -14,9 +14,10 @@ import tensorflow as tf
 from serving.common.errors import FailedPrecondition, InvalidArgument, ServingError
 from serving.inference.rank import read_rank
 from serving.inference.service import replay
-from serving.models.model import Model, load_model
+from serving.models.model import Model
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.protos.scoring_pb2 import Column, Floats, Ints
+from tests.serving.exports import load_model
 from tests.serving.rank_messages import Ranking, make_rank_request, read_rank_response
 
 CONTEXT = {"user": "ann", "age": 31, "history": ["i1", None, "i2"]}

@@ -13,8 +13,7 @@ import pytest
 from serving.common.errors import Cancelled, DeadlineExceeded, Internal, NotFound, ServingError
 from serving.common.request_trace import RequestTrace
 from serving.inference.service import PREDICT, InferenceService
-from serving.models.model import load_model
-from tests.serving.exports import install
+from tests.serving.exports import install, load_model
 from tests.serving.stubs import ROWS, predict
 from tests.serving.traces import trace
 

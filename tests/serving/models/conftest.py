@@ -9,7 +9,8 @@ import pytest
 
 from serving.config.models import ModelConfig
 from serving.config.version_policy import Latest, Policy
-from serving.models.manager import ManagerOptions, ModelManager
+from serving.models.manager import ModelManager
+from serving.models.manager_options import ManagerOptions
 from serving.models.reconciler import Load
 from tests.serving.fakes import FakeLoader, Reports, add
 

@@ -64,7 +64,7 @@ def test_running_requests_keep_the_old_version(
     wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
 
 
-def test_damaged_version_is_reported_and_tried_again_when_repaired(
+def test_damaged_version_is_reported_until_repaired(
     serve: Serve, base_path: Path, twofold: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the checkpoint's checksums show the damage."""

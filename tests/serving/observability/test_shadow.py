@@ -12,9 +12,8 @@ import pytest
 
 from serving.common.errors import NotFound
 from serving.inference.service import PREDICT, InferenceService
-from serving.models.model import load_model
 from serving.observability.shadow import ShadowOptions, ShadowTraffic, differences
-from tests.serving.exports import install
+from tests.serving.exports import install, load_model
 from tests.serving.stubs import predict
 from tests.serving.traces import trace
 

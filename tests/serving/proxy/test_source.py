@@ -13,7 +13,8 @@ from serving.common.errors import NotFound, ServingError, Unavailable
 from serving.common.status import State
 from serving.config.models import ModelConfig
 from serving.config.version_policy import Specific
-from serving.models.manager import ManagerOptions, ModelManager
+from serving.models.manager import ModelManager
+from serving.models.manager_options import ManagerOptions
 from serving.proxy.source import BackendSource
 from tests.serving.fakes import BROKEN, FakeLoader, add, available, served
 

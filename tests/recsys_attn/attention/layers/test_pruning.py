@@ -96,7 +96,7 @@ def test_heads_whose_gates_are_closed_can_go() -> None:
     [
         ([], "at least one of the heads 0 ... 3. Received"),
         ([4], "at least one of the heads 0 ... 3. Received"),
-        (None, "where no layer has the gate HardConcrete"),
+        (None, "since no layer has the gate HardConcrete"),
     ],
 )
 def test_wrong_use_is_one_sentence(keep: Any, message: str) -> None:

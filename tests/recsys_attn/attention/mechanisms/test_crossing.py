@@ -106,14 +106,14 @@ def test_tasks_differ_by_their_queries_alone() -> None:
 
 
 def test_routed_error_names_lookup() -> None:
-    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Lookup"):
+    with pytest.raises(ValueError, match="For cross-attention use the mechanism Lookup"):
         Attention("local")(CANDIDATES, HISTORY)
 
 
 MISPLACED = {
     "causal=True Linear": lambda: Linear(causal=True),
     "causal=True Compressed": lambda: Compressed("pool", causal=True),
-    "Compressed cannot place queries": lambda: Compressed("pool", "alibi"),
+    "Compressed has no positions": lambda: Compressed("pool", "alibi"),
 }
 
 
@@ -121,7 +121,7 @@ MISPLACED = {
 def test_causal_mechanisms_refuse_queries_from_elsewhere(make: Any) -> None:
     """With as many queries as keys it would run, and depend on the order of the queries."""
     for layer in (AttentionPooling, TargetAttention, lambda m: AttentionGate(S, m)):
-        with pytest.raises(ValueError, match=r"comes? from elsewhere|cannot place queries"):
+        with pytest.raises(ValueError, match=r"is self-attention|has no positions for the queries"):
             layer(make())
 
 

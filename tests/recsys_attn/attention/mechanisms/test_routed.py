@@ -93,7 +93,7 @@ def test_sinkhorn_refuses_parts_that_look_at_positions(parts: dict[str, Any]) ->
 
 
 def test_queries_from_elsewhere_are_refused() -> None:
-    with pytest.raises(ValueError, match="for queries from elsewhere use the mechanism Lookup"):
+    with pytest.raises(ValueError, match="for cross-attention use the mechanism Lookup"):
         Routed(Blocks())(QUERY[:, :5], KEY, VALUE)
 
 
