@@ -28,7 +28,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 
 docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
-	$(BIN)/python -m tests.support.imports_picture
+	$(BIN)/python -m docs.imports_picture
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 portable: $(VENV)/.dev ## Run the tests as processors without AVX-512 or AVX2 would, and on one core (an hour)

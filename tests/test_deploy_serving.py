@@ -1,46 +1,68 @@
-"""Compose and Kubernetes start servers whose options, files and ports are there."""
+"""Compose and Kubernetes start servers with options, files and ports that exist."""
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serving.cli import serve
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import parse_model_config
 from serving.config.server_config import ServerConfig
 from serving.proxy.pool import backend_addresses
 from serving.rest.app import Rest
-from tests.support.deployment import (
-    COMPOSE,
-    PLAIN,
-    ROOT,
-    Manifest,
-    config_of,
-    manifest,
-    patched,
-    pod_of,
-    read,
-)
+from tests.support.deployment import COMPOSE, PLAIN, ROOT, Manifest, manifest, read
+
+SCORING = ("Deployment", "scoring")
 
 
-def with_tls(plain: Manifest) -> Manifest:
-    key = ("Deployment", "scoring")
-    return {**plain, key: patched(plain[key], read("deploy/tls.yaml"))}
+def patched(document: Any, operations: list[dict[str, Any]]) -> Any:
+    """The document after a JSON patch."""
+    document = copy.deepcopy(document)
+    for one in operations:
+        *parents, last = (part.replace("~1", "/") for part in one["path"].split("/")[1:])
+        at = document
+        for part in parents:
+            at = at[int(part) if isinstance(at, list) else part]
+        key = int(last) if isinstance(at, list) and last != "-" else last
+        if one["op"] == "test":
+            assert at[key] == one["value"]
+        elif one["op"] == "remove":
+            del at[key]
+        elif key == "-":
+            at.append(one["value"])
+        else:
+            assert (key in at or isinstance(at, list)) == (one["op"] == "replace")
+            at[key] = one["value"]
+    return document
+
+
+def config_of(words: list[str]) -> ServerConfig:
+    arguments = [word for word in words if word != "serve"]
+    return ServerConfig(**serve.make_context("serve", arguments).params)
+
+
+def pod_of(workload: Any) -> tuple[Any, Any, ServerConfig]:
+    """The pod, its container and the container's options."""
+    pod = workload["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container, config_of(container["args"])
 
 
 PROXY = manifest("deploy/proxy.yaml")
-TLS = with_tls(PLAIN)
-# Manifest and workload: ours, and TensorFlow Serving, whose options are ours too.
+TLS = {**PLAIN, SCORING: patched(PLAIN[SCORING], read("deploy/tls.yaml"))}
+# Manifest and workload: our servers, and TensorFlow Serving with the same options.
 WORKLOADS = [
-    pytest.param(PLAIN, PLAIN["Deployment", "scoring"], id="plain"),
-    pytest.param(TLS, TLS["Deployment", "scoring"], id="tls"),
+    pytest.param(PLAIN, PLAIN[SCORING], id="plain"),
+    pytest.param(TLS, TLS[SCORING], id="tls"),
     pytest.param(PROXY, PROXY["Deployment", "proxy"], id="proxy"),
     pytest.param(PROXY, PROXY["StatefulSet", "tensorflow-serving"], id="backend"),
 ]
-OURS = WORKLOADS[:3]
+OURS = [pytest.param(case.values[1], id=case.id) for case in WORKLOADS[:3]]
 COMPOSE_SERVERS = ["scoring", "proxy"]
 
 
@@ -49,26 +71,25 @@ def files_of(config: ServerConfig) -> list[str]:
 
 
 @pytest.mark.parametrize("name", COMPOSE_SERVERS)
-def test_compose_gives_its_servers_options_that_there_are_and_their_files(name: str) -> None:
+def test_compose_mounts_the_files_of_its_servers(name: str) -> None:
     service = COMPOSE[name]
     assert service["command"][0] == "serve"
     config = config_of(service["command"])
     mounted = {part.split(":")[1]: part.split(":")[0] for part in service["volumes"]}
-    for file in files_of(config):
-        assert (ROOT / mounted[file]).is_file()
+    assert all((ROOT / mounted[file]).is_file() for file in files_of(config))
     inside = {int(port.rpartition(":")[2]) for port in service["ports"]}
     assert inside == {config.port, config.rest_api_port}
     assert int(service["stop_grace_period"].removesuffix("s")) > config.grace_seconds
-    assert config.host == "0.0.0.0"  # or its neighbours could not ask it
+    assert config.host == "0.0.0.0"  # other containers call it
 
 
-def test_compose_publishes_ports_on_this_machine_alone() -> None:
+def test_compose_publishes_ports_on_localhost_only() -> None:
     published = [port for service in COMPOSE.values() for port in service.get("ports", [])]
     assert len(published) == len(set(published)) > 0
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_compose_files_are_read_by_the_servers() -> None:
+def test_prometheus_of_compose_scrapes_the_servers() -> None:
     assert read_batching_parameters(str(ROOT / "deploy/batching.config")).max_batch_size > 1
     path = read_metrics_path(str(ROOT / "deploy/monitoring.config"))
     for job in read("deploy/prometheus.yml")["scrape_configs"]:
@@ -82,7 +103,7 @@ def test_compose_files_are_read_by_the_servers() -> None:
 
 
 @pytest.mark.parametrize(("objects", "workload"), WORKLOADS)
-def test_options_name_files_that_are_mounted_and_read(
+def test_configuration_files_are_mounted_and_read(
     objects: Manifest, workload: Any, tmp_path: Path
 ) -> None:
     pod, container, config = pod_of(workload)
@@ -133,28 +154,24 @@ def test_ports_labels_and_names_agree(objects: Manifest, workload: Any) -> None:
             assert "replicas" not in workload["spec"]
 
 
-@pytest.mark.parametrize(("objects", "workload"), OURS)
-def test_probes_ask_what_answers_without_a_token(objects: Manifest, workload: Any) -> None:
+@pytest.mark.parametrize("workload", OURS)
+def test_probes_need_no_token(workload: Any) -> None:
     _, container, config = pod_of(workload)
     nothing: Any = None
     app = Rest(nothing, nothing, 1.0, 1, nothing, nothing, nothing).app()
     paths = {getattr(route, "path", "") for route in app.routes}
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-        probe = container[kind]
-        assert ("grpc" in probe) != ("httpGet" in probe)
-        if "grpc" in probe:  # the kubelet's speaks no TLS
-            assert probe["grpc"]["port"] == config.port
-            assert not config.ssl_config_file
-        else:
-            expected = "/healthz" if kind == "livenessProbe" else "/readyz"
-            assert probe["httpGet"]["path"] == expected
-            assert expected in paths
-            assert probe["httpGet"]["port"] == "rest"
-            scheme = probe["httpGet"].get("scheme", "HTTP")
-            assert scheme == ("HTTPS" if config.ssl_config_file else "HTTP")
+        if grpc := container[kind].get("grpc"):  # the kubelet has no TLS here
+            assert (grpc["port"], config.ssl_config_file) == (config.port, "")
+            continue
+        probe = container[kind]["httpGet"]
+        assert probe["path"] == ("/healthz" if kind == "livenessProbe" else "/readyz")
+        assert probe["path"] in paths
+        scheme = "HTTPS" if config.ssl_config_file else "HTTP"
+        assert (probe["port"], probe.get("scheme", "HTTP")) == ("rest", scheme)
 
 
-def test_with_tls_nothing_is_insecure() -> None:
+def test_tls_overlay_leaves_nothing_insecure() -> None:
     _, _, config = pod_of(TLS["Deployment", "scoring"])
     assert config.ssl_config_file
     assert config.auth_token_file
@@ -166,10 +183,8 @@ def test_with_tls_nothing_is_insecure() -> None:
     assert [patch["path"] for patch in kustomization["patches"]] == ["tls.yaml"]
 
 
-@pytest.mark.parametrize(("objects", "workload"), OURS)
-def test_a_pod_ends_without_a_lost_request_and_may_do_little(
-    objects: Manifest, workload: Any
-) -> None:
+@pytest.mark.parametrize("workload", OURS)
+def test_pod_drains_and_has_few_rights(workload: Any) -> None:
     pod, container, config = pod_of(workload)
     waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert 0 < waits + config.grace_seconds < pod["terminationGracePeriodSeconds"]
@@ -183,7 +198,7 @@ def test_a_pod_ends_without_a_lost_request_and_may_do_little(
     assert writable == ["/tmp"]
 
 
-def test_proxy_names_each_server_of_its_backend() -> None:
+def test_proxy_lists_each_server_of_its_backend() -> None:
     backend = PROXY["StatefulSet", "tensorflow-serving"]
     _, container, options = pod_of(backend)
     name, service = backend["metadata"]["name"], backend["spec"]["serviceName"]
@@ -195,7 +210,7 @@ def test_proxy_names_each_server_of_its_backend() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == f"/v1/models/{models[0].name}"
 
 
-def test_the_page_names_every_file() -> None:
+def test_page_names_every_file() -> None:
     text = (ROOT / "docs/serving/deployment.md").read_text(encoding="utf-8")
     for path in (ROOT / "deploy").iterdir():
         assert f"`{path.name}" in text, path

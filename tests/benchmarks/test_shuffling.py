@@ -1,4 +1,4 @@
-"""Quality of a shuffle: both numbers are 1 for a perfect one and known for those that are not."""
+"""The quality of a shuffle: both numbers are 1 for a perfect one, and known for other orders."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pipelines.feed import Feed
 from pipelines.feed.order import Order
 from tests.support import feeds, shop
 
-COUNT, BATCH = 60_000, 100
+COUNT, BATCH, GROUPS = 60_000, 100, 60
+ROWS = np.full(GROUPS, COUNT // GROUPS)
 
 
-def test_a_perfect_shuffle():
+def test_quality_of_a_perfect_shuffle_and_of_none() -> None:
     rows = np.array([COUNT])
     order = Order(rows, 3, COUNT)
     found = [ShuffleQuality.of(order, rows, BATCH, epoch) for epoch in range(5)]
@@ -23,56 +24,31 @@ def test_a_perfect_shuffle():
     np.testing.assert_allclose(np.mean([f.displacement for f in found]), 1, atol=0.01)
     np.testing.assert_allclose(np.mean([f.deviation for f in found]), 1, atol=0.12)
 
-
-def test_no_shuffle_at_all():
-    rows = np.full(60, COUNT // 60)
-    found = ShuffleQuality.of(Order(rows, None, 4 * BATCH), rows, BATCH)
-    assert found.displacement == 0
-    np.testing.assert_allclose(found.deviation, BATCH, rtol=0.01)
+    unshuffled = ShuffleQuality.of(Order(ROWS, None, 4 * BATCH), ROWS, BATCH)
+    assert unshuffled.displacement == 0
+    np.testing.assert_allclose(unshuffled.deviation, BATCH, rtol=0.01)
 
 
-def expected_deviation(groups: int, k: int, batch: int) -> float:
-    """A chunk of k of n row groups, each of one label, varies as k draws without replacement."""
-    return 1 + (batch - 1) * (groups - k) / (groups - 1) / k
-
-
-@pytest.mark.parametrize("k", [1, 4, 15, 60])
-def test_chunks_of_more_rows_are_closer_to_a_perfect_shuffle(k: int):
-    rows = np.full(60, COUNT // 60)
-    order = Order(rows, 3, k * COUNT // 60)
-    found = [ShuffleQuality.of(order, rows, BATCH, epoch).deviation for epoch in range(30)]
-    np.testing.assert_allclose(np.mean(found), expected_deviation(60, k, BATCH), rtol=0.25)
-
-
-def test_a_step_mixes_the_chunks_of_all_lanes():
-    rows = np.full(60, COUNT // 60)
-    order = Order(rows, 3, 2 * COUNT // 60, shards=3)
-    found = [ShuffleQuality.of(order, rows, BATCH, epoch).deviation for epoch in range(30)]
-    np.testing.assert_allclose(np.mean(found), expected_deviation(60, 6, 3 * BATCH), rtol=0.25)
-
-
-def test_batches_of_which_a_lane_has_no_share_count_too():
-    """One row group for two shards: one of them has nothing, and every batch is half as large."""
-    rows = np.array([10 * BATCH])
-    assert 0.3 < ShuffleQuality.of(Order(rows, 3, 1, shards=2), rows, BATCH).deviation < 3
+@pytest.mark.parametrize(("chunk", "shards"), [(1, 1), (4, 1), (60, 1), (2, 3)])
+def test_deviation_of_shuffled_chunks(chunk: int, shards: int) -> None:
+    """K of G row groups, each of one label, vary as K draws without replacement."""
+    order = Order(ROWS, 3, chunk * COUNT // GROUPS, shards=shards)
+    found = [ShuffleQuality.of(order, ROWS, BATCH, epoch).deviation for epoch in range(30)]
+    mixed = chunk * shards
+    expected = 1 + (shards * BATCH - 1) * (GROUPS - mixed) / (GROUPS - 1) / mixed
+    np.testing.assert_allclose(np.mean(found), expected, rtol=0.25)
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-def test_row_groups_may_be_empty(shards: int):
-    """As an empty file has one, which may be a chunk, or a shard, of its own."""
+def test_quality_is_finite_with_empty_row_groups(shards: int) -> None:
     rows = np.array([0, 9 * BATCH, 0, 0, 9 * BATCH])
-    for epoch in range(9):
-        found = ShuffleQuality.of(Order(rows, 3, BATCH, shards), rows, BATCH, epoch)
-        assert np.isfinite([found.displacement, found.deviation]).all()
+    found = ShuffleQuality.of(Order(rows, 3, BATCH, shards), rows, BATCH)
+    assert np.isfinite([found.displacement, found.deviation]).all()
+    one = ShuffleQuality.of(Order(np.array([BATCH]), 3, 40), [BATCH], BATCH)
+    assert one == ShuffleQuality(1.0, 1.0)
 
 
-@pytest.mark.parametrize("rows", [1, BATCH])
-def test_one_batch_is_in_no_order(rows: int):
-    found = ShuffleQuality.of(Order(np.array([rows]), 3, 40), [rows], BATCH)
-    assert found == ShuffleQuality(1.0, 1.0)
-
-
-def test_the_measured_order_is_the_feeds(tmp_path: Path) -> None:
+def test_measured_order_is_that_of_the_feed(tmp_path: Path) -> None:
     table = feeds.numbered(53)
     split = feeds.write_split(tmp_path, table, [11] * 9)
     feed = Feed(split, shop.fitted(), "request", 7, seed=5, shuffle_rows=40)

@@ -17,19 +17,12 @@ _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(<?([^)\s>]+)>?(?: \"[^\"]*\"
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code.
-
-    Attributes:
-        language: The first word after the fence.
-        title: The file that the block stands for; empty where it is none.
-        text: Its lines, without the indentation of the fence.
-        line: The line of the page where the text begins.
-    """
+    """A fenced block of code."""
 
     language: str
-    title: str
-    text: str
-    line: int
+    title: str  # the file of the block, or empty
+    text: str  # without the indentation of the fence
+    line: int  # of the page, where the text begins
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,7 @@ class Page:
         return _FENCE.sub("", self.text)
 
     def blocks(self, *languages: str) -> list[Block]:
-        """The blocks in these languages, in their order; all blocks where none is named."""
+        """The blocks in these languages, or all blocks."""
         found = []
         for match in _FENCE.finditer(self.text):
             indent, language, attributes, body = match.groups()
@@ -65,7 +58,7 @@ class Page:
         return found
 
     def section(self, heading: str) -> str:
-        """What stands between a heading and the next one of any level."""
+        """The text between a heading and the next one of any level."""
         _, found, rest = self.prose.partition(f"# {heading}\n")
         if not found:
             raise ValueError(f"{self.name} must have the heading {heading!r}.")
@@ -79,15 +72,12 @@ class Page:
     @property
     def anchors(self) -> set[str]:
         """The anchors of the headings, as the page's HTML has them."""
-        found: set[str] = set()
+        found: list[str] = []
         for title, own in _HEADING.findall(self.prose):
-            name = base = own or _slug(title)
-            number = 0
-            while name in found:
-                number += 1
-                name = f"{base}_{number}"
-            found.add(name)
-        return found
+            base = own or _slug(title)
+            number = found.count(base)
+            found += [base, f"{base}_{number}"] if number else [base]
+        return set(found)
 
     @property
     def links(self) -> list[str]:

@@ -40,12 +40,13 @@ def check(words: list[str], made: set[str]) -> None:
         words: The command and its arguments.
         made: Names of the files that the pages make.
     """
-    name = words[0]
-    if name in _FOREIGN:
+    name, *arguments = words
+    if name in _FOREIGN or (name == "python" and arguments and arguments[0] in made):
         return
     if name not in _CHECKS:
         raise ValueError(f"Unknown command {name!r}. Add a check to {Path(__file__).name}.")
-    _CHECKS[name](words[1:], made)
+    if missing := _CHECKS[name](arguments):
+        raise ValueError(f"{' '.join(words)}: {missing} do not exist.")
 
 
 def parse(words: list[str]) -> click.Context:
@@ -58,73 +59,56 @@ def parse(words: list[str]) -> click.Context:
     return command.make_context(words[0], list(words[1:]))
 
 
-def _recsys_attn(words: list[str], made: set[str]) -> None:
+def _recsys_attn(words: list[str]) -> list[str]:
     if words[0] != "COMMAND":
         parse(words)
+    return []
 
 
-def _python(words: list[str], made: set[str]) -> None:
+def _python(words: list[str]) -> list[str]:
     words = [word for word in words if word != "-P"]
     if words in ([], ["-m"], ["-m", "venv"]):  # `python -m` alone names the option
-        return
-    if words[0] == "-m":
-        path = ROOT / words[1].replace(".", "/")
-        sources = [path.with_suffix(".py"), *path.glob("*.py")]
-    else:
-        sources = [ROOT / words[0]]
-    if words[0] in made:
-        return
-    if sources[0].is_relative_to(ROOT / "benchmarks"):
+        return []
+    path = ROOT / (words[1].replace(".", "/") if words[0] == "-m" else words[0])
+    sources = [path.with_suffix(".py"), *path.glob("*.py")]
+    if path.is_relative_to(ROOT / "benchmarks"):
         sources += (ROOT / "benchmarks/shared").glob("*.py")
     text = "".join(source.read_text("utf-8") for source in sources if source.exists())
-    _require(bool(text), f"no module or file {' '.join(words)}")
-    for option in words:
-        if option.startswith("--"):
-            _require(f'"{option.partition("=")[0]}"' in text, f"{words} has no option {option}")
+    options = [word for word in words if word.startswith("--")]
+    return [o for o in options if f'"{o.partition("=")[0]}"' not in text] if text else words
 
 
-def _make(words: list[str], made: set[str]) -> None:
-    for target in words:
-        if "=" not in target:
-            _require(f"\n{target}:" in _MAKEFILE, f"the Makefile has no target {target}")
+def _make(words: list[str]) -> list[str]:
+    return [word for word in words if "=" not in word and f"\n{word}:" not in _MAKEFILE]
 
 
-def _pip(words: list[str], made: set[str]) -> None:
-    for extras in re.findall(r"\[(.+?)\]", " ".join(words)):
-        for extra in extras.split(","):
-            _require(f"\n{extra} = [" in _PROJECT, f"no extra {extra} in pyproject.toml")
+def _pip(words: list[str]) -> list[str]:
+    extras = ",".join(re.findall(r"\[(.+?)\]", " ".join(words)))
+    return [extra for extra in extras.split(",") if extra and f"\n{extra} = [" not in _PROJECT]
 
 
-def _pytest(words: list[str], made: set[str]) -> None:
-    for path in words:
-        if not path.startswith("-"):
-            _require((ROOT / path.partition("::")[0]).exists(), f"no file {path}")
+def _pytest(words: list[str]) -> list[str]:
+    paths = [word.partition("::")[0] for word in words if not word.startswith("-")]
+    return [path for path in paths if not (ROOT / path).exists()]
 
 
-def _kubectl(words: list[str], made: set[str]) -> None:
-    for option, path in itertools.pairwise(words):
-        if option in ("-f", "-k"):
-            _require((ROOT / path).exists(), f"no file {path}")
+def _kubectl(words: list[str]) -> list[str]:
+    paths = [path for option, path in itertools.pairwise(words) if option in ("-f", "-k")]
+    return [path for path in paths if not (ROOT / path).exists()]
 
 
-def _docker(words: list[str], made: set[str]) -> None:
+def _docker(words: list[str]) -> list[str]:
     if words[0] != "compose":
-        return
-    for option, profile in itertools.pairwise(words):
-        if option == "--profile":
-            found = " ".join(re.findall(r"profiles: \[(.*?)\]", _COMPOSE))
-            _require(profile in re.split(r"[ ,]+", found), f"no profile {profile}")
-    if "up" in words:
-        for service in words[words.index("up") + 1 :]:
-            _require(f"\n  {service}:\n" in _COMPOSE, f"no service {service}")
+        return []
+    known = re.split(r"[ ,]+", " ".join(re.findall(r"profiles: \[(.*?)\]", _COMPOSE)))
+    profiles = [name for option, name in itertools.pairwise(words) if option == "--profile"]
+    services = words[words.index("up") + 1 :] if "up" in words else []
+    return [name for name in profiles if name not in known] + [
+        name for name in services if f"\n  {name}:\n" not in _COMPOSE
+    ]
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-_CHECKS: dict[str, Callable[[list[str], set[str]], None]] = {
+_CHECKS: dict[str, Callable[[list[str]], list[str]]] = {
     "recsys-attn": _recsys_attn,
     "python": _python,
     "make": _make,

@@ -54,7 +54,7 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_code_of_a_page_runs_and_prints_what_is_shown(page: Page, workplace: Workplace) -> None:
+def test_code_of_a_page_prints_the_shown_output(page: Page, workplace: Workplace) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
     printed: str | None = None  # by the Python just before
     for block in page.blocks():
@@ -73,15 +73,11 @@ def test_code_of_a_page_runs_and_prints_what_is_shown(page: Page, workplace: Wor
                     pytest.fail(f"{page.name}:{block.line} must show:\n{received}", pytrace=False)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
 def test_commands_of_a_page_are_valid(page: Page) -> None:
     for block in page.blocks("sh"):
         for words in shell.commands(block.text):
             shell.check(words, MADE)
-
-
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
-def test_commands_in_the_text_are_valid(page: Page) -> None:
     pattern = r"`((?:make|python|pytest|recsys-attn) [^`]+)`"
     for words in map(shlex.split, re.findall(pattern, page.prose)):
         if words[0] != "recsys-attn" or len(words) > 2:  # `recsys-attn run` alone is a name

@@ -9,7 +9,6 @@ import pkgutil
 import re
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote
 
@@ -18,6 +17,7 @@ import yaml
 from pydantic import BaseModel
 
 import recsys_attn
+from docs import imports_picture
 from pipelines.cli.commands import main
 from pipelines.experiment.config import Experiment, load_experiment
 from recsys_attn import models
@@ -25,7 +25,6 @@ from recsys_attn.attention import presets
 from serving.config.batching import BatchingParameters
 from serving.config.server_config import ServerConfig
 from tests.docs.pages import DOCS, DOCUMENTS, PAGES, README, ROOT, SITE, Page
-from tests.support import imports_picture
 from tests.support.architecture import FOLDER_ORDER
 
 OPTIONS = Page(DOCS / "serving/options.md")
@@ -110,15 +109,10 @@ def test_page_has_every_key_with_its_default(heading: str) -> None:
     assert shown == SECTIONS[heading]
 
 
-def test_page_has_every_option_of_the_server() -> None:
-    rows = re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", OPTIONS.text, re.MULTILINE)
-    assert dict(rows) == {
-        field.name.replace("_", "-"): _written(field.default)
-        for field in dataclasses.fields(ServerConfig)
-    }
-
-
-def test_page_has_every_parameter_of_batching() -> None:
+def test_pages_have_every_option_of_the_server() -> None:
+    options = re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", OPTIONS.text, re.MULTILINE)
+    defaults = {key.replace("_", "-"): value for key, value in _fields(ServerConfig).items()}
+    assert dict(options) == defaults
     rows = Page(DOCS / "serving/batching.md").rows("Parameters")
     shown = {row[0].strip("`"): row[1] for row in rows}
     assert shown == {**_fields(BatchingParameters), "num_batch_threads": "the CPUs"}
@@ -139,29 +133,25 @@ def test_pages_name_options_that_exist() -> None:
     )
 
 
-@pytest.mark.parametrize("page", [README, Page(DOCS / "reference/commands.md")], ids=str)
-def test_table_has_every_command(page: Page) -> None:
-    named = set(re.findall(r"^\| `recsys-attn ([a-z-]+)", page.text, re.MULTILINE))
-    assert named == set(main.list_commands(main.make_context("recsys-attn", ["run"])))
-
-
-def test_every_preset_has_a_row() -> None:
+def test_tables_have_every_command_and_preset() -> None:
+    commands = main.list_commands(main.make_context("recsys-attn", ["run"]))
+    for page in (README, Page(DOCS / "reference/commands.md")):
+        rows = re.findall(r"^\| `recsys-attn ([a-z-]+)", page.text, re.MULTILINE)
+        assert set(rows) == set(commands), page.name
     named = set(re.findall(r"[`\"](\w+)", Page(DOCS / "reference/attention.md").text))
     assert set(presets.PRESETS) - named == set()
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem
-)
-def test_every_experiment_is_valid(path: Path) -> None:
-    assert load_experiment(path).name == path.stem
+def test_every_experiment_is_valid() -> None:
+    for path in (ROOT / "experiments").glob("*.toml"):
+        assert load_experiment(path).name == path.stem
 
 
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Page) -> None:
+def test_links_lead_somewhere() -> None:
     _expect_none(
         [
-            link
+            f"{page.name}: {link}"
+            for page in DOCUMENTS
             for link in page.links
             if "://" not in link and not _leads_somewhere(page, unquote(link))
         ]
@@ -191,7 +181,7 @@ def _leaves(entry: Any) -> Iterator[str]:
         yield from _leaves(child)
 
 
-def test_api_pages_have_every_public_name_of_the_library() -> None:
+def test_api_pages_have_every_public_name() -> None:
     directives = [
         name for page in SITE for name in re.findall(r"^::: ([\w.]+)$", page.text, re.MULTILINE)
     ]
@@ -210,7 +200,7 @@ def test_api_pages_have_every_public_name_of_the_library() -> None:
 
 
 def _shown(directive: str) -> list[Any]:
-    """What a directive of the API pages shows: one object, or the public names of a module.
+    """One object, or the public names of a module.
 
     A name that is also that of a submodule needs a directive of its own.
     """
@@ -237,7 +227,7 @@ def test_contributing_has_the_order_of_the_folders() -> None:
 
 def test_picture_of_the_imports_is_current() -> None:
     if imports_picture.PICTURE.read_text("utf-8") != imports_picture.draw():
-        pytest.fail("Run `python -m tests.support.imports_picture`.", pytrace=False)
+        pytest.fail("Run `python -m docs.imports_picture`.", pytrace=False)
 
 
 def _expect_none(found: list[str]) -> None:

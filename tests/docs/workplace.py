@@ -1,4 +1,4 @@
-"""Runs what the pages show: one folder, one small run of the first tutorial, one server."""
+"""Runs the code of the pages: one folder, one small run of the first tutorial, one server."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
 class Workplace:
-    """A folder in which commands and Python of the pages run in the order of the pages.
-
-    Args:
-        folder: An empty folder; the process changes into it while something runs.
-    """
+    """A folder for the commands and the Python of the pages, in the order of the pages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +92,7 @@ class Workplace:
             os.chdir(before)
 
     def _here(self, text: str) -> str:
-        """The text with the addresses of a running server, which is started when first named."""
+        """The text with the addresses of a server, which the first text with an address starts."""
         if not any(address in text for address in ADDRESSES.values()):
             return text
         if self._server is None:
@@ -114,19 +110,15 @@ class Workplace:
         options = shell.parse(words[1:]).params
         with self._inside():
             folder = str(Path(options["model_base_path"]).resolve())
-        ports = {"port": 0, "rest_api_port": free_port()}
-        self._server, port = create_server(
-            ServerConfig(**{**options, **ports, "model_base_path": folder})
-        )
+        rest = free_port()
+        own = {"port": 0, "rest_api_port": rest, "model_base_path": folder}
+        self._server, port = create_server(ServerConfig(**{**options, **own}))
         self._server.start()
-        self._addresses = {
-            "grpc": f"localhost:{port}",
-            "rest": f"localhost:{ports['rest_api_port']}",
-        }
+        self._addresses = {"grpc": f"localhost:{port}", "rest": f"localhost:{rest}"}
 
 
 def _fetch(words: list[str]) -> str:
-    """What curl prints; its options are -s, -X, -H and -d."""
+    """The output of curl with -s, -H and -d."""
     headers, data, url, words = {}, None, "", list(words)
     while words:
         word = words.pop(0)

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from pipelines.cli.commands import main
 from tests.support.experiments import write
 
-# It hears Ctrl-C, which a process ignores where the tests run in a shell's background. It sees to
-# that itself: between fork and exec, gRPC of the tests' process may write into its pipes.
+# With Ctrl-C, which a background process ignores. Set in the process itself: between fork and
+# exec, gRPC of the tests may write into its pipes.
 COMMAND = [
     sys.executable,
     "-c",
@@ -23,23 +23,25 @@ COMMAND = [
 
 
 def invoke(*arguments: str | Path) -> Result:
-    """Runs a command here; standard output and error are apart in the result."""
+    """Runs a command in this process."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def start(*arguments: str | Path, columns: int = 80, tf_config: str = "") -> subprocess.Popen[str]:
-    """Starts a command whose output goes into pipes, as in a script."""
+def start(*arguments: str | Path, tf_config: str = "") -> subprocess.Popen[str]:
+    """Starts a command with the environment of a user; its output goes into pipes."""
+    own = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND")
+    user = {key: value for key, value in os.environ.items() if key not in own}
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**_environment(), "COLUMNS": str(columns), "TF_CONFIG": tf_config},
+        env={**user, "COLUMNS": "80", "TF_CONFIG": tf_config},
     )
 
 
 def finish(folder: Path) -> None:
-    """The small experiment's file and its whole `run`, and what a process of its own printed."""
+    """Writes the small experiment, its `run` and the output of that process."""
     with start("run", write(folder), "--run-dir", folder / "run") as process:
         output, errors = process.communicate()
     assert process.returncode == 0, errors
@@ -47,14 +49,8 @@ def finish(folder: Path) -> None:
     (folder / "errors.txt").write_text(errors, "utf-8")
 
 
-def _environment() -> dict[str, str]:
-    """The user's environment: nothing that the tests set for themselves."""
-    own = ("TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND")
-    return {key: value for key, value in os.environ.items() if key not in own}
-
-
 def error_of(result: Result) -> str:
-    """The one sentence of a command that failed as it should."""
+    """Returns the one-line error of a failed command."""
     assert result.exit_code == 1, result.output
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
@@ -63,5 +59,5 @@ def error_of(result: Result) -> str:
 
 
 def hidden_or_half(folder: Path) -> list[str]:
-    """What an atomic step must not leave behind."""
+    """Returns the temporary files that an atomic step removes."""
     return [str(path) for path in folder.rglob(".*") if path.name != ".lock"]

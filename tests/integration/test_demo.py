@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tests.integration.commands import hidden_or_half, start
 
 
-def test_the_demo_leaves_a_report_an_export_and_equal_scores(tmp_path: Path) -> None:
+def test_demo_leaves_a_report_and_equal_scores(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with start("demo", "--rows", "10000", "--run-dir", run) as process:
         output, errors = process.communicate()

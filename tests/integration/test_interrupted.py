@@ -1,4 +1,4 @@
-"""Ctrl-C, a request to end and a kill: finished steps stay, and the next run goes on from there."""
+"""Ctrl-C, SIGTERM and SIGKILL: finished steps stay, and the next run continues."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from tests.support.experiments import QUICK, write
 LONG = ("--set", "training.epochs=100000", "--set", "training.patience=100000")
 HUGE = ("--set", "data.simulate.rows=100000000")
 INTERRUPTED = "Interrupted. Finished steps are kept; run the same command to continue from there.\n"
-ENDINGS = [
-    pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
-    pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
-    pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
-]
+CTRL_C, TERM = (signal.SIGINT, 130), (signal.SIGTERM, 143)
+KILL = (signal.SIGKILL, -signal.SIGKILL)
 
 
 def _interrupt(
@@ -37,8 +34,8 @@ def _interrupt(
     assert errors == ("" if ending == signal.SIGKILL else INTERRUPTED)
 
 
-@pytest.mark.parametrize(("ending", "code"), ENDINGS)
-def test_a_training_that_is_interrupted(
+@pytest.mark.parametrize(("ending", "code"), [CTRL_C, KILL])
+def test_interrupted_training_keeps_finished_steps(
     tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
 ) -> None:
     run = Path(shutil.copytree(prepared, tmp_path / "run"))
@@ -58,11 +55,10 @@ def test_a_training_that_is_interrupted(
         assert hidden_or_half(run) == []
 
 
-@pytest.mark.parametrize(("ending", "code"), ENDINGS)
-def test_an_ingest_that_is_interrupted(
+@pytest.mark.parametrize(("ending", "code"), [TERM, KILL])
+def test_interrupted_ingest_keeps_the_last_data(
     tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
 ) -> None:
-    """The data of the last finished ingest is there all the time."""
     run = Path(shutil.copytree(prepared, tmp_path / "run"))
     experiment = write(tmp_path)
     half = run / ".data.new" / "train" / "part-00000.parquet"

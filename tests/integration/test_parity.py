@@ -1,4 +1,4 @@
-"""Raw rows sent over gRPC score as the batch scores them, with every kind of feature."""
+"""Raw rows over gRPC score as in the batch, with every kind of feature."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _table(part: Any) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on a table of the shop, and batch scores of rows it has not seen."""
+    """A finished run on a table of the shop, and batch scores of new rows."""
     folder = tmp_path_factory.mktemp("shop")
     shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
     schema = "".join(_table(part) for part in (*shop.SCHEMA.features, *shop.SCHEMA.tasks))
@@ -97,13 +97,13 @@ def address(folder: Path) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(address: str) -> Iterator[Client]:
     with Client(address, timeout=60) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def scored(folder: Path) -> pa.Table:
     return pq.read_table(folder / "scores.parquet")
 
@@ -113,27 +113,21 @@ def _raw(table: pa.Table, side: str | None = None) -> list[dict[str, Any]]:
     return table.select(names).to_pylist()
 
 
-def test_rows_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
-    answers = client.predict_rows(_raw(scored))
-    _check(answers, scored)
-
-
-def test_candidates_of_a_request_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
+def test_rows_and_requests_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
+    rows = _raw(scored)
+    _check(client.predict_rows(rows), scored)
+    present = [{n: v for n, v in row.items() if v is not None} for row in rows]
+    assert present != rows
+    _check(client.predict_rows(present), scored)
     for table in split_requests(scored):
         answers = client.rank(_raw(table, "context")[0], _raw(table, "candidate"))
         _check(answers, table)
 
 
-def test_what_is_missing_may_be_left_out(client: Client, scored: pa.Table) -> None:
-    rows = [{n: v for n, v in row.items() if v is not None} for row in _raw(scored)]
-    assert any(len(row) < len(shop.SCHEMA.features) for row in rows)
-    _check(client.predict_rows(rows), scored)
-
-
-def test_rank_and_client_explain_by_the_events_sent(
+def test_explanations_are_by_the_events_sent(
     address: str, client: Client, scored: pa.Table
 ) -> None:
-    """The model sees the last five that are no gap; their weights stand where they were sent."""
+    """The model reads the last five events without gaps."""
     kinds = set()
     with grpc.insecure_channel(address) as channel:
         stub = scoring_pb2_grpc.ScoringServiceStub(channel)

@@ -1,8 +1,4 @@
-"""Real rows sent raw over gRPC score as the training path scores them, for each data set.
-
-The weights are the initial ones: what is held here is that nothing between a row of Parquet and
-its score differs between training and serving, and that needs neither training nor all rows.
-"""
+"""Real rows over gRPC score as in training, for each data set, with the initial weights."""
 
 from __future__ import annotations
 
@@ -64,7 +60,7 @@ def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> N
 
 
 def movielens(folder: Path) -> Path:
-    """The first users' ratings; all users and films. Histories of the rest would take long."""
+    """The ratings of the first users, with all users and films."""
     with zipfile.ZipFile(Path(os.environ["RECSYS_DATA"], "movielens-1m", "ml-1m.zip")) as archive:
         archive.extractall(folder)
     ratings = folder / "ml-1m" / "ratings.dat"
@@ -83,8 +79,10 @@ BEGINNINGS = {"movielens-1m": movielens, "trivago": trivago}
 
 
 def ask(base: Path, fitted: FittedFeatures, requests: list[pa.Table]) -> tuple[dict, dict]:
-    """Scores by `predict_rows` for all rows at once, and by `rank` request for request."""
-    sides = {feature.name: feature.side for feature in fitted.schema.features}
+    """Scores by `predict_rows` for all rows at once, and by `rank` for each request."""
+    names: dict[str, list[str]] = {"context": [], "candidate": []}
+    for feature in fitted.schema.features:
+        names[feature.side].append(feature.name)
     server, port = create_server(ServerConfig(str(base), port=0))
     server.start()
     try:
@@ -92,12 +90,8 @@ def ask(base: Path, fitted: FittedFeatures, requests: list[pa.Table]) -> tuple[d
             by_row = client.predict_rows(pa.concat_tables(requests).to_pylist())
             ranked = []
             for table in requests:
-                rows = table.to_pylist()
-                context = {n: v for n, v in rows[0].items() if sides[n] == "context"}
-                candidates = [
-                    {n: v for n, v in row.items() if sides[n] == "candidate"} for row in rows
-                ]
-                ranked.append(client.rank(context, candidates))
+                context, candidates = (table.select(side).to_pylist() for side in names.values())
+                ranked.append(client.rank(context[0], candidates))
     finally:
         server.stop()
     return by_row, {task: np.concatenate([r[task] for r in ranked]) for task in ranked[0]}

@@ -1,16 +1,14 @@
-"""A whole experiment through the command line, and what a user sees of it."""
+"""A whole experiment through the command line, and its output."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.commands import error_of, finish, hidden_or_half, invoke
-from tests.support.once import once
+from tests.integration.commands import error_of, hidden_or_half, invoke
 
 FILES = {
     "data/manifest.json",
@@ -32,36 +30,25 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The experiment file's folder with its run; not to be changed."""
-    return once(tmp_path_factory, "finished", finish)
-
-
-@pytest.fixture
-def folder(finished: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(finished, tmp_path / "copy"))
-
-
-def test_every_file_is_there_and_nothing_half_written(finished: Path) -> None:
+def test_run_leaves_every_file_and_no_half_written_one(finished: Path) -> None:
     run = finished / "run"
     assert {p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file()} >= FILES
     assert hidden_or_half(run) == []
 
 
-def test_what_is_printed_is_for_the_user(finished: Path) -> None:
+def test_output_fits_in_80_columns_and_names_every_step(finished: Path) -> None:
     output = (finished / "output.txt").read_text("utf-8")
     assert (finished / "errors.txt").read_text("utf-8") == ""
     lines = [line.replace(str(finished), "") for line in output.splitlines()]
     assert max(map(len, lines)) <= 80
     starts = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
     for step in ("ingest", "fit", "train", "evaluate", "export"):
-        assert starts.count(step) == 2  # begins, ends
+        assert starts.count(step) == 2  # start and end
     assert f"report: written  {finished}/run/report.html" in output
     assert "parity on" in output
 
 
-def test_a_second_run_skips_every_step_and_says_so(folder: Path) -> None:
+def test_second_run_skips_every_step(folder: Path) -> None:
     result = invoke("run", folder / "experiment.toml", "--run-dir", folder / "run")
     assert result.exit_code == 0
     for step in ("ingest", "fit", "train", "evaluate", "export"):
@@ -69,9 +56,7 @@ def test_a_second_run_skips_every_step_and_says_so(folder: Path) -> None:
     assert "epoch" not in result.stdout
 
 
-def test_a_column_that_only_the_evaluation_names_is_missed_before_the_training(
-    folder: Path,
-) -> None:
+def test_missing_column_of_the_evaluation_is_an_early_error(folder: Path) -> None:
     arguments = ("--run-dir", folder / "run", "--set", "evaluation.group=user")
     error = error_of(invoke("run", folder / "experiment.toml", *arguments))
     message = "the column 'user' (named by `evaluation`) is missing. Did you mean 'user_id'?"
@@ -98,7 +83,7 @@ def test_batch_scores_of_rows_without_labels(folder: Path) -> None:
     assert hidden_or_half(folder) == []
 
 
-def test_runs_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_shows_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     result = invoke("compare", "run", folder / "run")
     assert result.exit_code == 0, result.output

@@ -7,7 +7,6 @@ A finding is `file:line: what is wrong and what to do`. The tables at the top ar
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Collection, Mapping
 
@@ -26,11 +25,11 @@ for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
     ALLOWED_IMPORTS[_package] = ALLOWED_IMPORTS.get(_package, frozenset()).union(_targets)
 BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
 BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
-RAY = "pipelines.engines.ray"  # the only folder that imports Ray
-PRIVATE_TENSORFLOW = "serving.runtimes.tensorflow.private_api"  # says why for each name
-# Parts that a model is made of; they know nothing of models.
-PARTS = tuple(
-    f"recsys_attn.{part}" for part in ["attention", "interactions", "blocks", "multitask"]
+# What a package imports in one place only: package, import, place.
+ONE_PLACE = (
+    ("pipelines", "ray", "pipelines.engines.ray"),  # an extra, loaded by name on demand
+    ("pipelines", "pipelines.engines.ray", "pipelines.engines.ray"),
+    ("serving", "tensorflow.python", "serving.runtimes.tensorflow.private_api"),
 )
 # The slots of attention; each is chosen freely, so none knows another.
 SLOTS = tuple(
@@ -98,36 +97,14 @@ def lazy_serving(source: Source) -> list[str]:
     ]
 
 
-def ray_apart(source: Source) -> list[str]:
-    """Ray is an extra: what imports it is itself imported by name, when it is asked for."""
-    if source.package != "pipelines" or _within(source.module, RAY):
-        return []
+def one_place(source: Source) -> list[str]:
+    """Ray, and what has no public name in TensorFlow, are imported in one place."""
     return [
-        _finding(source, line, f"imports {target}; only {RAY} may")
+        _finding(source, line, f"imports {target}; only {place} may")
+        for package, imported, place in ONE_PLACE
+        if source.package == package and not _within(source.module, place)
         for target, line, _ in source.imports
-        if _top(target) == "ray" or _within(target, RAY)
-    ]
-
-
-def private_tensorflow(source: Source) -> list[str]:
-    """Only one module of `serving` imports what TensorFlow has no public name for."""
-    if source.package != "serving" or source.module == PRIVATE_TENSORFLOW:
-        return []
-    return [
-        _finding(source, line, f"imports {target}; add it to {PRIVATE_TENSORFLOW}")
-        for target, line, _ in source.imports
-        if _within(target, "tensorflow.python")
-    ]
-
-
-def parts_without_models(source: Source) -> list[str]:
-    """Attention, interactions, blocks and multitask never import models."""
-    if not any(_within(source.module, part) for part in PARTS):
-        return []
-    return [
-        _finding(source, line, f"imports {target}; a part of models never imports models")
-        for target, line, _ in source.imports
-        if _within(target, "recsys_attn.models")
+        if _within(target, imported)
     ]
 
 
@@ -185,7 +162,7 @@ def names_from_their_module(source: Source, modules: Collection[str]) -> list[st
 
 def declared_dependencies(source: Source, declared: Collection[str]) -> list[str]:
     """A third-party import names a distribution that pyproject.toml declares."""
-    known = {*ALLOWED_IMPORTS, "tests", "benchmarks"} | sys.stdlib_module_names
+    known = {*ALLOWED_IMPORTS, "tests", "benchmarks", "docs"} | sys.stdlib_module_names
     return [
         _finding(source, line, f"imports {target}, and pyproject.toml does not declare {name}")
         for target, line, _ in source.imports
@@ -232,51 +209,11 @@ def argument_counts(source: Source) -> list[str]:
 
 
 def public_names(source: Source) -> list[str]:
-    """A package's `__all__` names everything public in its `__init__`, sorted as ruff sorts."""
-    if not source.is_package:
+    """A package's `__all__` names everything public in its `__init__`."""
+    missing = sorted(source.public_names - set(source.all_names or ()))
+    if not source.is_package or not missing:
         return []
-    names = source.all_names
-    if names is None:
-        if not source.public_names:
-            return []
-        return [_finding(source, 1, f"has no __all__ and binds {sorted(source.public_names)}")]
-    findings = []
-    missing = sorted(source.public_names - set(names))
-    if missing:
-        findings.append(
-            _finding(source, 1, f"__all__ lacks {missing}; code has a module of its own")
-        )
-    if names != sorted(set(names), key=_natural_order):
-        expected = sorted(set(names), key=_natural_order)
-        findings.append(_finding(source, 1, f"__all__ is not sorted: expected {expected}"))
-    return findings
-
-
-def no_asserts(source: Source) -> list[str]:
-    """Python -O removes an assert: an error that a user can cause is raised."""
-    return [
-        _finding(source, node.lineno, "assert outside tests; raise an error that says what to do")
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Assert)
-    ]
-
-
-def no_relative_imports(source: Source) -> list[str]:
-    return [
-        _finding(source, node.lineno, "relative import; write the whole name")
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom) and node.level > 0
-    ]
-
-
-def no_unfinished_work(source: Source) -> list[str]:
-    # In pieces, so that this file holds its own rule.
-    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
-    return [
-        _finding(source, number, f"{match.group()} in the code; do it or leave it out")
-        for number, line in enumerate(source.lines, 1)
-        if (match := marks.search(line))
-    ]
+    return [_finding(source, 1, f"__all__ lacks {missing}; code has a module of its own")]
 
 
 def _finding(source: Source, line: int, text: str) -> str:
@@ -289,10 +226,3 @@ def _top(target: str) -> str:
 
 def _within(target: str, module: str) -> bool:
     return target == module or target.startswith(module + ".")
-
-
-def _natural_order(name: str) -> tuple[int, list[tuple[int, int, str]]]:
-    """Constants, then classes, then functions; numbers inside names by their value."""
-    group = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
-    pieces = re.findall(r"\d+|\D+", name)
-    return group, [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in pieces]

@@ -1,4 +1,4 @@
-"""Draws which folder of a package imports which: `python -m tests.support.imports_picture`.
+"""Draws which folder of a package imports which: `python -m docs.imports_picture`.
 
 Folders stand below each other, those that import others above them. Each arc on the right is an
 import of a folder further down; an import of a folder further up would be an arc on the left.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.sources import Source
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs/imports.svg"
 PACKAGES = {
     "recsys_attn": ("#1d6f5b", "#eef8f4"),
