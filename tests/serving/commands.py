@@ -48,14 +48,14 @@ class Command:
         raise RuntimeError(f"The server did not start: {self.log.read_text()}")
 
     def end(self) -> None:
-        """Kills it where it still runs."""
+        """Kills the process if it still runs."""
         self.process.kill()
         self.process.wait()
         self.output.close()
 
 
 def free_port() -> int:
-    """A port that nobody has, for those who cannot take a free one by themselves."""
+    """A free port, for options that do not take 0."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

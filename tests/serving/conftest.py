@@ -79,7 +79,7 @@ def shared_channel(shared_address: str) -> Iterator[grpc.Channel]:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Returns once the condition holds, and fails where it does not in time."""
+    """Returns once the condition holds, and fails if it does not in time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

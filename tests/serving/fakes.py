@@ -22,20 +22,20 @@ BROKEN = "broken"
 
 
 class FakeModel:
-    """A model that knows how often it was closed, and tells its loader."""
+    """A model that counts its closes, and appends them to a list of its loader."""
 
-    def __init__(self, name: str, version: int, path: Path, told: list[tuple[str, int]]) -> None:
+    def __init__(self, name: str, version: int, path: Path, closes: list[tuple[str, int]]) -> None:
         self.name, self.version, self.path = name, version, path
         self.closed = 0
-        self._told = told
+        self._closes = closes
 
     def close(self) -> None:
         self.closed += 1
-        self._told.append((self.name, self.version))
+        self._closes.append((self.name, self.version))
 
 
 class FakeLoader:
-    """Loads fake models; `gate` holds it up, once it was cleared, and `entered` says so."""
+    """Loads fake models; waits for `gate` if it was cleared, and sets `entered` before."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, Path]] = []
@@ -80,7 +80,7 @@ class Leases:
 
 
 class Reports:
-    """What the manager reported, last."""
+    """The last report of the manager."""
 
     def __init__(self) -> None:
         self.last: dict[str, bool] = {}

@@ -112,7 +112,6 @@ def test_invalid_request(shared_address: str, document: Any, words: str) -> None
         (["--address", "ctr:8500", "--token", "s3cret"],
          "Error: A token would cross the network in plaintext to ctr"),
         (["--tls-key", "a.pem"], "Error: `tls.key` needs `tls.certificate` too."),
-        (["--tls-ca", "/nowhere.pem"], "Error: Cannot read `tls.ca` /nowhere.pem: No such"),
     ],
 )  # fmt: skip
 def test_failed_request(shared_address: str, options: list[str], words: str) -> None:

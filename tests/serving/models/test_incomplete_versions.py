@@ -1,4 +1,4 @@
-"""Versions that are copied file by file serve once they are complete, the one before till then."""
+"""A version that is copied file by file serves once it is complete, the old one until then."""
 
 from __future__ import annotations
 

@@ -52,15 +52,15 @@ def test_failed_versions_are_retried_without_a_limit(
     manager.stop()
 
 
+def _manager(pool: FakePool, reports: list[dict[str, bool]], *models: ModelConfig) -> ModelManager:
+    options = ManagerOptions(source=BackendSource(pool))
+    return ModelManager(models, FakeLoader(), reports.append, options=options)
+
+
 def test_versions_and_readiness_follow_the_backend(tmp_path: Path) -> None:
     add(tmp_path / "tiny", 3, 5)
     pool, reports = FakePool(tiny=[5, 3]), []
-    manager = ModelManager(
-        [ModelConfig("tiny", tmp_path / "tiny", Specific([5]))],
-        FakeLoader(),
-        reports.append,
-        options=ManagerOptions(source=BackendSource(pool)),
-    )
+    manager = _manager(pool, reports, ModelConfig("tiny", tmp_path / "tiny", Specific([5])))
     for answer, expected in (
         ([5, 3], {5}),
         (Unavailable("down"), {5}),  # its requests receive the backend's error
@@ -84,12 +84,8 @@ def test_missing_model_does_not_stop_the_others(tmp_path: Path) -> None:
     add(tmp_path / "tiny", 9)
     reports: list[dict[str, bool]] = []
     pool = FakePool(away=NotFound("Could not find any versions of model away"), tiny=[9])
-    manager = ModelManager(
-        [ModelConfig("away", tmp_path), ModelConfig("tiny", tmp_path / "tiny")],
-        FakeLoader(),
-        reports.append,
-        options=ManagerOptions(source=BackendSource(pool)),
-    )
+    models = (ModelConfig("away", tmp_path), ModelConfig("tiny", tmp_path / "tiny"))
+    manager = _manager(pool, reports, *models)
     with pytest.raises(NotFound, match="model away"):
         manager.poll()
     assert served(manager) == 9

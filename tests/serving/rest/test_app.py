@@ -254,11 +254,11 @@ def test_observers_see_unreadable_requests_too(rest: Callable[..., RestServer]) 
 def test_request_longer_than_the_grace_gets_503(
     rest: Callable[..., RestServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = rest(grace_seconds=0.3)
-    wait = {"signature_name": "wait", "instances": [1.0]}
+    server = rest(grace_seconds=1.0)
+    wait = {"signature_name": "wait", "instances": [3.0]}
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask_port, server.port, "POST", "/v1/models/tiny:predict", wait)
-        time.sleep(0.2)
+        time.sleep(0.5)
         server.stop()
         assert asked.result() == (503, {"error": "The server is shutting down."})
     assert not [record for record in caplog.records if record.exc_info]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -24,6 +22,7 @@ from serving.server.server import Server, create_server
 from tests.serving.commands import free_port
 from tests.serving.conftest import wait_until
 from tests.serving.exports import install
+from tests.serving.rest.conftest import ask_port
 from tests.serving.stubs import predict, send, status
 
 _COUNT = re.compile(
@@ -54,17 +53,11 @@ class _Observed:
     def post(self, path: str, body: object, token: str = "secret") -> int:
         """Returns the status of an answer by REST."""
         headers = {"authorization": f"Bearer {token}"}
-        port = self.server.config.rest_api_port
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-            connection.request("POST", path, json.dumps(body), headers)
-            return connection.getresponse().status
+        return ask_port(self.server.config.rest_api_port, "POST", path, body, headers)[0]
 
     def counted(self) -> dict[tuple[str, str], float]:
         """Returns `request_count`, by model and code."""
-        port = self.server.config.rest_api_port
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-            connection.request("GET", METRICS_PATH)
-            page = connection.getresponse().read().decode()
+        page = ask_port(self.server.config.rest_api_port, "GET", METRICS_PATH)[1]
         return {(model, code): float(count) for model, code, count in _COUNT.findall(page)}
 
 
