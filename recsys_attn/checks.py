@@ -78,8 +78,8 @@ def require_mask(name: str, mask: Any) -> None:
     """Raises unless a mask is boolean or integer; a fraction has no meaning."""
     if not is_whole(mask):
         raise TypeError(
-            f"`{name}` must be boolean, True for what may be attended, or integer; compare it "
-            "with a number to make it so. What is added to the scores is an `attention_bias`. "
+            f"`{name}` must be boolean or integer; make it boolean by a comparison. A number to "
+            "add to the scores is an `attention_bias`. "
             f"Received: {name}.dtype={keras.backend.standardize_dtype(mask.dtype)}"
         )
 

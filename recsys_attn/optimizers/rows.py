@@ -200,7 +200,7 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
             raise ValueError(
                 "`l2` counts the lookups of each row, and the gradient of "
                 f"{path_of(variable)!r} is dense: leave `l2` out on "
-                "backends other than TensorFlow, and where a regularizer reads the whole table. "
+                "backends other than TensorFlow, and with a regularizer of the whole table. "
                 f"Received: l2={self.l2!r}"
             )
 

@@ -34,12 +34,14 @@ def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) ->
 
 
 @pytest.mark.parametrize("preset", sorted(presets.PRESETS))
-def test_no_events_at_all_give_nothing_to_themselves_and_zeros_to_candidates(preset: str) -> None:
+def test_no_events_and_no_requests_are_taken(preset: str) -> None:
     tensorflow()  # other backends have no graphs of unknown sizes, where this happens
     layer = MultiHeadAttention(2, 4, part(preset))
     layer(X)
     assert layer(X[:, :0]).shape == (2, 0, 8)
+    assert layer(X[:0], training=True).shape == (0, 5, 8)
     target = TargetAttention(part(preset))
     target(X[:, :3], X)
     output = target(X[:, :3], X[:, :0], history_mask=np.zeros((2, 0), bool))
     np.testing.assert_array_equal(output, np.zeros((2, 3, 8)))
+    assert target(X[:0, :3], X[:0], training=True).shape == (0, 3, 8)

@@ -8,6 +8,7 @@ import pytest
 
 from recsys_attn.embeddings import CANDIDATE_MASK, FeatureEmbedding, example_inputs
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from tests.support.arrays import numpy
 
 B, T, S, V, E = 5, 3, 7, 2, 4
 SCHEMA = Schema(
@@ -35,7 +36,7 @@ SHAPES = {
 }
 
 
-def random_inputs(seed=0):
+def random_inputs(seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     inputs = {
         name: rng.integers(0, SCHEMA[name].size, shape).astype("int32")
@@ -47,7 +48,7 @@ def random_inputs(seed=0):
     return inputs
 
 
-def table_of(layer, name):
+def table_of(layer: FeatureEmbedding, name: str) -> np.ndarray:
     """The rows of a feature's own part of the table, its padding row zeroed."""
     offset = 0
     for feature in layer.schema.features:
@@ -63,18 +64,14 @@ def table_of(layer, name):
 
 
 @pytest.fixture
-def layer():
+def layer() -> FeatureEmbedding:
     layer = FeatureEmbedding(SCHEMA, width=E)
     layer.build()
     layer.weights_by_name = {weight.name: weight for weight in layer.weights}
     return layer
 
 
-def numpy(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
-def test_single_ids_are_rows_of_their_part_of_the_table(layer):
+def test_single_ids_are_rows_of_their_part_of_the_table(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     fields = layer(inputs)
     candidate = numpy(fields["candidate"][0])
@@ -84,7 +81,7 @@ def test_single_ids_are_rows_of_their_part_of_the_table(layer):
     np.testing.assert_array_equal(context[:, 0], table_of(layer, "user")[inputs["user"]])
 
 
-def test_bags_are_the_mean_of_what_is_present(layer):
+def test_bags_are_the_mean_of_what_is_present(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     fields = layer(inputs)
     rows = table_of(layer, "tags")
@@ -97,7 +94,7 @@ def test_bags_are_the_mean_of_what_is_present(layer):
         assert bool(numpy(fields["candidate_present"][0])[b, t, 2]) == bool(ids)
 
 
-def test_numbers_are_value_times_vector_and_zeros_where_missing(layer):
+def test_numbers_are_value_times_vector_and_zeros_where_missing(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     fields = layer(inputs)
     vector = numpy(layer.weights_by_name[f"candidate_vectors_{E}"])[0]
@@ -107,14 +104,14 @@ def test_numbers_are_value_times_vector_and_zeros_where_missing(layer):
     np.testing.assert_array_equal(present, ~np.isnan(inputs["price"]))
 
 
-def test_missing_values_are_zeros_and_not_present(layer):
+def test_missing_values_are_zeros_and_not_present(layer: FeatureEmbedding) -> None:
     fields = layer(example_inputs(SCHEMA, B, T) | {"price": np.full((B, T), np.nan, "float32")})
     np.testing.assert_array_equal(numpy(fields["candidate"][0]), 0)
     assert not numpy(fields["candidate_present"][0]).any()
     assert not numpy(fields["histories"]["seen"]["event_mask"]).any()
 
 
-def test_a_past_item_and_a_candidate_item_are_the_same_vector(layer):
+def test_a_past_item_and_a_candidate_item_are_the_same_vector(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     history = layer(inputs)["histories"]["seen"]
     rows = table_of(layer, "item")
@@ -122,7 +119,7 @@ def test_a_past_item_and_a_candidate_item_are_the_same_vector(layer):
     np.testing.assert_array_equal(numpy(history["query"])[..., :E], rows[inputs["item"]])
 
 
-def test_a_sequence_without_a_partner_has_zeros_in_the_query(layer):
+def test_a_sequence_without_a_partner_has_zeros_in_the_query(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     history = layer(inputs)["histories"]["seen"]
     np.testing.assert_array_equal(
@@ -132,13 +129,13 @@ def test_a_sequence_without_a_partner_has_zeros_in_the_query(layer):
     np.testing.assert_array_equal(numpy(history["query"])[..., E:], 0)
 
 
-def test_an_event_counts_when_any_aligned_sequence_has_it(layer):
+def test_an_event_counts_when_any_aligned_sequence_has_it(layer: FeatureEmbedding) -> None:
     inputs = random_inputs()
     mask = numpy(layer(inputs)["histories"]["seen"]["event_mask"])
     np.testing.assert_array_equal(mask, (inputs["items_seen"] != 0) | (inputs["how"] != 0))
 
 
-def test_a_history_that_shares_nothing_has_a_query_of_zeros():
+def test_a_history_that_shares_nothing_has_a_query_of_zeros() -> None:
     schema = Schema(
         (Categorical("item", size=5), Sequence("how", max_length=S, size=3)), (Task("c"),)
     )
@@ -148,7 +145,7 @@ def test_a_history_that_shares_nothing_has_a_query_of_zeros():
     assert numpy(history["query"]).shape == (B, 1, E)
 
 
-def test_a_history_of_context_ids_has_one_query_a_request():
+def test_a_history_of_context_ids_has_one_query_a_request() -> None:
     schema = Schema(
         (
             Categorical("place", "context", size=5),
@@ -165,7 +162,7 @@ def test_a_history_of_context_ids_has_one_query_a_request():
     assert query.shape == (B, 1, E)
 
 
-def test_each_width_has_its_table():
+def test_each_width_has_its_table() -> None:
     schema = Schema(
         (
             Categorical("item", size=5, width=3),
@@ -187,14 +184,14 @@ def test_each_width_has_its_table():
     assert shapes == [(1, 2), (7, E), (5 + 11, 3)]
 
 
-def test_the_candidate_mask_is_handed_on(layer):
+def test_the_candidate_mask_is_handed_on(layer: FeatureEmbedding) -> None:
     mask = np.random.default_rng(1).random((B, T)) < 0.5
     np.testing.assert_array_equal(
         numpy(layer(random_inputs() | {CANDIDATE_MASK: mask})[CANDIDATE_MASK]), mask
     )
 
 
-def test_the_query_has_a_mask_that_fits_it():
+def test_the_query_has_a_mask_that_fits_it() -> None:
     """One query a request, where no candidate feature is in it, counts if any candidate does."""
     mask = np.array([[True, False, False]] * (B - 1) + [[False] * T])
     schema = Schema(
@@ -215,7 +212,7 @@ def test_the_query_has_a_mask_that_fits_it():
     assert layer(example_inputs(schema, B, T))["histories"]["been"]["query_mask"] is None
 
 
-def test_a_shared_table_has_its_owners_size_whatever_the_order():
+def test_a_shared_table_has_its_owners_size_whatever_the_order() -> None:
     owner = Categorical("item", size=13)
     for sharing in (Sequence("seen", shares="item"), Sequence("seen", shares="item", size=13)):
         for features in ((owner, sharing), (sharing, owner)):
@@ -224,7 +221,7 @@ def test_a_shared_table_has_its_owners_size_whatever_the_order():
             assert [tuple(weight.shape) for weight in layer.weights] == [(13, E)]
 
 
-def test_numbers_are_not_rounded_before_the_product():
+def test_numbers_are_not_rounded_before_the_product() -> None:
     schema = Schema((Numeric("price"), Numeric("age", "context")), (Task("c"),))
     layer = FeatureEmbedding(schema, width=31, dtype="mixed_bfloat16")
     inputs = {
@@ -247,7 +244,9 @@ def test_numbers_are_not_rounded_before_the_product():
     assert not numpy(fields["candidate_present"][0])[0, 1, 0]
 
 
-def test_an_id_outside_its_table_is_unknown_and_not_the_next_features(layer):
+def test_id_outside_its_table_is_unknown(
+    layer: FeatureEmbedding,
+) -> None:
     inside, outside = random_inputs(), random_inputs()
     for name, wrong in (("item", 13), ("brand", -1), ("tags", 10**6), ("items_seen", 99)):
         inside[name][0], outside[name][0] = 1, wrong
@@ -259,14 +258,14 @@ def test_an_id_outside_its_table_is_unknown_and_not_the_next_features(layer):
     )
 
 
-def test_known_rows_start_different_and_unknown_ones_at_zero(layer):
+def test_known_rows_start_different_and_unknown_ones_at_zero(layer: FeatureEmbedding) -> None:
     for name in ("user", "topics", "item", "brand", "tags", "how"):
         rows = table_of(layer, name)
         np.testing.assert_array_equal(rows[:2], 0)
         assert len(np.unique(rows[2:], axis=0)) == len(rows) - 2
 
 
-def test_vectors_start_small():
+def test_vectors_start_small() -> None:
     numbers = tuple(Numeric(f"number_{i}") for i in range(101))
     schema = Schema((Categorical("item", size=1009), *numbers), (Task("click"),))
     layer = FeatureEmbedding(schema, width=31)
@@ -276,7 +275,7 @@ def test_vectors_start_small():
         np.testing.assert_allclose(drawn.std(), 0.01, rtol=0.05)
 
 
-def test_errors():
+def test_errors() -> None:
     unfitted = Schema((Categorical("item"),), (Task("click"),))
     with pytest.raises(ValueError, match="Feature 'item' has no `size`"):
         FeatureEmbedding(unfitted)

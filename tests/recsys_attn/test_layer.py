@@ -68,7 +68,7 @@ WRONG_CALLS = [
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG_CALLS, ids=[m for _, m in WRONG_CALLS])
-def test_an_error_names_the_layer_that_was_called(call: Callable[[], Any], message: str) -> None:
+def test_error_names_the_called_layer(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message) as raised:
         call()
     assert "calling Heads" not in str(raised.value)
@@ -124,7 +124,7 @@ MASKED = {
 
 
 @pytest.mark.parametrize(("make", "name"), MASKED.values(), ids=MASKED)
-def test_the_mask_that_keras_finds_is_honoured(make: Callable[[], Any], name: str) -> None:
+def test_mask_from_keras_is_honoured(make: Callable[[], Any], name: str) -> None:
     layer, x = make(), X * PRESENT[..., None]
     layer(x)
     randomise(layer)

@@ -10,8 +10,9 @@ import pytest
 
 from recsys_attn import attention, blocks, interactions, multitask
 from recsys_attn.attention import gates, mechanisms, routers, scores, weightings
+from tests.support.arrays import assert_close
 from tests.support.compositions import COMPOSITIONS
-from tests.support.layer_case import LayerCase, grouped
+from tests.support.layer_case import LayerCase, grouped, tensorflow
 from tests.support.layer_cases import LAYER_CASES
 from tests.support.layer_checks import CHECKS
 
@@ -36,3 +37,18 @@ def test_every_exported_layer_is_checked() -> None:
     cases = [*LAYER_CASES.values(), *(each.case for each in COMPOSITIONS.values())]
     checked = {type(part) for case in cases for part in case.make()._flatten_layers()}
     assert layers - abstract - checked == set()
+
+
+def test_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:
+    """In every batch and length; random constants are saved and not drawn again."""
+    tensorflow()
+    from tests.support.fresh_process import export_all, serve_all  # TensorFlow's alone
+
+    cases = LAYER_CASES | {f"composition {n}": c.case for n, c in COMPOSITIONS.items()}
+    expected, actual = export_all(cases, tmp_path), serve_all(cases, tmp_path)
+    assert actual.keys() == expected.keys()
+    for name, outputs in expected.items():
+        for output, wanted in zip(actual[name], outputs, strict=True):
+            assert output.keys() == wanted.keys()
+            for key, value in wanted.items():
+                assert_close(output[key], value, err_msg=name)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import grpc
 import numpy as np
-import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
-    prediction_service_pb2_grpc,
 )
 
 from tests.serving.stubs import metadata, predict, send, status
@@ -54,11 +52,3 @@ def test_status_lists_each_version(shared_channel: grpc.Channel) -> None:
         assert version.version == 5
         assert version.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
         assert (version.status.error_code, version.status.error_message) == (0, "")
-
-
-def test_a_deadline_ends_the_call(shared_channel: grpc.Channel) -> None:
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(shared_channel)
-    request = predict(inputs={"seconds": np.float32([0.5])}, signature_name="wait")
-    with pytest.raises(grpc.RpcError) as raised:
-        stub.Predict(request, timeout=0.1)
-    assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED

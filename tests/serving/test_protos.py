@@ -17,9 +17,6 @@ from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
 FOLDER = ROOT / "serving" / "protos"
-MESSAGES = tuple(
-    name for name in vars(scoring_pb2) if name in scoring_pb2.DESCRIPTOR.message_types_by_name
-)
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -76,27 +73,6 @@ def _slots(node: ast.ClassDef) -> tuple[str, ...]:
     return tuple(ast.literal_eval(slots.value))
 
 
-def test_client_stubs_match_the_service() -> None:
-    """Each method has its path and its messages on both sides."""
-    called = {}
-
-    class Channel:
-        def unary_unary(self, path: str, **options: Any) -> None:
-            called[path] = options
-
-    scoring_pb2_grpc.ScoringServiceStub(Channel())
-    (service,) = scoring_pb2.DESCRIPTOR.services_by_name.values()
-    assert set(called) == {f"/{service.full_name}/{m.name}" for m in service.methods}
-    for method in service.methods:
-        assert hasattr(scoring_pb2_grpc.ScoringServiceServicer, method.name)
-        options = called[f"/{service.full_name}/{method.name}"]
-        request, response = (
-            getattr(scoring_pb2, kind.name) for kind in (method.input_type, method.output_type)
-        )
-        assert options["request_serializer"](request()) == b""
-        assert options["response_deserializer"](b"") == response()
-
-
 def test_generated_code_runs_on_the_oldest_versions() -> None:
     """Generated code refuses a protobuf or gRPC that is older than the tools it was made with."""
     for path in PROTOS:
@@ -106,13 +82,6 @@ def test_generated_code_runs_on_the_oldest_versions() -> None:
         assert _version(made_with.group(1)) <= _lower_bound("protobuf"), path
     made_with_grpc = _version(scoring_pb2_grpc.GRPC_GENERATED_VERSION)
     assert made_with_grpc[:2] <= _lower_bound("grpcio")
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_messages_survive_json(name: str) -> None:
-    message = getattr(scoring_pb2, name)()
-    text = json_format.MessageToJson(message)
-    assert json_format.Parse(text, type(message)()) == message
 
 
 def test_the_proto_files_example_is_a_request() -> None:

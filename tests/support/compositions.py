@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from recsys_attn.attention import Disagreement, MultiHeadAttention
@@ -40,7 +41,7 @@ class Composition:
     crosses: bool = True
     causal: bool = False
 
-    @property
+    @cached_property
     def case(self) -> LayerCase:
         config = {"num_heads": 2, "head_dim": 4, "mechanism": self.mechanism, **self.options}
         if self.crosses:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -45,6 +46,12 @@ class LayerCase:
 
     def make(self, **kwargs: Any) -> keras.layers.Layer:
         return self.layer(**self.config, **kwargs)
+
+    @cached_property
+    def example(self) -> tuple[keras.layers.Layer, Arrays]:
+        """A built layer and its outputs for `arrays()`, for checks that leave its weights alone."""
+        layer = self.make()
+        return layer, outputs_of(layer, self.arrays())
 
     def arrays(self, seed: int = 0, **sizes: int) -> Arrays:
         """Random inputs and masks; every row has something to attend to."""

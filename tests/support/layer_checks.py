@@ -18,10 +18,6 @@ from tests.support.layer_case import (
     tensorflow,
 )
 
-# A graph is traced for unknown sizes: other batches than the weights were built with, then other
-# lengths too.
-OTHER_SIZES = ({"B": 1}, {"B": 3}, {"B": 2, "T": 5, "S": 3}, {"B": 3, "T": 6, "S": 4})
-
 
 def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
     layer = case.make(name="layer")
@@ -50,7 +46,8 @@ def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
     model = keras.Model(symbols, output)
     if not model.trainable_variables:
         return
-    model.compile("sgd", "mse", jit_compile=None if keras.backend.backend() == "jax" else False)
+    # Tracing a graph takes TensorFlow longer than one step; JAX is slow without.
+    model.compile("sgd", "mse", run_eagerly=keras.backend.backend() == "tensorflow")
     before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
     arrays = case.arrays()
     # Not a constant, which a layer normalisation at the end could only meet with its bias.
@@ -97,8 +94,7 @@ def mixed_precision_keeps_float32_weights(case: LayerCase, folder: Path) -> None
 def rows_are_independent(case: LayerCase, folder: Path) -> None:
     if not case.batched:
         return
-    layer, arrays = case.make(), case.arrays()
-    together = outputs_of(layer, arrays)
+    (layer, together), arrays = case.example, case.arrays()
     others = case.arrays(seed=1)
     for row in (0, SIZES["B"] - 1):
         one = slice(row, row + 1)
@@ -116,19 +112,18 @@ def rows_are_independent(case: LayerCase, folder: Path) -> None:
 
 
 def padding_reaches_no_output(case: LayerCase, folder: Path) -> None:
-    layer, arrays = case.make(), case.arrays()
-    expected = outputs_of(layer, arrays)
+    (layer, expected), arrays = case.example, case.arrays()
+    rng = np.random.default_rng(2)
     for mask, hidden in case.hidden():
         masked = np.broadcast_to(~arrays[mask], arrays[hidden].shape[: arrays[mask].ndim])
         assert masked.any()
-        for shift in (1e3, -1e3):
-            changed = arrays[hidden].copy()
-            changed[masked] += shift
-            assert_same(outputs_of(layer, {**arrays, hidden: changed}), expected)
+        changed = arrays[hidden].copy()
+        changed[masked] += rng.choice([-1e3, 1e3], size=changed[masked].shape)
+        assert_same(outputs_of(layer, {**arrays, hidden: changed}), expected)
 
 
 def nothing_allowed_gives_zeros(case: LayerCase, folder: Path) -> None:
-    layer, arrays = case.make(), case.arrays()
+    (layer, _), arrays = case.example, case.arrays()
     for mask in case.zeros:
         nothing = {**arrays, mask: np.zeros_like(arrays[mask])}
         for output in outputs_of(layer, nothing).values():
@@ -137,7 +132,7 @@ def nothing_allowed_gives_zeros(case: LayerCase, folder: Path) -> None:
 
 def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
     tf = tensorflow()
-    layer, arrays = case.make(), case.arrays()
+    (layer, _), arrays = case.example, case.arrays()
     for mask, hidden in case.hidden():
         for allowed in (arrays[mask], np.zeros_like(arrays[mask])):
             inputs = {name: tf.constant(array) for name, array in arrays.items()}
@@ -152,20 +147,6 @@ def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
             assert np.isfinite(gradient).all()
 
 
-def exported_model_serves_any_size(case: LayerCase, folder: Path) -> None:
-    tf = tensorflow()
-    model = case.model()
-    randomise(model)
-    model.export(folder / "export", verbose=False)
-    served = tf.saved_model.load(folder / "export").signatures["serving_default"]
-    for number, sizes in enumerate(OTHER_SIZES):
-        arrays = case.arrays(seed=number, **sizes)
-        outputs = served(**{name: tf.constant(array) for name, array in arrays.items()})
-        expected = outputs_of(model, {"inputs": arrays})
-        actual = {str(i): outputs[name].numpy() for i, name in enumerate(sorted(outputs))}
-        assert_same(actual, expected)
-
-
 CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     config_survives_building_and_json,
     saved_model_loads,
@@ -176,5 +157,4 @@ CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     padding_reaches_no_output,
     nothing_allowed_gives_zeros,
     padding_gets_no_gradient,
-    exported_model_serves_any_size,
 )

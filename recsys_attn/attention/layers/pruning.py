@@ -109,8 +109,8 @@ def _kept(
         found = {key: e for key, e in found.items() if hasattr(e.heads.gate, "open_heads")}
     if not found:
         raise ValueError(
-            "`keep` must name the heads to keep where no layer has the gate HardConcrete, which "
-            "tells them. Received: keep=None"
+            "`keep` must name the heads to keep, since no layer has the gate HardConcrete. "
+            "Received: keep=None"
         )
     kept = {}
     for each in found.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -62,6 +63,10 @@ class Mechanism(Layer):
     (2, 5, 8)
     """
 
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
+        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+    }
     honours: ClassVar[tuple[str, ...]] = ()
     own_sequence = False
 
@@ -160,9 +165,8 @@ class Mechanism(Layer):
         """
         if self.own_sequence and any(x is not None and x is not query for x in others):
             raise ValueError(
-                f"{type(self).__name__} attends a sequence to itself, so `query`, `value` and "
-                "`key` must be one tensor. For queries from elsewhere use the mechanism Lookup, "
-                "with the same router"
+                f"{type(self).__name__} is self-attention, so `query`, `value` and `key` must be "
+                "one tensor. For cross-attention use the mechanism Lookup with the same router"
             )
 
     def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
@@ -184,7 +188,7 @@ class Mechanism(Layer):
             )
 
     def as_cross_attention(self) -> Mechanism:
-        """Returns the mechanism in its form for queries that come from elsewhere than the keys.
+        """Returns the mechanism in its form for cross-attention.
 
         Raises:
             ValueError: It needs a sequence that attends to itself: it is causal by the order of
@@ -193,15 +197,15 @@ class Mechanism(Layer):
         name, score = type(self).__name__, type(getattr(self, "score", self)).__name__
         if getattr(self, "causal", False):
             raise ValueError(
-                f"With causal=True {name} is for a sequence that attends to itself: here queries "
-                "come from elsewhere (candidates, tasks, learned queries) and stand after all "
-                "keys. Leave `causal` False. Received: causal=True"
+                f"With causal=True {name} is self-attention. Here it is cross-attention: the "
+                "queries (candidates, tasks, learned queries) come after all keys. Leave `causal` "
+                "False. Received: causal=True"
             )
         if self.positional and "query_positions" not in self.honours:
             raise ValueError(
-                f"{name} cannot place queries that come from elsewhere (candidates, tasks, learned "
-                "queries) for a score that looks at positions. Use a score without positions, or "
-                f"the mechanism Dense. Received: score={score}"
+                f"{name} has no positions for the queries of a cross-attention (candidates, tasks, "
+                "learned queries), and the score needs positions. Use a score without positions, "
+                f"or the mechanism Dense. Received: score={score}"
             )
         return self
 

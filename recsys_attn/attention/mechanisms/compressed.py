@@ -80,8 +80,7 @@ class Compressed(Mechanism):
 
     honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
-        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
-        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        **Mechanism.elsewhere,
         "pattern": "summaries stand for many keys; Dense takes a pattern, and causal=True is here",
     }
 
@@ -111,13 +110,13 @@ class Compressed(Mechanism):
         name = type(self.compressor).__name__
         if self.causal:
             raise ValueError(
-                f"`causal` has no meaning with {name}, each of whose summaries depends on "
-                "every event. Use the compressor Convolution or Pool, or the mechanism Linear with "
+                f"`causal` is not possible with {name}, since each summary depends on every "
+                "event. Use the compressor Convolution or Pool, or the mechanism Linear with "
                 "causal=True"
             )
         if self.score.positional:
             raise ValueError(
-                f"A positional score has no meaning with {name}, whose summaries stand at no "
+                f"A positional score is not possible with {name}, since its summaries have no "
                 "position. Use the compressor Convolution or Pool, or a score without positions. "
                 f"Received: score={type(self.score).__name__}"
             )

@@ -109,8 +109,7 @@ class Dense(Mechanism):
     returns_weights = True
 
     elsewhere: ClassVar = {
-        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
-        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        **Mechanism.elsewhere,
         "causal": "give pattern='causal'",
     }
 

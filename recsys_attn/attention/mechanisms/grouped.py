@@ -53,9 +53,8 @@ class Grouped(Mechanism):
     """
 
     elsewhere: ClassVar = {
+        **Mechanism.elsewhere,
         "weighting": "its weights are a softmax over a group; Dense and Compressed take one",
-        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
-        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
         "causal": "a router Blocks with pattern='causal' is causal",
     }
 

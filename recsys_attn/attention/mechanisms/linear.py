@@ -89,8 +89,7 @@ class Linear(Mechanism):
 
     honours = ("query_mask", "key_mask")
     elsewhere: ClassVar = {
-        "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
-        "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
+        **Mechanism.elsewhere,
         "weighting": "features take the place of scores and a softmax; Dense takes a weighting",
         "score": "features take the place of scores and a softmax; Dense takes a score",
         "pattern": "it sums over all keys; Dense takes a pattern, and causal=True is here",

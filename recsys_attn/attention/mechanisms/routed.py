@@ -102,7 +102,7 @@ class Routed(Grouped):
         return output, None
 
     def as_cross_attention(self) -> Lookup:
-        """Returns the mechanism with the same parts for queries that come from elsewhere."""
+        """Returns a `Lookup` with the same parts."""
         return Lookup(
             self.router,
             self.score,
@@ -117,9 +117,9 @@ def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Sha
     for sizes in zip(*shapes, strict=True):
         if len({size for size in sizes if size is not None}) > 1:
             raise ValueError(
-                "Routed attends a sequence to itself, so `query`, `key` and `value` must have the "
-                "same batch and the same number of positions; for queries from elsewhere use the "
-                "mechanism Lookup, Linear or Compressed. "
+                "Routed is self-attention, so `query`, `key` and `value` must have the same batch "
+                "and the same number of positions; for cross-attention use the mechanism Lookup, "
+                "Linear or Compressed. "
                 f"Received: query.shape={tuple(query_shape)}, "
                 f"key.shape={tuple(key_shape)}, value.shape={tuple(value_shape)}"
             )

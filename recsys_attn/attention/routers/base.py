@@ -128,7 +128,7 @@ class Router(Layer):
             Groups; their queries, one group after the other, are `query`.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must implement `look_up` for queries from elsewhere"
+            f"{type(self).__name__} must implement `look_up` for cross-attention"
         )
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:

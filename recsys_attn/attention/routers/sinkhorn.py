@@ -86,7 +86,7 @@ class Sinkhorn(Router):
         if longest is None:
             raise ValueError(
                 "Sinkhorn has a weight for each block: give it `length`, the longest sequence, "
-                f"where the shapes do not tell. Received: key.shape={tuple(key_shape)}"
+                f"if the shapes do not have it. Received: key.shape={tuple(key_shape)}"
             )
         self.longest = longest
         self._require_short(length)

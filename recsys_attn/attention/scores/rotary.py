@@ -63,7 +63,7 @@ class Rotary(Score):
         if self.score.positional:
             name = type(self.score).__name__
             raise ValueError(
-                "`score` must not look at positions itself; what does is added, as in "
+                "`score` must not be positional; add a positional score instead, as in "
                 f"Rotary() + Alibi(). Received: score of type {name}"
             )
         require_number("base", base, above=1)

@@ -21,9 +21,7 @@ from pipelines.common.errors import PipelineError
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_folder_replaces_the_old_one_at_the_end(
-    tmp_path: Path,
-) -> None:
+def test_folder_replaces_the_old_one_at_the_end(tmp_path: Path) -> None:
     target = tmp_path / "runs" / "data"
     for content in ("first", "second"):
         with atomic_directory(target) as folder:

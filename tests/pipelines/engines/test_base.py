@@ -18,15 +18,6 @@ def test_merge_tree_is_balanced(count: int) -> None:
     assert max(depths) <= count.bit_length()
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 16])
-@pytest.mark.parametrize("count", [1, 2, 7, 8, 11, 31, 32, 97])
-def test_blocks_of_a_power_of_two_give_the_same_tree(count: int, size: int) -> None:
-    leaves = list(map(str, range(count)))
-    blocks = [tree(leaves[i : i + size], joined) for i in range(0, count, size)]
-    incomplete = len(blocks) - 1 if count % size else None
-    assert tree(blocks, joined, incomplete) == tree(leaves, joined)
-
-
 def test_nothing_to_merge_is_an_error() -> None:
     with pytest.raises(ValueError, match="`batches` must hold at least one batch"):
         tree([], joined)

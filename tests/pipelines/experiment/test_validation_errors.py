@@ -14,7 +14,6 @@ from tests.support.experiments import write
 JARGON = ("pydantic", "http", "validation error", "Input", "tag", "dataclass", "Traceback", "()")
 
 DATA = 'source = "simulate"\n'
-USER = 'name = "user_id"\nside = "context"\ntransform = { min_count = 2 }'
 ITEM = 'name = "item_id"\ndtype = "int64"'
 PRICE = 'transform = ["log1p", "standardise"]'
 SEQUENCE = 'shares = "item_id"\nmax_length = 5'
@@ -78,10 +77,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
         "'trivago', 'criteo', 'avazu', 'csv' or 'parquet'. Received: \"simulat\". "
         "Did you mean `simulate`?",
     ),
-    (
-        (DATA, DATA + "path = 5\n"),
-        "`data.path`: expected a string or a list. Received: 5.",
-    ),
+    ((DATA, DATA + "path = 5\n"), "`data.path`: expected a string or a list. Received: 5."),
     (
         ("valid = 0.1", "valid = 0.9"),
         "`data.split`: `valid` + `test` must be below 1, so that rows are left to train. "
@@ -110,10 +106,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
         "`tasks[0].weight`: expected a finite number. Received: Infinity.",
     ),
     (
-        (
-            "head_dim = 4",
-            'encoder = { class_name = "performer", config = { causal = "yes" } }',
-        ),
+        ("head_dim = 4", 'encoder = { class_name = "performer", config = { causal = "yes" } }'),
         "`model.encoder`: `causal` must be True or False. Received: causal='yes'.",
     ),
     (
@@ -182,9 +175,7 @@ def test_every_problem_of_a_file_is_told_at_once(tmp_path: Path) -> None:
     assert len(problems) == 3
 
 
-def test_inherited_mistake_is_reported_once(
-    tmp_path: Path,
-) -> None:
+def test_inherited_mistake_is_reported_once(tmp_path: Path) -> None:
     problems = _problems(tmp_path, (ITEM, ITEM + '\ntransform = "hsh"'))
     assert [problem.partition(":")[0] for problem in problems] == ["`features[1].transform.kind`"]
 

@@ -101,6 +101,15 @@ def test_a_damaged_vocabulary_is_named(tmp_path, damage):
         FittedFeatures.load(tmp_path)
 
 
+def test_sequences_of_one_history_must_be_aligned():
+    table = shop.table(1, seed=2, longest=1)
+    for name, events in (("past_items", [7, 13, 7]), ("past_brands", ["a", "b"])):
+        table = table.set_column(table.column_names.index(name), name, pa.array([events]))
+    message = r"'past_items' has 3 events and 'past_brands' 2 in row 0 of this batch\. Align them"
+    with pytest.raises(PipelineError, match=message):
+        shop.fitted().apply(table, "context")
+
+
 def test_features_that_a_model_leaves_out():
     fitted = shop.fitted().without(("age", "past_brands", "searches"))
     assert {f.name for f in shop.SCHEMA.features} - {f.name for f in fitted.schema.features} == {

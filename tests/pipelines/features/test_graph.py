@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.export.raw_inputs import raw_rows
 from pipelines.features.base import MISSING_INT
-from pipelines.features.graph import FeatureGraph, keep_last, raw_dtype
+from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -94,36 +94,3 @@ def test_a_number_that_is_not_finite_is_missing(fitted, graph, value):
         np.testing.assert_array_equal(
             found[name], np.full(found[name].shape, np.nan if is_number else 0)
         )
-
-
-def test_candidates_have_an_axis_of_their_own(fitted):
-    """`(B, N)` gives what `(B * N,)` gives, reshaped; lists alike."""
-    table = shop.table(30, seed=5, longest=1, unknown=True)
-    raw = tensors(raw_rows(fitted.schema, table))
-    expected = trained(fitted, table)
-    for feature in fitted.schema.features:
-        if feature.side == "candidate":
-            for arrays in (raw, expected):
-                values = np.asarray(arrays[feature.name])
-                arrays[feature.name] = values.reshape(5, 6, *values.shape[1:])
-            raw[feature.name] = tf.constant(raw[feature.name])
-    assert_inputs(FeatureGraph(fitted)(raw), expected)
-
-
-@pytest.mark.parametrize("length", [1, 3, 8])
-def test_events_are_dropped_only_where_all_are_missing(length):
-    rng = np.random.default_rng(0)
-    first, second = rng.integers(0, 3, (2, 5, 7, 6))
-    found = keep_last([tf.constant(first), tf.constant(second)], length)
-    for row in np.ndindex(5, 7):
-        events = [e for e in zip(first[row], second[row], strict=True) if any(e)][-length:]
-        events += [(0, 0)] * (length - len(events))
-        for part, expected in zip(found, zip(*events, strict=True), strict=True):
-            np.testing.assert_array_equal(part[row], expected)
-
-
-def test_excluded_table_owner_is_not_needed(fitted):
-    """Only what the schema still has is in the graph."""
-    graph = FeatureGraph(fitted.without(("searches", "age")))
-    assert "searches" not in graph.functions
-    assert "item" in graph.functions

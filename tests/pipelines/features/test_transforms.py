@@ -31,15 +31,6 @@ def assert_both(transform, kind, values, expected):
     assert found.dtype == tf.int32
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_vocabulary_ids(kind):
-    known = {"string": shop.STRINGS, "int64": shop.INTEGERS}[kind]
-    transform = VocabularyTransform(pa.array(known, TYPES[kind][0]))
-    values = [None, "" if kind == "string" else MISSING_INT, shop.UNKNOWN[kind], *known]
-    assert_both(transform, kind, values, [0, 0, 1, *range(2, len(known) + 2)])
-    assert transform.size == len(known) + 2
-
-
 LARGEST = np.iinfo("int64").max
 
 
@@ -54,22 +45,6 @@ def test_hash_ids_are_farmhash_of_the_text(kind, buckets):
     assert_both(HashTransform(buckets), kind, values, expected)
     assert_both(HashTransform(buckets), kind, [None], [0])
     assert_both(HashTransform(buckets), kind, [], [])
-
-
-@pytest.mark.parametrize(
-    "make", [lambda known: VocabularyTransform(known), lambda _: HashTransform(97)]
-)
-def test_strings_may_come_as_a_dictionary(make):
-    """Of which some values may not occur, or occur twice, or be missing themselves."""
-    dictionary = pa.array(["b", "", "never", "a", "b", None, "c"])
-    indices = pa.array([3, None, 0, 4, 1, 5, 6], pa.int32())
-    encoded = pa.DictionaryArray.from_arrays(indices, dictionary)
-    transform = make(pa.array(["a", "b"]))
-    plain = pa.array(["a", None, "b", "b", "", None, "c"])
-    for values, expected in ((encoded, plain), (encoded[2:5], plain[2:5])):
-        found = transform.apply(values)
-        np.testing.assert_array_equal(found, transform.apply(expected))
-        assert found.dtype == "int32"
 
 
 @pytest.mark.parametrize("boundaries", [[], [0.0], [-1.5, 0.0, 1e-3, 17.0]])

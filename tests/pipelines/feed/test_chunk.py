@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.feed.chunk import Chunk, group_starts, transform
-from pipelines.storage.dataset import RowGroups
+from pipelines.feed.chunk import group_starts, transform
 from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.rounding import assert_rounded
@@ -20,29 +17,6 @@ def expect_same(one, other):
     for name, block in one.blocks.items():
         assert_rounded(block, other.blocks[name], err_msg=name)
     np.testing.assert_array_equal(one.starts, other.starts)
-
-
-@pytest.mark.parametrize("request_column", ["request", None])
-def test_portions_make_the_chunk_of_the_whole_table(fitted, table, request_column):
-    starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
-    cuts = [0, starts[7], starts[8], starts[23], table.num_rows]
-    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
-    row_groups = [RowGroups(part, np.array([part.num_rows])) for part in parts]
-    found = Chunk.of(row_groups, table.num_rows, fitted, request_column)
-    expect_same(found, transform(table, fitted, request_column))
-    assert len(found) == len(starts if request_column else table)
-
-
-def test_take_copies_requests(fitted, table):
-    chunk = transform(table, fitted, "request")
-    chosen = np.array([5, 0, 31, 5])
-    taken = chunk.take(chosen)
-    np.testing.assert_array_equal(taken.lengths(np.arange(4)), chunk.lengths(chosen))
-    again = np.array([2, 3, 1])
-    expect_same(taken.take(again), chunk.take(chosen[again]))
-    for name, block in taken.blocks.items():
-        assert not np.shares_memory(block, chunk.blocks[name])
-    assert len(chunk.take(chosen[:0])) == 0
 
 
 def test_no_request_goes_on_in_the_next_row_group():
@@ -104,11 +78,3 @@ def _encode(column: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(
         column.offsets, column.values.dictionary_encode(), mask=column.is_null()
     )
-
-
-def test_padding_is_one_request_of_missing_values(fitted, table):
-    chunk = Chunk.padding(transform(table, fitted, "request").layout)
-    assert len(chunk) == 1
-    np.testing.assert_array_equal(chunk.lengths(np.arange(1)), [0])
-    for name, block in chunk.blocks.items():
-        assert (block == 0).all() if name.endswith("ids") else np.isnan(block).all()

@@ -37,10 +37,6 @@ def _columns(**changed):
     return pa.table(columns | changed)
 
 
-def _without(name):
-    return _columns().drop_columns([name])
-
-
 def test_valid_table_is_unchanged():
     checked = check_table(_columns(), SCHEMA, "here")
     for name in ("city", "item", "tags", "price", "clicked", "click", "asked", "extra"):
@@ -73,30 +69,18 @@ def test_types_are_widened_without_loss(name, values, expected):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (_without("item"), r"data.csv: the column 'item' \(feature, int64\) is missing"),
         (
-            _columns().rename_columns(["city_", *_columns().column_names[1:]]),
-            "Did you mean 'city_'",
+            _columns().drop_columns(["asked"]),
+            r"the column 'asked' \(mask, 0 or 1 or bool\) is missing",
         ),
-        (_without("bought"), r"the column 'bought' \(label, 0 or 1 or null\) is missing"),
-        (_without("asked"), r"the column 'asked' \(mask, 0 or 1 or bool\) is missing"),
         (
             _columns(city=pa.array([1, 2, 3])),
             "column 'city': expected string, received int64. Declare it with dtype = \"int64\"",
         ),
         (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
         (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
-        (
-            _columns(price=pa.array(["1", "2", "3"])),
-            "column 'price': expected float32, received string. A numeric feature holds numbers: "
-            'declare kind = "categorical", or change the file',
-        ),
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
         (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
-        (
-            _columns(click=pa.array([0, 1, 2])),
-            "expected a label of 0, 1 or null .* 2 in row 1002",
-        ),
         (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.hashing import hash_column, uniform
+from pipelines.ingest.hashing import hash_column
 
 
 def _hash(values, seed=3):
@@ -45,14 +45,3 @@ def test_slices_chunks_and_widths_do_not_matter():
     numbers = pa.array([5, 7, None], pa.int16())
     np.testing.assert_array_equal(_hash(numbers), _hash(numbers.cast(pa.int64())))
     assert len(_hash(pa.array([], pa.string()))) == 0
-
-
-def test_shares_are_even_and_seeds_differ():
-    numbers = pa.array(np.arange(20_011))
-    for column in (numbers, numbers.cast(pa.string())):
-        share = uniform(_hash(column))
-        assert share.min() >= 0
-        assert share.max() < 1
-        counts, _ = np.histogram(share, bins=10, range=(0, 1))
-        np.testing.assert_allclose(counts, 2001, rtol=0.1)
-        assert abs(np.corrcoef(share, uniform(_hash(column, 4)))[0, 1]) < 0.03

@@ -61,25 +61,6 @@ def test_equal_to_the_definition(seed):
     assert made.select(table.column_names).equals(table)
 
 
-def test_history_has_no_present_or_future_events():
-    """Whatever happens at a moment or after it changes no history up to that moment."""
-    table = _table(seed=11)
-    moment = 11
-    late = np.asarray(table["time"]) >= moment
-    rng = np.random.default_rng(1)
-    changed = table.set_column(
-        1, "item", pa.array(np.where(late, rng.integers(1000, 2000, len(late)), 7))
-    ).set_column(4, "like", pa.array(np.where(late, 1, 0)))
-    same_past = table.set_column(1, "item", pa.array(np.full(len(late), 7))).set_column(
-        4, "like", pa.array(np.zeros(len(late), int))
-    )
-    for options in (LIKED, SEEN):
-        upto = pa.array(np.asarray(table["time"]) <= moment)
-        one = add_histories(changed, [options], "here").filter(upto)[options.name]
-        other = add_histories(same_past, [options], "here").filter(upto)[options.name]
-        assert one.equals(other)
-
-
 def test_request_sees_events_before_its_earliest_time():
     table = pa.table(
         {
@@ -119,16 +100,9 @@ def test_timestamps_and_fractions_order_events():
         ({"of": "itm"}, "'itm' .* of.* is missing. Did you mean 'item'"),
         ({"where": "liked"}, "Did you mean 'like'"),
         ({"name": "item"}, "would replace a column of that name"),
+        ({"time": "user"}, "'user' orders the history 'seen' and must have no nul"),
     ],
 )
 def test_one_clear_error(change, message):
     with pytest.raises(PipelineError, match=message):
         add_histories(_table(), [SEEN.model_copy(update=change)], "here")
-
-
-def test_a_missing_time_is_an_error():
-    table = pa.table({"user": [1, 1], "item": [5, 6], "time": [3, None]})
-    with pytest.raises(
-        PipelineError, match="'time' orders the history 'seen' and must have no nul"
-    ):
-        add_histories(table, [SEEN], "here")

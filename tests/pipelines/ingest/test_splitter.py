@@ -99,11 +99,7 @@ def _provided(parts, options):
 def test_the_providers_split():
     options = SplitOptions(by="provided", valid=0.2)
     three = _provided({name: _table() for name in ("train", "valid", "test")}, options)
-    assert {part: set(split) for part, split in three.items()} == {
-        "train": {TRAIN},
-        "valid": {VALID},
-        "test": {TEST},
-    }
+    assert [set(split) for split in three.values()] == [{TRAIN}, {VALID}, {TEST}]
     two = _provided({name: _table() for name in ("train", "test")}, options)
     assert set(two["test"]) == {TEST}
     np.testing.assert_allclose(np.bincount(two["train"]) / 1009, [0.8, 0.2], atol=0.05)
@@ -125,9 +121,7 @@ def test_times_that_cannot_split(column, values, message):
         _split(table, SplitOptions(by="time", column=column))
 
 
-def test_empty_split_is_an_error():
-    with pytest.raises(PipelineError, match=r"'valid' is empty: 8 rows .* raise data.split.valid"):
-        check_splits({"train": 7, "valid": 0, "test": 1}, SplitOptions(valid=0.01))
+def test_too_few_times_are_an_error():
     with pytest.raises(PipelineError, match="too few different values"):
         check_splits({"train": 0, "valid": 0, "test": 9}, SplitOptions(by="time", column="t"))
     check_splits({"train": 1, "valid": 1, "test": 1}, SplitOptions())
@@ -148,9 +142,7 @@ def test_a_user_is_in_one_split_without_requests_too():
     for user in set(users):
         assert len(set(split[users == user])) == 1
     np.testing.assert_array_equal(split, _split(table, OPTIONS[1]))
-
-
-def test_rows_are_hashed_by_number_where_there_is_no_request():
-    split = _split(_table(), OPTIONS[2], request=None)
-    requests = np.asarray(_table()["request"])
+    # By hash, each row is then on its own.
+    split = _split(table, OPTIONS[2], request=None)
+    requests = np.asarray(table["request"])
     assert any(len(set(split[requests == request])) > 1 for request in range(211))

@@ -91,10 +91,21 @@ def test_the_mask_of_a_csv(asked, tmp_path):
     assert found == [k % 3 == 0 for k in range(ROWS)]
 
 
-def test_mask_that_is_always_false_is_an_error(tmp_path):
-    write_parquet(tmp_path / "in" / "r.parquet", **_columns(asked=[False] * ROWS))
-    with pytest.raises(PipelineError, match="the mask 'asked' is false in every row"):
-        _ingest(tmp_path)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"asked": [False] * ROWS}, "the mask 'asked' is false in every row"),
+        ({"request": list(range(ROWS))}, r"b\.parquet: column 'request': expected string .* int64"),
+        ({"request": [None] * 5 + ["a"] * 54}, r"b\.parquet: the column 'request' .* 5 nulls"),
+    ],
+    ids=["mask", "two types", "nulls"],
+)
+def test_columns_that_cannot_be_read_are_named(tmp_path, changed, message):
+    if "asked" not in changed:
+        write_parquet(tmp_path / "in" / "a.parquet", **_columns())
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, **changed))
+    with pytest.raises(PipelineError, match=message):
+        _ingest(tmp_path, request="request")
 
 
 @pytest.mark.parametrize("histories", [[], [PAST]], ids=["plain", "histories"])
@@ -106,21 +117,6 @@ def test_files_with_other_columns_and_another_order(histories, tmp_path):
     summary = _ingest(tmp_path, histories=histories, request="request")
     assert sum(summary["rows"].values()) == 2 * ROWS
     assert list(summary["columns"]) == [*_columns(), *(["past"] if histories else [])]
-
-
-def test_a_named_column_of_two_types_names_the_file(tmp_path):
-    write_parquet(tmp_path / "in" / "a.parquet", **_columns())
-    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, request=list(range(ROWS))))
-    with pytest.raises(
-        PipelineError, match=r"b\.parquet: column 'request': expected string .* received int64"
-    ):
-        _ingest(tmp_path, request="request")
-
-
-def test_missing_request_ids(tmp_path):
-    write_parquet(tmp_path / "in" / "r.parquet", **_columns(request=[None] * 5 + ["a"] * 54))
-    with pytest.raises(PipelineError, match=r"r\.parquet: the column 'request' .* 5 nulls"):
-        _ingest(tmp_path, request="request")
 
 
 def test_folders_that_are_linked_are_read_once(tmp_path):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 import pytest
 
-from pipelines.prediction_log.counts import NOTHING, Counts, key_numbers, number_keys
+from pipelines.prediction_log.counts import Counts, key_numbers, number_keys
 
 RNG = np.random.default_rng(5)
 VALUES = {
@@ -16,20 +14,6 @@ VALUES = {
     "one value": np.full(13, 3),
     "one": np.array([5]),
 }
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_parts_in_any_order_count_as_the_whole(name: str) -> None:
-    values = VALUES[name]
-    whole = Counts.of(values)
-    parts = [Counts.of(part) for part in np.array_split(values, 7)]
-    for some in (parts, parts[::-1]):
-        merged = reduce(Counts.merged, some, NOTHING)
-        np.testing.assert_array_equal(merged.keys, whole.keys)
-        np.testing.assert_array_equal(merged.counts, whole.counts)
-    assert whole.total == len(values)
-    assert whole.at(int(values[0])) == (values == values[0]).sum()
-    assert whole.at(10**9) == 0
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from pipelines.export.raw_inputs import raw_request, raw_rows
-from pipelines.export.tf_examples import example_request, example_rows
+from pipelines.export.tf_examples import example_request, example_rows, write_examples
 from pipelines.features import FittedFeatures
-from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.decode import LoggedRequests, decode
 from pipelines.prediction_log.messages import UnreadableCall, batch_shape, parse
-from recsys_attn.schema import Feature, is_listed
 from serving.encoding.codec import encode
 from tests.support import shop
 from tests.support.exports import split_requests
@@ -48,9 +45,8 @@ def assert_same_inputs(fitted: FittedFeatures, found: LoggedRequests, table: pa.
             np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_ranked_request_is_itself_again(fitted: FittedFeatures, seed: int) -> None:
-    for table in split_requests(shop.table(7, seed=seed, unknown=True)):
+def test_a_ranked_request_is_itself_again(fitted: FittedFeatures) -> None:
+    for table in split_requests(shop.table(21, seed=0, unknown=True)):
         scores = np.linspace(0, 1, table.num_rows, dtype="float32")[None]
         content = record(raw_request(SCHEMA, table), {"click": scores, "other": scores})
         found = decode(content, SCHEMA, grouped=True)
@@ -61,34 +57,20 @@ def test_a_ranked_request_is_itself_again(fitted: FittedFeatures, seed: int) -> 
         assert batch_shape(*parse(content)) == (1, table.num_rows)
 
 
+@pytest.mark.parametrize("make", [raw_rows, example_rows])
 @pytest.mark.parametrize("grouped", [True, False])
-def test_rows_are_themselves_again(fitted: FittedFeatures, grouped: bool) -> None:
+def test_rows_are_themselves_again(fitted: FittedFeatures, make: Any, grouped: bool) -> None:
     table = shop.table(7, seed=5, unknown=True)
-    content = record(raw_rows(SCHEMA, table), {"click": np.zeros(table.num_rows)})
+    scores = np.linspace(0, 1, table.num_rows, dtype="float32")
+    classes = np.zeros((table.num_rows, 2))
+    content = record(make(SCHEMA, table), {"click": scores, "click.scores": classes})
     found = decode(content, SCHEMA, grouped)
     assert_same_inputs(fitted, found, table)
     assert batch_shape(*parse(content)) == (table.num_rows,)
     requests = [part.num_rows for part in split_requests(table)]
     assert found.lengths.tolist() == (requests if grouped else [1] * table.num_rows)
-
-
-def features_of(side: str) -> list[Feature]:
-    return [feature for feature in SCHEMA.features if feature.side == side]
-
-
-def to_example(features: Sequence[Feature], row: dict[str, Any]) -> tf.train.Example:
-    kinds = {"string": "bytes_list", "int64": "int64_list", "float32": "float_list"}
-    example = tf.train.Example()
-    for feature in features:
-        value = row[feature.name]
-        values = (value or []) if is_listed(feature) else [] if value is None else [value]
-        missing = {"string": "", "int64": MISSING_INT, "float32": float("nan")}[feature.dtype]
-        values = [missing if entry is None else entry for entry in values]
-        if feature.dtype == "string":
-            values = [entry.encode() for entry in values]
-        target = example.features.feature[feature.name]
-        getattr(target, kinds[feature.dtype]).value.extend(values)
-    return example
+    assert list(found.scores) == ["click"]
+    np.testing.assert_array_equal(found.scores["click"], scores)
 
 
 @pytest.mark.parametrize("kind", ["classify_log", "regress_log", "multi_inference_log"])
@@ -96,10 +78,7 @@ def test_examples_are_rows(fitted: FittedFeatures, kind: str) -> None:
     table = shop.table(5, seed=4)
     log = prediction_log_pb2.PredictionLog()
     part = getattr(log, kind)
-    rows = table.to_pylist()
-    part.request.input.example_list.examples.extend(
-        to_example(SCHEMA.features, row) for row in rows
-    )
+    part.request.input.example_list.examples.extend(write_examples(SCHEMA.features, table))
     found = decode(log.SerializeToString(), SCHEMA, grouped=True)
     assert_same_inputs(fitted, found, table)
     assert found.scores == {}
@@ -110,26 +89,15 @@ def test_a_context_of_examples_belongs_to_each(fitted: FittedFeatures) -> None:
     (table,) = split_requests(shop.table(1, seed=4))
     log = prediction_log_pb2.PredictionLog()
     with_context = log.regress_log.request.input.example_list_with_context
-    rows = table.to_pylist()
-    with_context.context.CopyFrom(to_example(features_of("context"), rows[0]))
-    with_context.examples.extend(to_example(features_of("candidate"), row) for row in rows)
+    of_sides = [
+        write_examples([f for f in SCHEMA.features if f.side == side], table)
+        for side in ("context", "candidate")
+    ]
+    with_context.context.CopyFrom(of_sides[0][0])
+    with_context.examples.extend(of_sides[1])
     found = decode(log.SerializeToString(), SCHEMA, grouped=True)
     assert_same_inputs(fitted, found, table)
     assert found.lengths.tolist() == [table.num_rows]
-
-
-@pytest.mark.parametrize("grouped", [True, False])
-def test_serialized_examples_are_rows(fitted: FittedFeatures, grouped: bool) -> None:
-    table = shop.table(7, seed=5, unknown=True)
-    scores = np.linspace(0, 1, table.num_rows, dtype="float32")
-    classes = np.zeros((table.num_rows, 2))
-    content = record(example_rows(SCHEMA, table), {"click": scores, "click.scores": classes})
-    found = decode(content, SCHEMA, grouped)
-    assert_same_inputs(fitted, found, table)
-    requests = [part.num_rows for part in split_requests(table)]
-    assert found.lengths.tolist() == (requests if grouped else [1] * table.num_rows)
-    assert list(found.scores) == ["click"]
-    np.testing.assert_array_equal(found.scores["click"], scores)
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -194,10 +162,7 @@ def changed(**changes: np.ndarray | None) -> bytes:
         (changed(user=np.array([["a"]], object)), "ranks"),
         (changed(user=np.array(["a", "b"], object)), "sizes differ"),
         (changed(item=np.arange(9)[None]), "sizes differ"),
-        (
-            record({"inputs": np.array([b"", b"\xff"], object)}),
-            "input 'inputs' has bytes that are no tf.Example",
-        ),
+        (record({"inputs": np.array([b"\xff"], object)}), "'inputs' has bytes that are no tf.Ex"),
         (record({"inputs": np.array([3])}), "input 'inputs' is not of the type string"),
         (
             record({"context": np.array([b""] * 2, object), "examples": EMPTY}),

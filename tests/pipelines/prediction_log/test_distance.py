@@ -36,15 +36,6 @@ def test_chance_is_the_quantile_of_chi_squared(bins: int) -> None:
     assert chance(bins, 300, 0) == math.inf
 
 
-def test_samples_of_one_distribution_rarely_exceed_chance() -> None:
-    shares = RNG.dirichlet(np.ones(11) * 3)
-    over = [
-        psi(RNG.multinomial(5000, shares), RNG.multinomial(400, shares)) > chance(11, 5000, 400)
-        for _ in range(2000)
-    ]
-    assert sum(over) <= 10
-
-
 @pytest.mark.parametrize(
     ("index", "by_chance", "status"),
     [

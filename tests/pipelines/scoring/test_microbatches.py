@@ -4,44 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.scoring.microbatches import (
-    MicroBatchResult,
-    micro_batch_requests,
-    micro_batch_rows,
-    over_micro_batches,
-)
-
-SPECS = [tf.TensorSpec((None, 2), tf.float32)]
-
-
-def doubled(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
-    x, nothing = tensors
-    assert nothing is None
-    return MicroBatchResult(
-        [tf.reduce_sum(x)], [tf.cast(place, tf.float32), tf.reduce_sum(x[:1])], [2 * x]
-    )
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 50])
-@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
-def test_micro_batch_results_are_combined(size: int, graph: bool) -> None:
-    x = np.arange(14, dtype="float32").reshape(7, 2) + 1
-    zero = MicroBatchResult([tf.zeros(())], [tf.constant(-1.0), tf.zeros(())], SPECS)
-
-    def compute(x: tf.Tensor) -> MicroBatchResult:
-        return over_micro_batches(doubled, (x, None), size, zero)
-
-    found = (tf.function(compute) if graph else compute)(tf.constant(x))
-    np.testing.assert_allclose(found.sums[0], x.sum())
-    assert [float(first) for first in found.firsts] == [0.0, 3.0]
-    np.testing.assert_array_equal(found.pieces[0], 2 * x)
+from pipelines.scoring.microbatches import micro_batch_requests, micro_batch_rows
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,6 @@ def save(checkpoints: Checkpoints, step: int, best: int | None = None) -> None:
     checkpoints.save(step, ARRAYS.items(), {"step": step}, best)
 
 
-def test_checkpoint_round_trip(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
-    assert checkpoints.newest is None
-    save(checkpoints, 3)
-    newest = checkpoints.newest
-    assert newest is not None
-    assert (newest.step, newest.state) == (3, {"step": 3})
-    found = dict(newest.arrays())
-    assert found.keys() == ARRAYS.keys()
-    for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
-
-
 def test_the_last_and_the_best_stay(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step, best in ((5, 5), (10, 5), (15, 5), (20, 5)):

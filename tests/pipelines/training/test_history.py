@@ -21,23 +21,6 @@ def test_better_epoch_exceeds_rounding() -> None:
     assert history().best is None
 
 
-@pytest.mark.parametrize(
-    ("aucs", "options", "finished"),
-    [
-        ([], {"epochs": 1}, False),
-        ([0.6], {"epochs": 1}, True),
-        ([0.6], {"epochs": 5, "patience": 0}, False),
-        ([0.6, 0.5], {"epochs": 5, "patience": 0}, True),
-        ([0.6, 0.5], {"epochs": 5, "patience": 2}, False),
-        ([0.6, 0.5, 0.5], {"epochs": 5, "patience": 2}, True),
-        ([0.6, 0.5, 0.7], {"epochs": 5, "patience": 2}, False),
-    ],
-    ids=str,
-)
-def test_early_stopping(aucs: list[float], options: dict[str, float], finished: bool) -> None:
-    assert history(*aucs, **options).finished is finished
-
-
 def test_learning_rate_warm_up_and_decay() -> None:
     options = {"warmup_steps": 3, "learning_rate_decay": 0.5, "reduce_on_plateau": 0.1}
     assert [history(**options).rate(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,80 +11,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.progress import Progress
-from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import auc
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
-from pipelines.training import OutputPaths, TrainingData, check_model, train
+from pipelines.training import check_model
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
+from tests.pipelines.training.trainer import MLP, Trainer
 from tests.support.experiments import load
 
-MLP = {"name": "mlp", "width": 4, "units": [8]}
 MASKED = (Task("click"), Task("conversion", mask="counts"))
 FAST = {"training__learning_rate": 0.1, "training__batch_size": 31}
 
 
-@dataclasses.dataclass
-class Trainer:
-    """Trains on the prepared data, or on changed copies of it."""
-
-    prepared: Path
-    folder: Path
-    data: Path | None = None
-    output: io.StringIO = dataclasses.field(default_factory=io.StringIO)
-    runs: Iterator[int] = dataclasses.field(default_factory=itertools.count)
-
-    def experiment(self, tasks: tuple[Task, ...] | None = None, **overrides: Any) -> Experiment:
-        experiment = load(self.folder, **{"model": MLP, **overrides})
-        return experiment if tasks is None else experiment.model_copy(update={"tasks": tasks})
-
-    def fit(
-        self, tasks: tuple[Task, ...] | None = None, **overrides: Any
-    ) -> tuple[RankingModel, list[dict[str, Any]]]:
-        experiment = self.experiment(tasks, **overrides)
-        fitted = self.fitted
-        schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
-        model, history, _ = train(
-            experiment,
-            TrainingData(
-                self.data or self.prepared / "data",
-                "request_id",
-                FittedFeatures(schema, fitted.transforms),
-            ),
-            OutputPaths(self.folder / f"run-{next(self.runs)}", self.folder / "tensorboard", "key"),
-            Progress(Console(file=self.output, width=80)),
-        )
-        return model, history
-
-    @property
-    def fitted(self) -> FittedFeatures:
-        return FittedFeatures.load(self.prepared / "features")
-
-    def scores(self, model: RankingModel, split: str) -> tuple[dict, dict]:
-        data = DataSplit((self.data or self.prepared / "data") / split)
-        fitted = FittedFeatures(model.schema, self.fitted.transforms)
-        return Scorer(model).score_labelled(
-            Feed(data, fitted, "request_id", FAST["training__batch_size"])
-        )
-
-
-@pytest.fixture
-def trainer(prepared: Path, tmp_path: Path) -> Trainer:
-    return Trainer(prepared, tmp_path)
+def scores_of(trainer: Trainer, model: RankingModel, split: str) -> tuple[dict, dict]:
+    """The labels and scores of a split."""
+    data = DataSplit((trainer.data or trainer.prepared / "data") / split)
+    fitted = FittedFeatures(model.schema, trainer.fitted.transforms)
+    return Scorer(model).score_labelled(
+        Feed(data, fitted, "request_id", FAST["training__batch_size"])
+    )
 
 
 def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
     """Initial weights, the order of the rows and dropout follow from the seed."""
     once = {"model": {**MLP, "dropout": 0.2}, "training__epochs": 1}
-    (first, one), (second, two) = (trainer.fit(**once) for _ in range(2))
-    other, _ = trainer.fit(**once, seed=4)
+    first, one = trainer(run="1", **once), trainer.history
+    second, two = trainer(run="2", **once), trainer.history
+    other = trainer(run="3", **once, seed=4)
     for before, after in zip(first.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
     assert _without_speed(one) == _without_speed(two)
@@ -105,14 +59,14 @@ def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
     ids=["stops early", "runs to the end", "one task decides"],
 )
 def test_the_weights_are_those_of_the_best_epoch(trainer: Trainer, options: dict) -> None:
-    model, history = trainer.fit(**FAST, **options)
+    model, history = trainer(**FAST, **options), trainer.history
     monitored = ["conversion"] if "training__monitor" in options else ["click", "conversion"]
     by_epoch = [np.mean([epoch[f"val_{task}_auc"] for task in monitored]) for epoch in history]
     best = int(np.argmax(by_epoch))
     assert best < len(history) - 1  # the last epoch is worse: something had to be restored
     epochs, patience = options["training__epochs"], options["training__patience"]
     assert len(history) == min(best + 1 + patience, epochs)
-    labels, scores = trainer.scores(model, "valid")
+    labels, scores = scores_of(trainer, model, "valid")
     for task, label in labels.items():
         known = ~np.isnan(label)
         found = auc(label[known], scores[task][known])
@@ -124,15 +78,13 @@ def test_unknown_labels_change_nothing(trainer: Trainer) -> None:
     weights = {}
     for variant in ("as it is", "changed", "known"):
         trainer.data = _masked(trainer, variant)
-        weights[variant] = trainer.fit(MASKED)[0].get_weights()
+        weights[variant] = trainer(MASKED, variant).get_weights()
     for before, after in zip(weights["as it is"], weights["changed"], strict=True):
         np.testing.assert_array_equal(before, after)
     assert not np.allclose(weights["as it is"][0], weights["known"][0])
 
 
-def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
-    trainer: Trainer,
-) -> None:
+def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None:
     """In one batch, with a step too small to change anything."""
     still = {
         "training__batch_size": 10_000,
@@ -142,8 +94,8 @@ def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
         "training__embeddings_l2": 1.0,
     }
     tasks = (Task("click", weight=0.5), Task("conversion", weight=3.0))
-    model, history = trainer.fit(tasks, **still)
-    labels, scores = trainer.scores(model, "train")
+    model, history = trainer(tasks, **still), trainer.history
+    labels, scores = scores_of(trainer, model, "train")
     losses = {}
     for task, label in labels.items():
         known = ~np.isnan(label)
@@ -156,7 +108,7 @@ def test_loss_is_the_weighted_sum_of_tasks_and_penalty(
 
 
 def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
-    model, history = trainer.fit(training__precision="mixed_bfloat16")
+    model, history = trainer(training__precision="mixed_bfloat16"), trainer.history
     assert keras.config.dtype_policy().name == "float32"
     assert all(np.isfinite(epoch["loss"]) for epoch in history)
     assert history[1]["loss"] < history[0]["loss"]
@@ -164,12 +116,10 @@ def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
     assert "mixed_bfloat16" in {layer.dtype_policy.name for layer in model._flatten_layers()}
 
 
-def test_output_of_a_training(
-    trainer: Trainer,
-) -> None:
-    logs = trainer.folder / "tensorboard"
-    _, history = trainer.fit()
-    (events,) = logs.iterdir()
+def test_output_of_a_training(trainer: Trainer) -> None:
+    trainer()
+    history = trainer.history
+    (events,) = (trainer.folder / "tensorboard").iterdir()
     for tag in ("loss", "val_click_auc", "rows_per_second", "input_wait"):
         assert tag.encode() in events.read_bytes()
     lines = trainer.output.getvalue().splitlines()
@@ -187,17 +137,14 @@ def test_output_of_a_training(
 def test_divergence_is_an_error(trainer: Trainer) -> None:
     message = r"Training diverged: loss nan in epoch 1. Lower `training.learning_rate`."
     with pytest.raises(PipelineError, match=message):
-        trainer.fit(training__learning_rate=1e30)
+        trainer(training__learning_rate=1e30)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         ({"width": 0}, "`model.width`: expected a positive integer. Received: 0"),
-        (
-            {"encoder_layers": 2},
-            "cannot be built: `encoder_layers` has no effect",
-        ),
+        ({"encoder_layers": 2}, "cannot be built: `encoder_layers` has no effect"),
         ({"tower_units": [4, 0]}, "`model.tower_units`: expected a list of positive integers"),
         ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
@@ -217,7 +164,7 @@ def _masked(trainer: Trainer, variant: str) -> Path:
 
     Or changed: half of them are flipped there, the others null. Or they are known after all.
     """
-    folder = trainer.folder / variant
+    folder = trainer.folder / f"data {variant}"
     for split in ("train", "valid"):
         table = pq.read_table(trainer.prepared / "data" / split / "part-00000.parquet")
         rng = np.random.default_rng(5)

@@ -51,7 +51,7 @@ def test_shared_values_count_for_every_row_that_has_them() -> None:
     np.testing.assert_allclose(shared, [mean_cosine(repeated, KEY_MASK)], rtol=1e-5)
 
 
-def test_equal_heads_are_alike_by_one_and_nothing_counts_for_nothing() -> None:
+def test_equal_heads_have_similarity_one() -> None:
     layer = Disagreement(1.0, 1.0, 1.0)
     same = np.repeat(OUTPUT[:, :, :1], N, axis=2)
     assert losses(layer, VALUE, WEIGHTS, same)[2] == pytest.approx(1, rel=1e-5)
@@ -59,7 +59,7 @@ def test_equal_heads_are_alike_by_one_and_nothing_counts_for_nothing() -> None:
     assert losses(layer, VALUE, WEIGHTS, OUTPUT, **nothing) == [0, 0, 0]
 
 
-def test_only_training_adds_to_the_loss_and_the_output_is_as_it_was() -> None:
+def test_only_training_adds_to_the_loss() -> None:
     layer = Disagreement(1.0, 1.0, 1.0)
     np.testing.assert_array_equal(layer(VALUE, WEIGHTS, OUTPUT), OUTPUT)
     assert layer.losses == []

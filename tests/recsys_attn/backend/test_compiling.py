@@ -10,6 +10,7 @@ import pytest
 
 from recsys_attn.attention.weightings import Softmax
 from recsys_attn.blocks import Dice
+from tests.support.arrays import assert_close
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -118,7 +119,7 @@ def test_a_branch_has_its_gradient(made: type[keras.layers.Layer]) -> None:
 
     x = tf.constant(X)
     compiled = tf.function(slope, autograph=False)(x)
-    np.testing.assert_allclose(compiled, slope(x), rtol=1e-4, atol=1e-5)
+    assert_close(compiled, slope(x))
 
 
 def test_dice_trains_in_a_graph_that_knows_no_size() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from recsys_attn.blocks import Dice
 from tests.support import reference
+from tests.support.arrays import assert_close
 from tests.support.gradients import derivative, gradient
 
 SHAPE = (3, 5, 7)
@@ -38,9 +39,7 @@ def test_training_uses_the_statistics_of_the_real_rows(where: np.ndarray | None)
     mean, variance = reference.statistics(X.astype("float64"), real)
     layer = dice()
     output = layer(X, where=where, training=True)
-    np.testing.assert_allclose(
-        output, reference.dice(X, ALPHA, mean, variance), rtol=1e-4, atol=1e-5
-    )
+    assert_close(output, reference.dice(X, ALPHA, mean, variance))
     moving_mean, moving_variance = moving(layer)
     np.testing.assert_allclose(moving_mean, 0.01 * mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(moving_variance, 0.99 + 0.01 * variance, rtol=1e-5)
@@ -52,9 +51,7 @@ def test_inference_uses_the_moving_averages_and_leaves_them() -> None:
     layer.moving_mean.assign(mean)
     layer.moving_variance.assign(variance)
     output = layer(X, where=REAL)
-    np.testing.assert_allclose(
-        output, reference.dice(X, ALPHA, mean, variance), rtol=1e-4, atol=1e-5
-    )
+    assert_close(output, reference.dice(X, ALPHA, mean, variance))
     np.testing.assert_allclose(moving(layer)[0], mean, rtol=1e-6)
     np.testing.assert_allclose(moving(layer)[1], variance, rtol=1e-6)
 
@@ -99,7 +96,7 @@ def test_statistics_are_taken_in_float32_whatever_the_default_is(floatx: str) ->
         layer(keras.ops.cast(X, "float32"), training=True)
     finally:
         keras.config.set_floatx(default)
-    np.testing.assert_allclose(moving(layer)[0], X.mean((0, 1)), rtol=1e-4, atol=1e-5)
+    assert_close(moving(layer)[0], X.mean((0, 1)))
     np.testing.assert_allclose(moving(layer)[1], X.var((0, 1)), rtol=1e-4)
 
 

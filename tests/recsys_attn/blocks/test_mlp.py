@@ -8,6 +8,7 @@ import pytest
 
 from recsys_attn.blocks import Dice, Mlp, activations
 from tests.support import reference
+from tests.support.arrays import assert_close
 
 X = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
 REAL = np.array([[True, False, True], [False, True, False]])
@@ -19,14 +20,14 @@ def test_mlp_equals_matrix_products() -> None:
     expected = X.astype("float64")
     for kernel, bias in zip(layer.get_weights()[::2], layer.get_weights()[1::2], strict=True):
         expected = reference.relu(expected @ kernel + bias)
-    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
+    assert_close(output, expected)
 
 
 def test_no_units_hand_the_inputs_on() -> None:
     np.testing.assert_array_equal(Mlp(())(X), X)
 
 
-def test_every_dice_has_statistics_of_its_own_and_leaves_padding_out() -> None:
+def test_every_dice_has_statistics_of_its_own() -> None:
     layer = Mlp((7, 4), activation="dice")
     layer(X, where=REAL, training=True)
     first, second = layer.activations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.blocks import LearnedPositions, SinusoidalPositions
+from tests.support.refusals import refusals
 
 B, S, E = 3, 7, 10
 RNG = np.random.default_rng(2)
@@ -72,7 +72,7 @@ def test_learned_positions_count_the_events(from_end: bool, masked: bool) -> Non
         np.testing.assert_allclose(added[b, s], table[min(others.sum(), 3)], atol=1e-6)
 
 
-def test_padding_and_truncation_do_not_shift_positions_from_the_end() -> None:
+def test_padding_does_not_shift_positions_from_the_end() -> None:
     layer = LearnedPositions(9)
     short = learned(layer, None, 3)[0]
     layouts = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [1, 0, 1, 0, 1]], bool)
@@ -81,21 +81,13 @@ def test_padding_and_truncation_do_not_shift_positions_from_the_end() -> None:
     np.testing.assert_array_equal(learned(layer, None, 7)[0, -3:], short)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: LearnedPositions(0), "`length` must be a positive integer"),
-        (lambda: LearnedPositions(3)(INPUTS[0]), r"must have shape \(B, S, E\)"),
-        (
-            lambda: LearnedPositions(3)(
-                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
-            ),
-            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
-        ),
-        (lambda: SinusoidalPositions(base=1), "`base` must be a finite number above 1"),
-        (lambda: SinusoidalPositions()(INPUTS[0]), r"must have shape \(B, S, E\)"),
-    ],
+test_wrong_use_is_one_sentence = refusals(
+    (lambda: LearnedPositions(0), "`length` must be a positive integer"),
+    (lambda: LearnedPositions(3)(INPUTS[0]), r"must have shape \(B, S, E\)"),
+    (
+        lambda: LearnedPositions(3)(keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")),
+        r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+    ),
+    (lambda: SinusoidalPositions(base=1), "`base` must be a finite number above 1"),
+    (lambda: SinusoidalPositions()(INPUTS[0]), r"must have shape \(B, S, E\)"),
 )
-def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

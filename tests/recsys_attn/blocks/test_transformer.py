@@ -16,6 +16,7 @@ from recsys_attn.blocks import (
     TransformerBlock,
     TransformerEncoder,
 )
+from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
 
 B, S, E = 3, 7, 10
@@ -70,7 +71,7 @@ def test_a_block_follows_its_equation(normalise_first: bool, masked: bool) -> No
 
 
 @pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
-def test_an_encoder_is_its_blocks_and_a_last_norm_where_they_need_one(
+def test_encoder_is_its_blocks_and_a_final_norm(
     normalise_first: bool,
 ) -> None:
     blocks = [TransformerBlock(Attention(), 6, normalise_first=normalise_first) for _ in range(3)]
@@ -94,7 +95,7 @@ def test_events_without_positions_are_a_set() -> None:
     encoder = TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 3)) for _ in range(2)])
     output = np.asarray(encoder(INPUTS, present=PRESENT))
     permuted = encoder(INPUTS[:, order], present=PRESENT[:, order])
-    np.testing.assert_allclose(permuted, output[:, order], rtol=1e-4, atol=1e-5)
+    assert_close(permuted, output[:, order])
 
 
 def test_feed_forward_looks_at_one_position_at_a_time() -> None:

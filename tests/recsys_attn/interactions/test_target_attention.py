@@ -9,6 +9,7 @@ import pytest
 from recsys_attn.attention import presets
 from recsys_attn.interactions import TargetAttention
 from tests.support import reference
+from tests.support.arrays import assert_close
 
 B, T, S, E = 2, 3, 5, 7
 RNG = np.random.default_rng(0)
@@ -42,7 +43,7 @@ def test_layer_equals_the_paper(weighting: str, weigh: object) -> None:
     expected = weigh(activation_unit(layer), allowed)
     np.testing.assert_allclose(weights, expected[:, 0], rtol=1e-4, atol=1e-6)
     sums = reference.weighted_sums(expected, HISTORY[:, :, None])[:, :, 0]
-    np.testing.assert_allclose(output, sums, rtol=1e-4, atol=1e-5)
+    assert_close(output, sums)
 
 
 def test_the_papers_choices_are_the_defaults() -> None:
@@ -62,7 +63,7 @@ def test_twice_the_history_is_twice_the_interest_without_softmax(
     layer = TargetAttention(presets.din(weighting=weighting))
     once = np.asarray(layer(QUERY, HISTORY))
     twice = layer(QUERY, np.concatenate([HISTORY, HISTORY], axis=1))
-    np.testing.assert_allclose(twice, factor * once, rtol=1e-4, atol=1e-5)
+    assert_close(twice, factor * once)
 
 
 def test_candidates_do_not_see_each_other() -> None:
@@ -70,7 +71,7 @@ def test_candidates_do_not_see_each_other() -> None:
     together = np.asarray(layer(QUERY, HISTORY, history_mask=HISTORY_MASK))
     for t in range(T):
         alone = layer(QUERY[:, t : t + 1], HISTORY, history_mask=HISTORY_MASK)
-        np.testing.assert_allclose(alone, together[:, t : t + 1], rtol=1e-4, atol=1e-5)
+        assert_close(alone, together[:, t : t + 1])
 
 
 @pytest.mark.parametrize("masked", ["history_mask", "query_mask"])
@@ -92,7 +93,7 @@ def test_padding_never_enters_the_statistics_of_dice(masked: str) -> None:
         np.testing.assert_allclose(second, first, rtol=1e-5, atol=1e-6)
 
 
-def test_an_empty_history_gives_zeros_in_training_and_serving_alike() -> None:
+def test_empty_history_gives_zeros() -> None:
     nothing = np.zeros_like(HISTORY_MASK)
     for weighting in ("identity", "softmax"):
         layer = TargetAttention(presets.din(weighting=weighting))
@@ -120,7 +121,7 @@ def test_masks_that_do_not_fit_are_refused_by_their_names(mechanism: str) -> Non
         layer(query, history, history_mask=shorter)
 
 
-def test_masks_that_keras_finds_on_the_inputs_count() -> None:
+def test_masks_from_keras_count() -> None:
     embedding = keras.layers.Embedding(11, E, mask_zero=True)
     query, history = np.array([[3, 4, 0]]), np.array([[5, 6, 7, 0, 0]])
     layer = TargetAttention()

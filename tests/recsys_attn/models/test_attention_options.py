@@ -12,6 +12,7 @@ import pytest
 from recsys_attn import models
 from recsys_attn.attention import presets
 from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
+from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise, tensorflow
 
 SMALL = {
@@ -32,6 +33,12 @@ PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "target_attention": ("din", {"mlp_units": (5,)}),
     "gate_attention": ("mmoe", {"gate": "attention", "num_experts": 3, "expert_units": (4,)}),
 }
+# Every preset with queries from the events and from elsewhere; one of each mechanism elsewhere.
+KINDS = ("afm", "linear_transformer", "local", "memory_compressed", "reformer", "t5", "transformer")
+CASES = [
+    *((place, name) for place in ("encoder", "target_attention") for name in presets.PRESETS),
+    *((place, name) for place in ("mechanism", "gate_attention") for name in KINDS),
+]
 
 
 def model(place: str, preset: str) -> Any:
@@ -40,8 +47,7 @@ def model(place: str, preset: str) -> Any:
     return models.get(name)(SCHEMA, width=4, **arguments, **{place: part})
 
 
-@pytest.mark.parametrize("preset", sorted(presets.PRESETS))
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "preset"), CASES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
     tensorflow()  # the compositions run on every backend; how models hold them is the same
     if place == "gate_attention" and preset in ("afm", "memory_compressed"):
@@ -57,7 +63,7 @@ def test_a_preset_in_a_place(place: str, preset: str) -> None:
     # Candidates do not see each other, whatever attends.
     alone = scores(ranker, {**values, **{n: values[n][:, :1] for n in ("item", "tags", "price")}})
     for task, score in alone.items():
-        np.testing.assert_allclose(score, found[task][:, :1], rtol=1e-4, atol=1e-5)
+        assert_close(score, found[task][:, :1])
 
 
 def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
@@ -112,9 +118,9 @@ def test_missing_events_change_nothing_wherever_they_stand(encoder: str) -> None
     expected, weights = ranker.explain(behind)
     found, moved = ranker.explain(between)
     for task, score in expected.items():
-        np.testing.assert_allclose(found[task], score, rtol=1e-4, atol=1e-5)
+        assert_close(found[task], score)
     for name, weight in weights.items():
         if name.startswith("attention/"):
             weight = keras.ops.convert_to_numpy(weight)[..., :length]
             moved_weight = keras.ops.convert_to_numpy(moved[name])
-            np.testing.assert_allclose(moved_weight[..., places], weight, rtol=1e-4, atol=1e-5)
+            assert_close(moved_weight[..., places], weight)

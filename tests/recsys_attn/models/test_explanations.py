@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ CASES = [
 ]
 
 
-def inputs():
+def inputs() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     values = {
         feature.name: rng.integers(2, feature.size, (B, LENGTHS.get(feature.name, T)))
@@ -61,19 +63,21 @@ def inputs():
     return {name: array.astype("int32") for name, array in values.items()}
 
 
-def randomised(model):
+def randomised(model: RankingModel) -> Any:
     rng = np.random.default_rng(1)
     for weight in model.trainable_variables:
         weight.assign(rng.normal(0, 0.5, weight.shape))
     return model
 
 
-def arrays(tensors):
+def arrays(tensors: Any) -> dict[str, np.ndarray]:
     return {name: keras.ops.convert_to_numpy(tensor) for name, tensor in tensors.items()}
 
 
 @pytest.mark.parametrize(("name", "options", "expected"), CASES)
-def test_a_model_explains_what_has_weights(name, options, expected):
+def test_a_model_explains_what_has_weights(
+    name: str, options: dict[str, Any], expected: Any
+) -> None:
     """Beside the probabilities of a plain call, and with zeros where nothing happened."""
     model = randomised(models.get(name)(SCHEMA, **options))
     probabilities, explanation = model.explain(inputs())
@@ -94,7 +98,7 @@ def test_a_model_explains_what_has_weights(name, options, expected):
         np.testing.assert_array_equal(np.ptp(found[SEARCHED], axis=1), 0)  # as one
 
 
-def tower(attention, experts=None):
+def tower(attention: Any, experts: Any = None) -> RankingModel:
     histories = {"seen": attention, "searched": MeanHistory()}
     head = TaskHeads(["click", "buy"], experts=experts)
     model = RankingModel(FeatureEmbedding(SCHEMA, 4), Tower(histories, FieldInteraction(), head))
@@ -102,7 +106,7 @@ def tower(attention, experts=None):
 
 
 @pytest.mark.parametrize("weighting", ["identity", "softmax", "sparsemax"])
-def test_the_weights_are_those_of_the_events(weighting):
+def test_the_weights_are_those_of_the_events(weighting: str) -> None:
     """The candidate's view of the history is the sum of the events, each with its weight."""
     unit = {"class_name": "din", "config": {"units": [5], "weighting": weighting}}
     attention = TargetAttention(unit)
@@ -121,7 +125,7 @@ def test_the_weights_are_those_of_the_events(weighting):
         np.testing.assert_allclose(weights[:2].sum(-1), 1, rtol=0, atol=1e-6)
 
 
-def test_heads_are_averaged():
+def test_heads_are_averaged() -> None:
     """Of attention with heads there is one weight for an event: their mean."""
     attention = TargetAttention("transformer", num_heads=2, head_dim=3)
     model = tower(attention)
@@ -134,7 +138,7 @@ def test_heads_are_averaged():
     np.testing.assert_allclose(weights, np.mean(of_heads, axis=1), rtol=0, atol=1e-6)
 
 
-def test_the_gates_are_those_of_the_experts():
+def test_the_gates_are_those_of_the_experts() -> None:
     """A task reads the sum of the experts, each with the share that its gate gives it."""
     experts = MMoE(2, num_experts=4, expert_units=(3,), gate="attention")
     model = tower(MeanHistory(), experts)
@@ -152,7 +156,7 @@ def test_the_gates_are_those_of_the_experts():
         np.testing.assert_allclose(mixed[:, :, index], expected, rtol=0, atol=1e-5)
 
 
-def test_a_padded_candidate_looks_at_nothing():
+def test_a_padded_candidate_looks_at_nothing() -> None:
     model = tower(InterestHistory(TargetAttention(), 4))
     mask = np.ones((B, T), bool)
     mask[:, 3:] = False
@@ -161,13 +165,13 @@ def test_a_padded_candidate_looks_at_nothing():
     assert (weights[0, :3, :4] != 0).all()
 
 
-def test_a_plain_call_asks_for_no_weights():
+def test_a_plain_call_asks_for_no_weights() -> None:
     """What is not explained costs nothing: no layer is asked."""
 
     class Plain(MeanHistory):
         returns_weights = True
 
-        def call(self, query, events, event_mask, query_mask=None):
+        def call(self, query: Any, events: Any, event_mask: Any, query_mask: Any = None) -> Any:
             return super().call(query, events, event_mask)
 
     model = tower(Plain())
@@ -176,9 +180,9 @@ def test_a_plain_call_asks_for_no_weights():
         model.explain(inputs())
 
 
-def test_another_tower_explains_nothing():
+def test_another_tower_explains_nothing() -> None:
     class Zeros(keras.layers.Layer):
-        def call(self, embedded):
+        def call(self, embedded: Any) -> Any:
             return {"click": embedded["candidate"][0][..., 0, 0]}
 
     model = RankingModel(FeatureEmbedding(SCHEMA, 4), Zeros())
@@ -186,6 +190,6 @@ def test_another_tower_explains_nothing():
     assert model.explain(inputs())[1] == {}
 
 
-def test_heads_without_experts_have_no_gates():
+def test_heads_without_experts_have_no_gates() -> None:
     with pytest.raises(ValueError, match="`return_gates` needs `experts`"):
         TaskHeads(["click"])(np.zeros((B, T, 3), "float32"), return_gates=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,6 +12,8 @@ from keras import ops
 from recsys_attn.attention import Dense
 from recsys_attn.multitask import AttentionGate, MMoE
 from tests.support import reference
+from tests.support.arrays import assert_close
+from tests.support.refusals import refusals
 
 B, T, D, E, U, TASKS = 2, 3, 5, 7, 11, 4
 X = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
@@ -54,7 +55,7 @@ def test_layer_equals_the_paper(gate: str) -> None:
             x, kernels, biases, lambda experts, x=x: expected_logits(layer, x, experts)
         )
         np.testing.assert_allclose(gates[index], wanted_gates, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(output[index], wanted, rtol=1e-4, atol=1e-5)
+        assert_close(output[index], wanted)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -75,7 +76,7 @@ def test_attention_gate_equals_dense_attention_of_each_row(score: str) -> None:
         logits = np.asarray(gate.mechanism.score(queries, experts[None, row, :, None]))[0, 0]
         expected = reference.softmax_weights(logits.astype("float64") + bias[row])
         np.testing.assert_allclose(gates[row], expected, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(output[row], expected @ experts[row], rtol=1e-4, atol=1e-5)
+        assert_close(output[row], expected @ experts[row])
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -125,13 +126,13 @@ def test_the_order_of_the_tasks_changes_nothing(mechanism: Any) -> None:
     np.testing.assert_array_less(1e-3, np.ptp(before.reshape(B * T, 7, U), axis=0))  # none is blind
     queries = layer.attention_gate.queries
     queries.assign(numpy(queries)[order])
-    np.testing.assert_allclose(layer(X), before[:, :, order], rtol=1e-4, atol=1e-5)
+    assert_close(layer(X), before[:, :, order])
 
 
 @pytest.mark.parametrize(
     "mechanism", ["afm", Dense("random_synthesizer"), "memory_compressed"], ids=str
 )
-def test_a_gate_that_tells_no_tasks_apart_is_refused(mechanism: Any) -> None:
+def test_gate_equal_for_all_tasks_is_refused(mechanism: Any) -> None:
     with pytest.raises(ValueError, match=r"would get the same result.*num_tasks=2"):
         MMoE(2, 3, (6, U), gate="attention", mechanism=mechanism)
     with pytest.raises(ValueError, match="would get the same result"):
@@ -179,7 +180,7 @@ def test_equal_experts_leave_the_papers_gate_without_a_gradient() -> None:
     np.testing.assert_allclose(gradients(layer, layer.input_gate.kernel), 0, atol=1e-4)
 
 
-def test_equal_experts_are_weighted_equally_by_the_attention_gate() -> None:
+def test_attention_gate_weights_equal_experts_equally() -> None:
     _, gates = with_equal_experts(mmoe("attention"))(X, return_gates=True)
     np.testing.assert_allclose(gates, 1 / E, rtol=1e-5)
 
@@ -221,22 +222,16 @@ def test_dropout_is_active_in_training_only() -> None:
     assert ops.max(ops.abs(layer(X, training=True) - layer(X))) > 0.01
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: MMoE(0), "`num_tasks` must be a positive integer"),
-        (lambda: MMoE(2, 0), "`num_experts` must be a positive integer"),
-        (lambda: MMoE(2, expert_units=()), "at least one layer of an expert"),
-        (lambda: MMoE(2, gate="atention"), "Unknown `gate`.*Did you mean 'attention'"),
-        (lambda: MMoE(2, gate="both", mechanism="adition"), "Did you mean 'additive'"),
-        (lambda: MMoE(2, mechanism="additive"), "`mechanism` is that of a gate of attention"),
-    ],
+test_arguments_are_checked = refusals(
+    (lambda: MMoE(0), "`num_tasks` must be a positive integer"),
+    (lambda: MMoE(2, 0), "`num_experts` must be a positive integer"),
+    (lambda: MMoE(2, expert_units=()), "at least one layer of an expert"),
+    (lambda: MMoE(2, gate="atention"), "Unknown `gate`.*Did you mean 'attention'"),
+    (lambda: MMoE(2, gate="both", mechanism="adition"), "Did you mean 'additive'"),
+    (lambda: MMoE(2, mechanism="additive"), "`mechanism` is that of a gate of attention"),
 )
-def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
-def test_a_mechanism_that_adds_no_bias_cannot_be_joined_with_the_papers_gate() -> None:
+def test_gate_both_needs_a_mechanism_with_bias() -> None:
     with pytest.raises(TypeError, match="Linear cannot honour `attention_bias`"):
         MMoE(2, gate="both", mechanism="linear_transformer")

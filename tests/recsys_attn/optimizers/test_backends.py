@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import trained
+from tests.support.arrays import assert_close
 
 OTHER = "jax" if keras.backend.backend() == "tensorflow" else "tensorflow"
 
@@ -19,4 +20,4 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", trained.MAKERS)
 def test_both_give_the_same(name: str, other: dict[str, np.ndarray]) -> None:
     for key, array in trained.weights(name).items():
-        np.testing.assert_allclose(array, other[key], rtol=1e-4, atol=1e-5)
+        assert_close(array, other[key])

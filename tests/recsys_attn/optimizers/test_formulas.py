@@ -95,7 +95,7 @@ def test_lazy_adagrad_is_adagrad_whatever_is_touched() -> None:
     ("name", "stock"),
     [("LazyAdam", keras.optimizers.AdamW), ("LazyAdagrad", keras.optimizers.Adagrad)],
 )
-def test_a_variable_that_is_no_table_takes_the_formula_as_a_whole(name: str, stock: Any) -> None:
+def test_kernels_are_updated_densely(name: str, stock: Any) -> None:
     """A row of a kernel without gradient decays, and its momentum moves it."""
     options = {"learning_rate": 0.1, "weight_decay": 0.2}
     lazy = train(OPTIMIZERS[name][0](**options), table("kernel"), batches())
@@ -103,7 +103,7 @@ def test_a_variable_that_is_no_table_takes_the_formula_as_a_whole(name: str, sto
     np.testing.assert_allclose(lazy, dense, rtol=1e-6, atol=1e-6)
 
 
-def test_row_wise_adagrad_of_a_variable_that_is_no_table_has_no_mean() -> None:
+def test_row_wise_adagrad_of_a_kernel_has_no_row_mean() -> None:
     kernel = train(OPTIMIZERS["RowWiseAdagrad"][0](0.1), table("kernel"), batches())
     flat = table("table_1", (65, 1))  # each number is a row of its own
     optimizer = OPTIMIZERS["RowWiseAdagrad"][0](0.1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.optimizers import LazyAdam, RowOptimizer, Split
+from tests.support.arrays import assert_close
 from tests.support.optimizers import (
     CANCELLED,
     OPTIMIZERS,
@@ -138,7 +139,7 @@ def test_a_step_in_xla_gives_the_same() -> None:
         trained.compile(Split(rows, "sgd", global_clipnorm=0.1), "mse", jit_compile=compiled)
         weights.append(fit(trained))
     for uncompiled, compiled in zip(*weights, strict=True):
-        np.testing.assert_allclose(compiled, uncompiled, rtol=1e-4, atol=1e-5)
+        assert_close(compiled, uncompiled)
 
 
 @tensorflow_only

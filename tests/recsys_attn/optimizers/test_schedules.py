@@ -37,7 +37,7 @@ def test_warms_up_to_a_schedule_that_then_begins(schedule: Any) -> None:
     np.testing.assert_allclose(found[5:], rates(schedule)[:-5], rtol=1e-6)
 
 
-def test_is_the_schedule_of_the_transformer_after_a_warm_up_as_long() -> None:
+def test_warm_up_and_root_are_the_transformer_schedule() -> None:
     found = rates(WarmUp(InverseSqrtDecay(0.3, 5), 5))[5:]
     np.testing.assert_allclose(found, 0.3 * np.sqrt(5 / STEPS[5:]), rtol=1e-6)
 

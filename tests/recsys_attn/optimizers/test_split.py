@@ -131,10 +131,9 @@ def test_averages_of_the_rest_replace_it_in_the_end() -> None:
     "make",
     [
         lambda: LazyAdam(0.1),
-        lambda: Split(LazyAdam(0.1), "adam", global_clipnorm=1.0),
-        lambda: LossScale(Split(LazyAdam(0.1), "adam")),
+        lambda: LossScale(Split(LazyAdam(0.1), "adam", global_clipnorm=1.0)),
     ],
-    ids=["LazyAdam", "Split", "LossScale"],
+    ids=["LazyAdam", "LossScale of Split"],
 )
 def test_a_table_that_is_frozen_later_stays_and_all_else_goes_on(make: Any) -> None:
     trained, optimizer = model(), make()

@@ -144,12 +144,10 @@ def test_too_large_a_request_is_rejected() -> None:
         ({"allowed_batch_sizes": (4, 2), "max_batch_size": 2}, "must be positive and increasing"),
         ({"allowed_batch_sizes": (2, 4), "max_batch_size": 8}, "must be the largest batch, 8"),
         ({"max_execution_batch_size": 8}, "needs `enable_large_batch_splitting`: set both"),
-        (
-            {"max_execution_batch_size": 2000, "enable_large_batch_splitting": True},
-            "must not be larger than",
-        ),
+        ({"max_execution_batch_size": 2000, "enable_large_batch_splitting": True},
+         "must not be larger than"),
     ],
-)
+)  # fmt: skip
 def test_invalid_parameters_are_rejected(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         BatchingParameters(**parameters)

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, regression_pb2
 
 from serving.client.examples import encode_examples
 from serving.common.errors import InvalidArgument, InvalidFeature
-from tests.serving.client.conftest import ANSWERS, Connect, StartStub
+from tests.serving.client.conftest import Connect
 
 ROWS: list[dict[str, Any]] = [
     {"user": "ä", "age": 7, "price": 2.5, "items": ["a", b"b", None], "times": [0.5, 1]},
@@ -92,45 +91,6 @@ def test_invalid_values(row: dict[str, Any], words: str) -> None:
         encode_examples([{}, row], {"user": "ann"})
 
 
-def _answers() -> dict[str, bytes]:
-    classified, regressed = (
-        classification_pb2.ClassificationResponse(),
-        regression_pb2.RegressionResponse(),
-    )
-    for row in range(2):
-        classes = classified.result.classifications.add().classes
-        for label in ("no", "yes", "maybe"):
-            classes.add(label=label, score=0.25 * len(label) + row)
-        regressed.result.regressions.add(value=0.5 + row)
-    return {
-        **ANSWERS,
-        "Classify": classified.SerializeToString(),
-        "Regress": regressed.SerializeToString(),
-    }
-
-
-def test_classify_and_regress(connect: Connect, start_stub: StartStub) -> None:
-    stub = start_stub(answers=_answers())
-    handle = connect(stub.address, version=5)
-    rows, context = [{"age": 3}, {"age": 5}], {"user": "ann"}
-
-    values = handle.ask("regress", context=context, rows=rows)
-    np.testing.assert_array_equal(values, np.float32([0.5, 1.5]), strict=True)
-    sent = regression_pb2.RegressionRequest.FromString(stub.seen[-1].request)
-    assert sent.input == encode_examples(rows, context)
-    assert (sent.model_spec.name, sent.model_spec.version.value) == ("tiny", 5)
-    assert sent.model_spec.signature_name == "serving_default"
-
-    outputs = handle.ask("classify", rows, signature_name="clicks")
-    assert outputs["classes"].tolist() == [["no", "yes", "maybe"]] * 2
-    expected = np.float32([[0.5, 0.75, 1.25], [1.5, 1.75, 2.25]])
-    np.testing.assert_array_equal(outputs["scores"], expected, strict=True)
-    asked = classification_pb2.ClassificationRequest.FromString(stub.seen[-1].request)
-    assert (asked.input, asked.model_spec.signature_name) == (encode_examples(rows), "clicks")
-    with pytest.raises(InvalidArgument, match="`rows` must hold at least one row"):
-        handle.ask("regress", [])
-
-
 def test_the_server_reads_the_examples(connect: Connect, shared_address: str) -> None:
     """A regression doubles the price and adds the letters of the name, and 0.5 where shared."""
     handle = connect(shared_address, timeout=20)
@@ -144,3 +104,5 @@ def test_the_server_reads_the_examples(connect: Connect, shared_address: str) ->
     prices = [{"price": 1.5}, {}]
     values = handle.ask("regress", prices, context={"user": "bo"}, signature_name="regress")
     np.testing.assert_array_equal(values, np.float32([5.5, 2.5]), strict=True)
+    with pytest.raises(InvalidArgument, match="`rows` must hold at least one row"):
+        handle.ask("regress", [])

@@ -20,7 +20,7 @@ from serving.common.errors import (
     Unimplemented,
 )
 from serving.common.status import State, VersionStatus
-from tests.serving.client.conftest import ANSWERS, Ask, Connect, StartStub
+from tests.serving.client.conftest import ANSWERS, Connect, StartStub
 
 CONTEXT = {"user": "ann", "age": 4, "history": ["a", "b"]}
 CANDIDATES: list[dict[str, Any]] = [{"price": 1.5, "tags": ["t"]}, {"price": 2.0}, {}]
@@ -41,7 +41,7 @@ def test_scores_of_dicts_and_of_tables_are_equal(connect: Connect, shared_addres
             np.testing.assert_array_equal(answer[task], scores, strict=True)
 
 
-def test_metadata_status_and_health(connect: Connect, shared_address: str) -> None:
+def test_metadata_status_health_and_arrays(connect: Connect, shared_address: str) -> None:
     handle = connect(shared_address, version=5, timeout=20)
     metadata = handle.ask("metadata")
     assert (metadata.name, metadata.version) == ("tiny", 5)
@@ -51,6 +51,9 @@ def test_metadata_status_and_health(connect: Connect, shared_address: str) -> No
     assert str(inputs["tags"]) == "string (?, ?, ?)"
     assert (inputs["price"].dtype, inputs["price"].shape) == ("float32", (None, None))
     assert handle.ask("status") == [VersionStatus(5, State.AVAILABLE)]
+    pair = {"pair": np.float32([[1, 2], [3, 5]])}
+    found = handle.ask("predict", pair, signature_name="pair", output_filter=["total"])
+    assert {name: values.tolist() for name, values in found.items()} == {"total": [3, 8]}
     assert handle.ask("health") is True
     assert handle.ask("health", "") is True
     with pytest.raises(NotFound):
@@ -130,17 +133,6 @@ def test_both_clients_have_the_same_methods() -> None:
     assert public(Client) == public(AsyncClient)
     for name in public(Client):
         assert getattr(Client, name).__doc__ == getattr(AsyncClient, name).__doc__
-
-
-def test_calls_at_once_share_a_client(connect: Connect, shared_address: str) -> None:
-    answers: list[Any] = []
-
-    async def scenario(ask: Ask) -> None:
-        calls = (ask("rank", CONTEXT, CANDIDATES) for _ in range(7))
-        answers.extend(await asyncio.gather(*calls))
-
-    connect(shared_address, timeout=20).play(scenario)
-    assert [answer["click"].tolist() for answer in answers] == [[105, 6, 2]] * 7
 
 
 def test_async_token(start_stub: StartStub) -> None:

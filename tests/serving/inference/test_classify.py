@@ -21,61 +21,43 @@ ROWS = ({"user": "ann", "price": 1.5}, {"user": "bo"}, {"price": 7.0})
 VALUES = [6.0, 2.0, 14.0]  # twice the price, and the letters of the name
 
 
-def test_classify_returns_classes_per_example(shared_channel: grpc.Channel) -> None:
-    response = send(shared_channel, classify(examples(*ROWS)))
-    found = [
-        [(one.label, one.score) for one in row.classes] for row in response.result.classifications
-    ]
-    assert found == [[("no", -value), ("yes", value)] for value in VALUES]
-    spec = response.model_spec
-    assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "classify")
+CLASSIFY, REGRESS = ("classify", "classify"), ("regress", "regress")
+SHARED = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
+OWN_USER = examples({"price": 1.0, "user": "b"}, {"price": 2.0}, context={"user": "ann"})
 
 
-def test_regress_returns_a_number_per_example(shared_channel: grpc.Channel) -> None:
-    response = send(shared_channel, regress(examples(*ROWS)))
-    assert [one.value for one in response.result.regressions] == VALUES
-    spec = response.model_spec
-    assert (spec.name, spec.version.value, spec.signature_name) == ("tiny", 5, "regress")
+def _values(result: Any) -> list[float]:
+    """The numbers of a regression, or the scores of `yes` of a classification."""
+    if hasattr(result, "regressions"):
+        return [one.value for one in result.regressions]
+    pairs = [[(one.label, one.score) for one in row.classes] for row in result.classifications]
+    assert all(pair == [("no", -pair[1][1]), ("yes", pair[1][1])] for pair in pairs)
+    return [pair[1][1] for pair in pairs]
 
 
-def test_multi_inference_returns_a_result_per_task(shared_channel: grpc.Channel) -> None:
-    request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
-    regressed, classified = send(shared_channel, request).results
-    assert [one.value for one in regressed.regression_result.regressions] == VALUES
-    scores = [row.classes[1].score for row in classified.classification_result.classifications]
-    np.testing.assert_array_equal(scores, VALUES)
-    assert [r.model_spec.signature_name for r in (regressed, classified)] == ["regress", "classify"]
-
-
-def test_the_context_is_merged_into_each_example(shared_channel: grpc.Channel) -> None:
-    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
-    response = send(shared_channel, classify(sent))
-    scores = [row.classes[1].score for row in response.result.classifications]
-    assert scores == [5.0, 7.0]
-
-
-def test_the_context_is_computed_once(shared_channel: grpc.Channel) -> None:
-    """The sibling `regress_with_context` answers half a point more than `regress`."""
-    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
-    response = send(shared_channel, regress(sent))
-    assert [one.value for one in response.result.regressions] == [5.5, 7.5]
-
-
-def test_tasks_share_the_context(shared_channel: grpc.Channel) -> None:
-    sent = examples({"price": 1.0}, {"price": 2.0}, context={"user": "ann"})
-    request = multi_inference(sent, ("regress", "regress"), ("classify", "classify"))
-    regressed, classified = send(shared_channel, request).results
-    assert [one.value for one in regressed.regression_result.regressions] == [5.5, 7.5]
-    scores = [row.classes[1].score for row in classified.classification_result.classifications]
-    assert scores == [5.0, 7.0], "it has no sibling that takes a context"
-
-
-def test_an_example_overrides_the_context(
-    shared_channel: grpc.Channel,
+@pytest.mark.parametrize(
+    ("sent", "classified", "regressed"),
+    [
+        (examples(*ROWS), VALUES, VALUES),
+        # `regress_with_context`, which adds 0.5, computes the context once.
+        (SHARED, [5.0, 7.0], [5.5, 7.5]),
+        (OWN_USER, [3.0, 7.0], [3.0, 7.0]),
+    ],
+    ids=["rows", "context", "overridden"],
+)
+def test_each_example_has_a_result(
+    shared_channel: grpc.Channel, sent: Any, classified: list[float], regressed: list[float]
 ) -> None:
-    sent = examples({"price": 1.0, "user": "b"}, {"price": 2.0}, context={"user": "ann"})
-    response = send(shared_channel, regress(sent))
-    assert [one.value for one in response.result.regressions] == [3.0, 7.0]
+    for request, expected in ((classify(sent), classified), (regress(sent), regressed)):
+        response = send(shared_channel, request)
+        assert _values(response.result) == expected
+        spec = response.model_spec
+        assert (spec.name, spec.version.value) == ("tiny", 5)
+        assert spec.signature_name == request.model_spec.signature_name
+    first, second = send(shared_channel, multi_inference(sent, REGRESS, CLASSIFY)).results
+    assert _values(first.regression_result) == regressed
+    assert _values(second.classification_result) == classified
+    assert [r.model_spec.signature_name for r in (first, second)] == ["regress", "classify"]
 
 
 class _Views:
@@ -114,23 +96,15 @@ class _Views:
 
 
 def test_tasks_of_one_graph_are_computed_once() -> None:
+    """A request of a warm-up file may name the model as it was called at its export."""
     runtime = _Views()
-    request = multi_inference(examples(*ROWS), ("regress", "regress"), ("classify", "classify"))
-    model = Model("tiny", 5, Path("nowhere"), runtime)
+    request = multi_inference(examples(*ROWS), REGRESS, CLASSIFY, name="exported")
+    model = Model("served", 5, Path("nowhere"), runtime)
     regressed, classified = replay(model, request).response.results
-    assert [one.value for one in regressed.regression_result.regressions] == [0, 1, 2]
+    assert _values(regressed.regression_result) == [0, 1, 2]
     scores = [row.classes[1].score for row in classified.classification_result.classifications]
     assert scores == [0, 1, 2]
     assert runtime.runs == [("examples", ("value", "value.scores"))]
-
-
-def test_a_warm_up_request_may_name_another_model() -> None:
-    """A warm-up file knows the name it was exported under; whoever serves may choose another."""
-    request = multi_inference(
-        examples(*ROWS), ("regress", "regress"), ("classify", "classify"), name="exported"
-    )
-    model = Model("served", 5, Path("nowhere"), _Views())
-    assert len(replay(model, request).response.results) == 2
     request.tasks[1].model_spec.name = "served"
     with pytest.raises(InvalidArgument, match="must access the same model name"):
         replay(model, request)

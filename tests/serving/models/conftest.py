@@ -12,9 +12,11 @@ from serving.config.version_policy import Latest, Policy
 from serving.models.manager import ModelManager
 from serving.models.manager_options import ManagerOptions
 from serving.models.reconciler import Load
+from serving.server.loader import Loader
 from tests.serving.fakes import FakeLoader, Reports, add
 
 Manage = Callable[..., ModelManager]
+Serve = Callable[..., ModelManager]
 
 
 @pytest.fixture
@@ -33,6 +35,17 @@ def manage() -> Iterator[Manage]:
     yield make
     for manager in managers:
         manager.stop()
+
+
+@pytest.fixture
+def serve(manage: Manage) -> Serve:
+    """Serves the SavedModels of a base path."""
+
+    def start(base_path: Path, policy: Policy | None = None, **options: object) -> ModelManager:
+        config = ModelConfig("tiny", base_path, policy or Latest())
+        return manage(config, load=Loader(), **options)
+
+    return start
 
 
 @pytest.fixture

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pipelines.common.artifacts import MANIFEST, write_json
-from recsys_attn.schema import Numeric, Schema, Task
+from pipelines.common.artifacts import MANIFEST
 from serving.client import Client
 from serving.common.errors import FailedPrecondition, ServingError
 from serving.common.status import State
 from serving.config.models import ModelConfig
 from serving.config.version_policy import All, Latest, Policy, Specific
-from serving.models.manager import ModelManager
-from serving.server.loader import Loader
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, with_manifest
 from tests.serving.fakes import available, served, states
-from tests.serving.models.conftest import Manage
-from tests.support import shop
-from tests.support.exports import write_export
+from tests.serving.models.conftest import Serve
 
-Serve = Callable[..., ModelManager]
 NEW = "6"
 SHARD = "variables/variables.data-00000-of-00001"
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of this project, as small as it gets."""
-    features = shop.fitted(Schema((Numeric("age", "context"), Numeric("sales")), (Task("click"),)))
-    folder = tmp_path_factory.mktemp("ours") / "export"
-    manifest = write_export(folder, shop.linear_model(features), features)
-    write_json(folder / MANIFEST, manifest)
-    return folder
-
-
-@pytest.fixture(params=["ours", "foreign"])
-def exported(request: pytest.FixtureRequest, ours: Path, twofold: Path) -> Path:
-    return ours if request.param == "ours" else twofold
 
 
 @pytest.fixture
@@ -50,13 +28,9 @@ def listed(tmp_path: Path, twofold: Path) -> Path:
     return with_manifest(twofold, tmp_path / "listed")
 
 
-@pytest.fixture
-def serve(manage: Manage) -> Serve:
-    def start(base_path: Path, policy: Policy | None = None, **options: object) -> ModelManager:
-        config = ModelConfig("tiny", base_path, policy or Latest())
-        return manage(config, load=Loader(), **options)
-
-    return start
+@pytest.fixture(params=["listed", "foreign"])
+def exported(request: pytest.FixtureRequest, listed: Path, twofold: Path) -> Path:
+    return listed if request.param == "listed" else twofold
 
 
 def _copy(source: Path, target: Path, *names: str) -> None:
@@ -100,7 +74,13 @@ def test_old_version_serves_until_the_copy_is_complete(
 def test_no_policy_unloads_the_old_version(
     serve: Serve, base_path: Path, twofold: Path, policy: Policy
 ) -> None:
+    """An incomplete version that is deleted is forgotten."""
     manager = serve(base_path, policy)
+    _begin(twofold, base_path)
+    manager.poll()
+    shutil.rmtree(base_path / NEW)
+    manager.poll()
+    assert states(manager) == {5: State.AVAILABLE}
     late = _begin(twofold, base_path)
     manager.poll()
     assert available(manager) == {5}
@@ -155,23 +135,6 @@ def test_each_kind_of_gap_is_logged_once(
     assert available(manager) == {6}
 
 
-def test_failed_load_is_retried_when_the_folder_changes(
-    serve: Serve, base_path: Path, twofold: Path
-) -> None:
-    """Also when no attempt is left: the content of a file may come after its size."""
-    manager = serve(base_path, max_num_load_retries=0)
-    _begin(twofold, base_path)
-    _copy(twofold, base_path / NEW, "variables/variables.index")
-    complete = (twofold / SHARD).read_bytes()
-    (base_path / NEW / SHARD).write_bytes(b"\xff" + complete[1:])
-    for _ in range(2):
-        manager.poll()
-        assert states(manager) == {6: State.END, 5: State.AVAILABLE}
-    (base_path / NEW / SHARD).write_bytes(complete)
-    manager.poll()
-    assert available(manager) == {6}
-
-
 def test_incomplete_versions_are_checked_without_polling(
     serve: Serve, base_path: Path, twofold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,17 +146,6 @@ def test_incomplete_versions_are_checked_without_polling(
     manager.start(0)
     _copy(twofold, base_path / NEW, *late)
     wait_until(lambda: available(manager) == {6}, seconds=60)
-
-
-def test_deleted_incomplete_version_is_forgotten(
-    serve: Serve, base_path: Path, twofold: Path
-) -> None:
-    manager = serve(base_path)
-    _begin(twofold, base_path)
-    manager.poll()
-    shutil.rmtree(base_path / NEW)
-    manager.poll()
-    assert states(manager) == {5: State.AVAILABLE}
 
 
 def test_loaded_version_is_not_checked(serve: Serve, tmp_path: Path, listed: Path) -> None:

@@ -165,7 +165,8 @@ def test_retries_go_on_without_polling(
 def test_problems_are_logged_once(
     manage: Manage, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add(folder / "tiny", "007")
+    add(folder / "tiny", "007", "latest", "77.tmp")
+    (folder / "tiny/88").touch()
     load = FakeLoader()
     manager = manage(config(folder, policy=Specific([7, 13])), load=load)
     manager.poll()

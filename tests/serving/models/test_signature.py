@@ -61,11 +61,3 @@ def test_an_input_of_unknown_rank_takes_any_shape() -> None:
     for shape in ((), (2,), (2, 3, 5)):
         ones = np.ones(shape, np.float32)
         assert _run(signature, {"x": ones, "y": ones})["out"].shape == shape
-
-
-def test_a_call_learns_what_is_computed_for_it() -> None:
-    call = trace("Predict")
-    x = np.ones((3, 2), np.float32)
-    signature = Signature("scale", _definition(x=(-1, 2), y=(-1, 2)), _product)
-    signature.run({"x": x, "y": x}, ["out"], call)
-    assert (call.signature, call.rows, call.candidates) == ("scale", 3, 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,23 +12,13 @@ from tensorflow_serving.apis import predict_pb2
 from serving.client import Client
 from serving.common.errors import NotFound, ServingError
 from serving.common.status import State
-from serving.config.models import ModelConfig
 from serving.encoding.codec import encode
-from serving.models.manager import ModelManager
-from serving.server.loader import Loader
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.exports import install, write_warmup
-from tests.serving.fakes import served, states
-from tests.serving.models.conftest import Manage
-from tests.serving.traces import trace
+from tests.serving.fakes import served
+from tests.serving.models.conftest import Serve
 
-Serve = Callable[[Path], ModelManager]
 ROW = {"user": "ann", "price": 1.0}
-
-
-@pytest.fixture
-def serve(manage: Manage) -> Serve:
-    return lambda base_path: manage(ModelConfig("tiny", base_path), load=Loader())
 
 
 def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
@@ -39,36 +28,11 @@ def _pair_request(value: np.ndarray) -> predict_pb2.PredictRequest:
     return request
 
 
-def test_newest_number_serves(serve: Serve, base_path: Path, twofold: Path) -> None:
-    install(twofold, base_path, 10)
-    (base_path / "latest").mkdir()
-    (base_path / "77.tmp").mkdir()
-    (base_path / "88").touch()
-    manager = serve(base_path)
-    assert served(manager) == 10
-    assert states(manager) == {10: State.AVAILABLE}
-
-
-def test_running_requests_keep_the_old_version(
-    serve: Serve, base_path: Path, threefold: Path
-) -> None:
-    manager = serve(base_path)
-    pair = {"pair": np.float32([[1, 2]])}
-    with manager.lease("tiny") as model:
-        install(threefold, base_path, 6)
-        manager.poll()
-        assert states(manager) == {6: State.AVAILABLE, 5: State.UNLOADING}
-        assert model.version == 5
-        found = model.signature("pair").run(pair, ["total"], trace("Predict"))
-        np.testing.assert_array_equal(found["total"], [3])
-    wait_until(lambda: states(manager) == {6: State.AVAILABLE, 5: State.END})
-
-
 def test_damaged_version_is_reported_until_repaired(
     serve: Serve, base_path: Path, twofold: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only the checkpoint's checksums show the damage."""
-    manager = serve(base_path)
+    """Also when no attempt is left, if the folder changes; only checksums show the damage."""
+    manager = serve(base_path, max_num_load_retries=0)
     shard = install(twofold, base_path, 6) / "variables/variables.data-00000-of-00001"
     complete = shard.read_bytes()
     shard.write_bytes(b"\xff" + complete[1:])  # of the weight

@@ -16,24 +16,17 @@ from tests.serving.exports import WARMUP_FILE, write_warmup
 Log = prediction_log_pb2.PredictionLog
 
 
-def _log(kind: str, **fields: Any) -> bytes:
+def _log(kind: str, *names: str) -> bytes:
+    """A record of requests for models of these names."""
     log = Log()
-    getattr(log, kind).SetInParent()
-    getattr(log, kind).request.model_spec.name = fields["name"]
-    return log.SerializeToString()
-
-
-def _multi_inference(name: str) -> bytes:
-    log = Log()
-    log.multi_inference_log.request.tasks.add().model_spec.name = name
-    return log.SerializeToString()
-
-
-def _streamed(*names: str) -> bytes:
-    log = Log()
-    log.predict_streamed_log.SetInParent()
+    request = getattr(log, f"{kind}_log")
+    request.SetInParent()
     for name in names:
-        log.predict_streamed_log.request.add().model_spec.name = name
+        if kind == "predict_streamed":
+            request.request.add().model_spec.name = name
+        else:
+            one = request.request.tasks.add() if kind == "multi_inference" else request.request
+            one.model_spec.name = name
     return log.SerializeToString()
 
 
@@ -46,42 +39,28 @@ def _warm(path: Path, *records: bytes, iterations: int = 1) -> list[Any]:
 
 
 def test_every_kind_of_request_is_replayed(tmp_path: Path) -> None:
-    replayed = _warm(
-        tmp_path,
-        _log("predict_log", name="p"),
-        _log("classify_log", name="c"),
-        _log("regress_log", name="r"),
-        _multi_inference("m"),
-        _streamed("s"),
-    )
-    assert [type(request).__name__ for request in replayed] == [
-        "PredictRequest",
-        "ClassificationRequest",
-        "RegressionRequest",
-        "MultiInferenceRequest",
-        "PredictRequest",
-    ]
-    assert [request.model_spec.name for request in replayed[:3]] == ["p", "c", "r"]
-    assert replayed[3].tasks[0].model_spec.name == "m"
-    assert replayed[4].model_spec.name == "s"
+    kinds = ("predict", "classify", "regress", "multi_inference", "predict_streamed")
+    replayed = _warm(tmp_path, *[_log(kind, kind) for kind in kinds])
+    names = ("Predict", "Classification", "Regression", "MultiInference", "Predict")
+    assert [type(request).__name__ for request in replayed] == [f"{n}Request" for n in names]
+    specs = [getattr(request, "tasks", [request])[0].model_spec for request in replayed]
+    assert [spec.name for spec in specs] == list(kinds)
 
 
 def test_each_record_is_repeated(tmp_path: Path) -> None:
     assert warm_up(SimpleNamespace(path=tmp_path), pytest.fail) == 0, "no file"
-    records = [_log("predict_log", name=name) for name in "ab"]
+    records = [_log("predict", name) for name in "ab"]
     replayed = _warm(tmp_path, *records, iterations=3)
     assert [request.model_spec.name for request in replayed] == list("aaabbb")
 
 
-SESSION = Log()
-SESSION.session_run_log.SetInParent()
 BAD = {
-    "session-run": ([SESSION.SerializeToString()], "UNIMPLEMENTED",
+    "session-run": ([_log("session_run")], "UNIMPLEMENTED",
                     r"Unsupported log_type for warmup: 5 \(session_run_log\)"),
     "no-kind": ([b""], "UNIMPLEMENTED", "Unsupported log_type for warmup: 0"),
-    "empty-stream": ([_streamed()], "INVALID_ARGUMENT",
+    "empty-stream": ([_log("predict_streamed")], "INVALID_ARGUMENT",
                      "predict_streamed_log does not contain any requests"),
-    "long-stream": ([_streamed("a", "b")], "INVALID_ARGUMENT",
+    "long-stream": ([_log("predict_streamed", "a", "b")], "INVALID_ARGUMENT",
                     "predict_streamed_log contains more than one request"),
     "not-a-log": ([b"\xff\xff"], "INVALID_ARGUMENT", "Failed to parse warmup record: .*is not a"),
 }  # fmt: skip
@@ -91,7 +70,7 @@ BAD = {
 def test_invalid_record(tmp_path: Path, case: str) -> None:
     records, code, words = BAD[case]
     with pytest.raises(ServingError, match=f"Warmup record 2 of .*{words}") as raised:
-        _warm(tmp_path, _log("predict_log", name="p"), *records)
+        _warm(tmp_path, _log("predict", "p"), *records)
     assert raised.value.code.name == code
 
 
@@ -99,14 +78,14 @@ def test_failed_request_keeps_its_code(tmp_path: Path) -> None:
     def fail(request: Any) -> None:
         raise FailedPrecondition("no such signature")
 
-    write_warmup(tmp_path, records=[_log("predict_log", name="p")])
+    write_warmup(tmp_path, records=[_log("predict", "p")])
     with pytest.raises(ServingError, match=r"Warmup record 1 of .*: no such signature") as raised:
         warm_up(SimpleNamespace(path=tmp_path), fail)
     assert raised.value.code.name == "FAILED_PRECONDITION"
 
 
 def test_too_many_records(tmp_path: Path) -> None:
-    record = _log("predict_log", name="p")
+    record = _log("predict", "p")
     assert len(_warm(tmp_path / "most", *[record] * MAX_WARMUP_RECORDS)) == MAX_WARMUP_RECORDS
     with pytest.raises(ServingError, match="Number of warmup records exceeds the maximum"):
         _warm(tmp_path / "over", *[record] * (MAX_WARMUP_RECORDS + 1))
@@ -121,7 +100,7 @@ def test_too_many_records(tmp_path: Path) -> None:
     ids=["other", "cut"],
 )
 def test_damaged_file_is_data_loss(tmp_path: Path, kept: slice, reason: str) -> None:
-    write_warmup(tmp_path, records=[_log("predict_log", name="p")])
+    write_warmup(tmp_path, records=[_log("predict", "p")])
     file = tmp_path / WARMUP_FILE
     file.write_bytes(file.read_bytes()[kept])
     with pytest.raises(ServingError) as raised:

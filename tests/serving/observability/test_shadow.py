@@ -56,18 +56,6 @@ def test_largest_difference_of_each_task_is_reported(manager: _Manager, version:
     assert sorted(seen) == [("tiny", 6, "click", 1.5), ("tiny", 6, "convert", 0.0)]
 
 
-def test_share_of_the_requests_is_compared(manager: _Manager) -> None:
-    seen: list[Any] = []
-    shadow = ShadowTraffic(
-        ShadowOptions("tiny", 6, 0.25), manager, lambda *found: seen.append(found)
-    )
-    inference = InferenceService(manager, [shadow.observe])
-    for i in range(80):
-        _ask(inference, f"request {i}")
-    shadow.close()
-    assert 2 * 5 <= len(seen) <= 2 * 40
-
-
 def test_missing_version_is_logged_once(
     manager: _Manager, caplog: pytest.LogCaptureFixture
 ) -> None:

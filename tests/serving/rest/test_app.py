@@ -25,23 +25,21 @@ OTHER = {"user": "", "age": -(2**63), "history": ["", ""], "price": math.nan, "t
 PREDICTIONS = [{"click": 5.0, "convert": 34.0}, {"click": 0.0, "convert": 0.0}]
 
 
-def test_rows_are_answered_in_rows(ask: Ask) -> None:
-    status, document = ask("POST", f"{MODEL}:predict", {"instances": [ROW, OTHER]})
-    assert (status, document) == (200, {"predictions": PREDICTIONS})
-
-
-def test_columns_are_answered_in_columns(ask: Ask) -> None:
-    columns = {name: [ROW[name], OTHER[name]] for name in ROW}
-    status, document = ask("POST", f"{MODEL}/versions/5:predict", {"inputs": columns})
-    expected = {task: [row[task] for row in PREDICTIONS] for task in ("click", "convert")}
-    assert (status, document) == (200, {"outputs": expected})
-
-
-def test_a_single_input_and_output_need_no_name(ask: Ask) -> None:
-    for form, result in (("instances", "predictions"), ("inputs", "outputs")):
-        body = {"signature_name": "double", form: [0.1, 1e10]}
-        status, document = ask("POST", f"{MODEL}:predict", body)
-        assert (status, document) == (200, {result: [0.2, 2e10]}), "digits of a float32"
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        (MODEL, {"instances": [ROW, OTHER]}, {"predictions": PREDICTIONS}),
+        (f"{MODEL}/versions/5", {"inputs": {name: [ROW[name], OTHER[name]] for name in ROW}},
+         {"outputs": {"click": [5.0, 0.0], "convert": [34.0, 0.0]}}),
+        # One input and output need no name; numbers have the digits of a float32.
+        (MODEL, {"signature_name": "double", "instances": [0.1, 1e10]},
+         {"predictions": [0.2, 2e10]}),
+        (MODEL, {"signature_name": "double", "inputs": [0.1, 1e10]}, {"outputs": [0.2, 2e10]}),
+    ],
+    ids=["rows", "columns", "row", "column"],
+)  # fmt: skip
+def test_predictions(ask: Ask, path: str, body: Any, expected: Any) -> None:
+    assert ask("POST", f"{path}:predict", body) == (200, expected)
 
 
 def test_strings_may_be_base64(ask: Ask) -> None:
@@ -87,13 +85,6 @@ def test_status_and_metadata(ask: Ask) -> None:
     assert signatures["regress"]["method_name"] == "tensorflow/serving/regress"
 
 
-def test_answer_carries_the_request_id(rest: Callable[..., RestServer]) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
-    connection.request("GET", MODEL, headers={"x-request-id": "r1"})
-    assert connection.getresponse().getheader("x-request-id") == "r1"
-    connection.close()
-
-
 PLAIN = {"signature_name": "double"}
 PATHS = [
     ("GET", "/v1/models", 400, "Malformed request: GET /v1/models"),
@@ -112,116 +103,72 @@ PATHS = [
 BODIES: list[tuple[str, Any, str]] = [
     ("predict", b"{", "JSON Parse error: "),
     ("predict", {"signature_name": 3}, "'signature_name' key must be a string value."),
-    (
-        "predict", {"signature_name": "x", "instances": [1]},
-        'Serving signature name: "x" not found in signature def',
-    ),
+    ("predict", {"signature_name": "x", "instances": [1]},
+     'Serving signature name: "x" not found in signature def'),
     ("predict", {}, "Missing 'inputs' or 'instances' key"),
-    (
-        "predict", {"inputs": {}, "instances": []},
-        "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
-    ),
+    ("predict", {"inputs": {}, "instances": []},
+     "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "),
     ("predict", {"instances": 3}, "Excepting 'instances' to be an list/array"),
     ("predict", {"instances": []}, "No values in 'instances' array"),
-    (
-        "predict", {"instances": [1]},
-        "instances is a plain list, but expecting list of objects as multiple input tensors "
-        "required as per tensorinfo_map",
-    ),
+    ("predict", {"instances": [1]},
+     "instances is a plain list, but expecting list of objects as multiple input tensors "
+     "required as per tensorinfo_map"),
     ("predict", {"instances": [ROW, 3]}, "Expecting object but got list at item 1 of input list"),
-    (
-        "predict", {"instances": [{"user": "a"}]},
-        "keys must be equal to: age,history,price,tags,user",
-    ),
-    (
-        "predict", {"instances": [ROW, {**ROW, "history": ["i1"]}]},
-        "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
-    ),
-    (
-        "predict", {"inputs": [1]},
-        "inputs is a plain value/list, but expecting an object as multiple input tensors required "
-        "as per tensorinfo_map",
-    ),
+    ("predict", {"instances": [{"user": "a"}]},
+     "keys must be equal to: age,history,price,tags,user"),
+    ("predict", {"instances": [ROW, {**ROW, "history": ["i1"]}]},
+     "Encountered list at unexpected size: 1 at level: 1 expected size: 2"),
+    ("predict", {"inputs": [1]},
+     "inputs is a plain value/list, but expecting an object as multiple input tensors required "
+     "as per tensorinfo_map"),
     ("predict", {"inputs": {"user": ["a"]}}, "Missing named input: "),
-    (
-        "predict", {**PLAIN, "inputs": [1, [2]]},
-        "Encountered list at unexpected level: 1 expected < 1",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [[1], 2]},
-        "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": ["a"]},
-        'JSON Value: "a" Type: String is not of expected type: float',
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [True]},
-        "JSON Value: true Type: True is not of expected type: float",
-    ),
-    (
-        "predict", {**PLAIN, "inputs": [1e39]},
-        "Cannot convert JSON value: 1e+39 to float without loss of precision.",
-    ),
-    (
-        "predict", {"instances": [{**ROW, "age": 1.5}]},
-        "JSON Value: 1.5 Type: Number is not of expected type: int64",
-    ),
+    ("predict", {**PLAIN, "inputs": [1, [2]]},
+     "Encountered list at unexpected level: 1 expected < 1"),
+    ("predict", {**PLAIN, "inputs": [[1], 2]},
+     "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
+    ("predict", {**PLAIN, "inputs": ["a"]},
+     'JSON Value: "a" Type: String is not of expected type: float'),
+    ("predict", {**PLAIN, "inputs": [True]},
+     "JSON Value: true Type: True is not of expected type: float"),
+    ("predict", {**PLAIN, "inputs": [1e39]},
+     "Cannot convert JSON value: 1e+39 to float without loss of precision."),
+    ("predict", {"instances": [{**ROW, "age": 1.5}]},
+     "JSON Value: 1.5 Type: Number is not of expected type: int64"),
     ("predict", {"instances": [{**ROW, "user": {"b64": "?"}}]}, "Unable to base64 decode"),
-    (
-        "predict", {"instances": [{**ROW, "user": {"a": 1}}]},
-        "not formatted correctly for base64 data",
-    ),
-    (
-        "predict", b'{"signature_name": "double", "inputs": ' + b"[" * 33 + b"]" * 33 + b"}",
-        "A tensor has at most 32 axes. Received: 33",
-    ),
-    (
-        "classify", {},
-        "When method is classify, key 'examples' is expected and was not found",
-    ),
+    ("predict", {"instances": [{**ROW, "user": {"a": 1}}]},
+     "not formatted correctly for base64 data"),
+    ("predict", b'{"signature_name": "double", "inputs": ' + b"[" * 33 + b"]" * 33 + b"}",
+     "A tensor has at most 32 axes. Received: 33"),
+    ("classify", {}, "When method is classify, key 'examples' is expected and was not found"),
     ("regress", {"examples": 3}, "Expecting 'examples' value to be an list/array"),
     ("regress", {"examples": []}, "'examples' value is an empty array"),
     ("regress", {"examples": [3]}, "Example must be JSON object but got JSON Number"),
-    (
-        "regress", {"examples": [{"a": None}]},
-        "Feature: a has element with unexpected JSON type: Null",
-    ),
-    (
-        "regress", {"examples": [{"a": [1.5, "b"]}]},
-        "Unexpected element type in feature: a expecting type: float",
-    ),
-    (
-        "regress", {"signature_name": "x", "examples": [{}]},
-        "No signature was found with the name: x",
-    ),
+    ("regress", {"examples": [{"a": None}]},
+     "Feature: a has element with unexpected JSON type: Null"),
+    ("regress", {"examples": [{"a": [1.5, "b"]}]},
+     "Unexpected element type in feature: a expecting type: float"),
+    ("regress", {"signature_name": "x", "examples": [{}]},
+     "No signature was found with the name: x"),
     ("rank", {"context": 3}, "Not a RankRequest in JSON: "),
-    (
-        "rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}},
-        "Not a RankRequest in JSON: ",
-    ),
+    ("rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}},
+     "Not a RankRequest in JSON: "),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "path", "status", "message"), PATHS)
-def test_path_errors(ask: Ask, method: str, path: str, status: int, message: str) -> None:
-    found, document = ask(method, path, {"instances": [1]} if method == "POST" else None)
+CASES = [(*case[:2], {"instances": [1]}, *case[2:]) for case in PATHS]
+CASES += [("POST", f"{MODEL}:{method}", body, 400, words) for method, body, words in BODIES]
+CASES += [
+    (method, path, {"instances": [ROW]}, 400, f"Malformed request: {method} {path}")
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS")
+    for path in (MODEL, f"{MODEL}/metadata", f"{MODEL}:predict", "/v1")
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), CASES)
+def test_errors(ask: Ask, method: str, path: str, body: Any, status: int, message: str) -> None:
+    found, document = ask(method, path, body if method != "GET" else None)
     assert (found, set(document)) == (status, {"error"})
     assert message in document["error"]
-
-
-@pytest.mark.parametrize(("method", "body", "message"), BODIES)
-def test_body_errors(ask: Ask, method: str, body: Any, message: str) -> None:
-    status, document = ask("POST", f"{MODEL}:{method}", body)
-    assert (status, set(document)) == (400, {"error"})
-    assert message in document["error"]
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
-@pytest.mark.parametrize("path", [MODEL, f"{MODEL}/metadata", f"{MODEL}:predict", "/v1"])
-def test_other_methods_are_malformed_requests(ask: Ask, method: str, path: str) -> None:
-    expected = {"error": f"Malformed request: {method} {path}"}
-    assert ask(method, path, {"instances": [ROW]}) == (400, expected)
 
 
 @pytest.mark.parametrize("depth", [940, 980, 990, 3000])
@@ -242,10 +189,12 @@ def test_null_column_counts_as_not_sent(ask: Ask) -> None:
 def test_head_is_get_without_its_body(
     rest: Callable[..., RestServer], path: str, status: int
 ) -> None:
+    """The answer carries the request id."""
     connection = http.client.HTTPConnection("127.0.0.1", rest().port, timeout=10)
-    connection.request("HEAD", path, b'{"instances": [1]}')
+    connection.request("HEAD", path, b'{"instances": [1]}', {"x-request-id": "r1"})
     with contextlib.closing(connection), connection.getresponse() as response:
         assert (response.status, response.read()) == (status, b"")
+        assert response.getheader("x-request-id") == "r1"
 
 
 @pytest.mark.parametrize("host", ["[::", "a/b", "a?b", "é"])
@@ -253,13 +202,15 @@ def test_malformed_host_does_not_matter(ask: Ask, host: str) -> None:
     assert ask("GET", MODEL, headers={"Host": host})[0] == 200
 
 
-def test_stalled_body_times_out(rest: Callable[..., RestServer]) -> None:
+@pytest.mark.parametrize(("length", "status"), [(9, b"504"), (10_001, b"429")])
+def test_stalled_body_times_out_unless_it_is_too_large(
+    rest: Callable[..., RestServer], length: int, status: bytes
+) -> None:
     port = rest(timeout_seconds=0.3).port
     with socket.create_connection(("127.0.0.1", port), timeout=10.0) as stalled:
-        stalled.sendall(
-            b"POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
-        )
-        assert stalled.recv(1000).startswith(b"HTTP/1.1 504 ")
+        head = "POST /v1/models/tiny:predict HTTP/1.1\r\nHost: a\r\nContent-Length: "
+        stalled.sendall(f"{head}{length}\r\n\r\n{{".encode())
+        assert stalled.recv(1000).startswith(b"HTTP/1.1 " + status)
 
 
 def test_probes(rest: Callable[..., RestServer]) -> None:

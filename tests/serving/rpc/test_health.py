@@ -105,39 +105,19 @@ def test_watches_receive_each_change_once_and_end_with_the_drain(
 
 
 def test_open_watches_hold_up_no_other_call(base_path: Path, start_server: StartServer) -> None:
-    """Many watches, some of which end at any moment, take no threads and deadlock nothing."""
+    """Many watches take no threads; some end while the status changes."""
     server, address = start_server(base_path)
     request = health_pb2.HealthCheckRequest(service="tiny")
-    is_over = threading.Event()
-
-    def come_and_go() -> None:
-        with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            for _ in range(40):
-                watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=10.0)
-                next(watch)
-                watch.cancel()
-
-    def change() -> None:
-        while not is_over.is_set():
-            server.health.report({"tiny": False})
-            server.health.report({"tiny": True})
-
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         before = threading.active_count()
-        stays = [stub.Watch(request) for _ in range(100)]
-        assert {next(one).status for one in stays} == {SERVING}
-        watchers = [threading.Thread(target=come_and_go) for _ in range(4)]
-        reporter = threading.Thread(target=change)
-        for thread in (*watchers, reporter):
-            thread.start()
-        for watcher in watchers:
-            watcher.join(timeout=20.0)
-            assert not watcher.is_alive()
-        is_over.set()
-        reporter.join(timeout=10.0)
-        assert not reporter.is_alive()
+        watches = [stub.Watch(request) for _ in range(200)]
+        assert {next(one).status for one in watches} == {SERVING}
+        for one in watches[::20]:
+            one.cancel()
+            server.health.report({"tiny": False})
+            server.health.report({"tiny": True})
         assert _check(channel, "tiny") == SERVING
         assert threading.active_count() - before < 100
-        for one in stays:
+        for one in watches:
             one.cancel()

@@ -17,23 +17,21 @@ class _Tensor:
     """Stands for the large part of a request."""
 
 
-class _Service:
-    """Fails as `Inference.answer` does, which tells its observers of the call first."""
-
-    @rpc
-    def Predict(self, request: _Tensor, context: _Context) -> None:
-        call = trace("Predict", message=request)
-        try:
-            raise InvalidArgument("too many rows")
-        except InvalidArgument as error:
-            call.error = error
-        raise call.error
-
-
 class _Context:
     def abort(self, code: grpc.StatusCode, words: str) -> None:
         self.answer = code, words
         raise RuntimeError("gRPC ends the call")
+
+
+@rpc
+def _fail(service: None, request: _Tensor, context: _Context) -> None:
+    """Fails as the service does, which passes the call to its observers first."""
+    call = trace("Predict", message=request)
+    try:
+        raise InvalidArgument("too many rows")
+    except InvalidArgument as error:
+        call.error = error
+    raise call.error
 
 
 def test_rejected_request_is_freed_without_a_collection() -> None:
@@ -42,7 +40,7 @@ def test_rejected_request_is_freed_without_a_collection() -> None:
     gc.disable()
     try:
         with contextlib.suppress(RuntimeError):
-            _Service().Predict(tensor, context)
+            _fail(None, tensor, context)
         del tensor
         assert kept() is None
     finally:

@@ -7,12 +7,7 @@ import re
 import pytest
 
 from pipelines.engines.ray import status_board as board_module
-from pipelines.engines.ray.status_board import (
-    Command,
-    StatusBoard,
-    WorkerStatus,
-    failure_message,
-)
+from pipelines.engines.ray.status_board import Command, StatusBoard, WorkerStatus, failure_message
 
 RUNNING, DONE = WorkerStatus("", None, ""), WorkerStatus("", 0, "")
 

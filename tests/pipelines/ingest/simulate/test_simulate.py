@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from pipelines.ingest.data_options import SimulateOptions
 from pipelines.ingest.simulate.marketplace import Marketplace
 from pipelines.ingest.simulate.world import World
-from tests.pipelines.ingest.files import read_all, read_split, run
+from tests.pipelines.ingest.files import read_all, run
 
 SIZE = SimulateOptions(rows=200_000)
 BY_TIME = {"by": "time", "valid": 0.1, "test": 0.2}
@@ -122,13 +122,3 @@ def test_the_first_rows_do_not_depend_on_their_number(tmp_path):
     one, other = (read_all(tmp_path / str(n)) for n in (3_003, 50_000))
     assert one.equals(other.slice(0, 3_000))
     assert many["rows"] == {"train": 35_000, "valid": 5_000, "test": 10_000}
-
-
-def test_split_by_time_is_exact(tmp_path):
-    run(tmp_path, source="simulate", simulate={"rows": 100_000}, split=BY_TIME)
-    times = [
-        read_split(tmp_path, name)["timestamp"].to_numpy() for name in ("train", "valid", "test")
-    ]
-    assert [len(time) for time in times] == [70_000, 10_000, 20_000]
-    assert times[0].max() < times[1].min()
-    assert times[1].max() < times[2].min()

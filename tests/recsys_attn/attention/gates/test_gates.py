@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ from keras import ops
 
 from recsys_attn.attention import MultiHeadAttention, gates
 from recsys_attn.attention.gates import HardConcrete, OutputGate
+from tests.support.arrays import assert_close
 from tests.support.layer_case import tensorflow
 from tests.support.references.gates import hard_concrete
+from tests.support.refusals import refusals
 
 B, T, N, V, E = 2, 3, 5, 7, 11
 RNG = np.random.default_rng(0)
@@ -43,7 +44,7 @@ def draws(gate: HardConcrete, heads: int) -> np.ndarray:
 
 def test_a_gate_needs_no_more_than_a_call() -> None:
     class Closed(keras.layers.Layer):
-        def call(self, heads, inputs):
+        def call(self, heads: Any, inputs: Any) -> Any:
             return heads * 0
 
     output = MultiHeadAttention(2, 3, gate=Closed(), use_bias=False)(INPUTS)
@@ -53,7 +54,7 @@ def test_a_gate_needs_no_more_than_a_call() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"temperature": 0.33, "stretch": (-0.2, 1.3)}], ids=["default", "other"]
 )
-def test_random_gates_are_open_as_often_as_the_closed_form_says(options: dict) -> None:
+def test_random_gates_are_open_as_often_as_the_closed_form_says(options: dict[str, Any]) -> None:
     count, log_alpha = 200_000, 0.7
     gate = gate_with(np.full(count, log_alpha), seed=3, **options)
     drawn = draws(gate, count)
@@ -69,7 +70,7 @@ def test_random_gates_are_open_as_often_as_the_closed_form_says(options: dict) -
     assert np.mean(drawn == 1) == pytest.approx(np.mean(wanted == 1), abs=0.005)
 
 
-def test_outside_training_a_gate_is_stretched_and_clipped_without_temperature_or_noise() -> None:
+def test_inference_gate_has_no_temperature_and_no_noise() -> None:
     log_alpha = np.array([-5, -1, 0, 1, 5], "float32")
     gate = gate_with(log_alpha)
     expected = np.clip(1.2 / (1 + np.exp(-log_alpha)) - 0.1, 0, 1)
@@ -86,7 +87,7 @@ def test_gates_start_as_if_there_were_none() -> None:
     assert gate.open_heads().tolist() == [0, 1, 2, 3, 4]
 
 
-def test_one_draw_a_head_for_the_whole_batch_and_another_for_the_next() -> None:
+def test_each_batch_draws_one_gate_per_head() -> None:
     gate = gate_with(np.zeros(N), seed=1)
     first, second = (call(gate, HEADS, training=True) / HEADS for _ in range(2))
     np.testing.assert_allclose(first, np.broadcast_to(first[:1, :1, :, :1], first.shape), atol=1e-5)
@@ -95,7 +96,7 @@ def test_one_draw_a_head_for_the_whole_batch_and_another_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_the_penalty_counts_once_a_step_however_often_the_layer_is_called(calls: int) -> None:
+def test_penalty_counts_once_per_step(calls: int) -> None:
     gate = HardConcrete(penalty=0.3, initial=0.7)
     inputs = output = keras.Input((T, N, V))
     for _ in range(calls):
@@ -136,7 +137,7 @@ def test_output_gate_equals_a_loop_over_heads(activation: str, per_channel: bool
     for n in range(N):
         x = INPUTS.astype("float64") @ kernel[n]
         by = 1 / (1 + np.exp(-x)) * (x if activation == "silu" else 1)
-        np.testing.assert_allclose(output[:, :, n], HEADS[:, :, n] * by, rtol=1e-4, atol=1e-5)
+        assert_close(output[:, :, n], HEADS[:, :, n] * by)
 
 
 def test_output_gates_start_different_in_every_head() -> None:
@@ -158,25 +159,19 @@ def test_noise_stays_out_of_an_exported_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(first, 0.5 * HEADS, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: HardConcrete(penalty=-1), "`penalty` must be a finite number of at least 0"),
-        (lambda: HardConcrete(temperature=0), "`temperature` must be a finite number above 0"),
-        (lambda: HardConcrete(stretch=(0, 1)), r"`stretch\[0\]` must be .* below 0"),
-        (lambda: HardConcrete(stretch=(-0.1, 1)), r"`stretch\[1\]` must be .* above 1"),
-        (lambda: HardConcrete(stretch=-0.1), "`stretch` must be a list of two"),
-        (lambda: HardConcrete(seed=2.5), "`seed` must be an integer"),
-        (lambda: HardConcrete()(HEADS[0]), r"must have shape \(B, T, N, V\)"),
-        (lambda: OutputGate()(HEADS[0], INPUTS), r"must have shape \(B, T, N, V\)"),
-        (lambda: OutputGate("sigmiod"), "Did you mean 'sigmoid'"),
-        (lambda: gates.get("hard_concret"), "Did you mean 'hard_concrete'"),
-        (
-            lambda: OutputGate().build((None, None, N, None), (None, None, E)),
-            "must be known when the gate is built",
-        ),
-    ],
+test_arguments_are_checked = refusals(
+    (lambda: HardConcrete(penalty=-1), "`penalty` must be a finite number of at least 0"),
+    (lambda: HardConcrete(temperature=0), "`temperature` must be a finite number above 0"),
+    (lambda: HardConcrete(stretch=(0, 1)), r"`stretch\[0\]` must be .* below 0"),
+    (lambda: HardConcrete(stretch=(-0.1, 1)), r"`stretch\[1\]` must be .* above 1"),
+    (lambda: HardConcrete(stretch=-0.1), "`stretch` must be a list of two"),
+    (lambda: HardConcrete(seed=2.5), "`seed` must be an integer"),
+    (lambda: HardConcrete()(HEADS[0]), r"must have shape \(B, T, N, V\)"),
+    (lambda: OutputGate()(HEADS[0], INPUTS), r"must have shape \(B, T, N, V\)"),
+    (lambda: OutputGate("sigmiod"), "Did you mean 'sigmoid'"),
+    (lambda: gates.get("hard_concret"), "Did you mean 'hard_concrete'"),
+    (
+        lambda: OutputGate().build((None, None, N, None), (None, None, E)),
+        "must be known when the gate is built",
+    ),
 )
-def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -11,17 +11,15 @@ import pytest
 from recsys_attn.attention import AttentionPooling, Dense, Linear, MultiHeadAttention, PrependTokens
 from recsys_attn.attention.patterns import Local, Prepended
 from tests.support import reference
+from tests.support.arrays import assert_close, numpy
 from tests.support.layer_case import randomise
+from tests.support.refusals import refusals
 
 B, D, S, E = 2, 3, 5, 7
 RNG = np.random.default_rng(0)
 WORDS = RNG.normal(size=(B, D, S, E)).astype("float32")
 PRESENT = RNG.random((B, D, S)) < 0.6
 PRESENT[0, 1] = False  # a sentence of padding only
-
-
-def numpy(x: Any) -> np.ndarray:
-    return keras.ops.convert_to_numpy(x)
 
 
 def han(x: np.ndarray, present: np.ndarray, layer: AttentionPooling) -> np.ndarray:
@@ -41,9 +39,9 @@ def test_two_levels_are_hierarchical_attention() -> None:
     document = numpy(sentences(by_sentence, present=PRESENT.any(-1)))
     for b in range(B):
         pooled = np.array([han(WORDS[b, d], PRESENT[b, d], words) for d in range(D)])
-        np.testing.assert_allclose(by_sentence[b], pooled, rtol=1e-4, atol=1e-5)
+        assert_close(by_sentence[b], pooled)
         expected = han(pooled, PRESENT[b].any(-1), sentences)
-        np.testing.assert_allclose(document[b], expected, rtol=1e-4, atol=1e-5)
+        assert_close(document[b], expected)
 
 
 def test_a_sentence_of_padding_weighs_nothing() -> None:
@@ -73,7 +71,7 @@ def test_latent_queries_are_attention_of_learned_vectors(num_queries: int) -> No
         alone = layer.attention(
             numpy(layer.query)[None], WORDS[b : b + 1, d], key_mask=PRESENT[b : b + 1, d]
         )
-        np.testing.assert_allclose(output[b, d], alone[0], rtol=1e-4, atol=1e-5)
+        assert_close(output[b, d], alone[0])
 
 
 def test_every_query_has_a_context_vector_of_its_own() -> None:
@@ -95,7 +93,7 @@ SUMMARY = {"class_name": "memory_compressed", "config": {"stride": S}}
 
 
 @pytest.mark.parametrize("mechanism", ["afm", SUMMARY], ids=str)
-def test_queries_that_would_all_get_the_same_are_refused(mechanism: Any) -> None:
+def test_equal_latent_queries_are_refused(mechanism: Any) -> None:
     with pytest.raises(ValueError, match=r"would get the same result.*num_queries=3"):
         AttentionPooling(mechanism, num_queries=3)(WORDS)
     assert AttentionPooling(mechanism)(WORDS).shape == (B, D, E)
@@ -124,11 +122,11 @@ def test_padding_changes_nothing_wherever_it_stands(mechanism: Any, places: list
     padded[:, places] = WORDS[:, 0]
     present = np.zeros((B, 9), bool)
     present[:, places] = True
-    np.testing.assert_allclose(layer(padded, present=present), expected, rtol=1e-4, atol=1e-5)
+    assert_close(layer(padded, present=present), expected)
 
 
 @pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
-def test_queries_are_not_told_from_each_other_by_their_order(mechanism: Any) -> None:
+def test_order_of_latent_queries_changes_nothing(mechanism: Any) -> None:
     layer = AttentionPooling(mechanism, num_queries=4, num_heads=2, head_dim=4)
     layer(WORDS)
     randomise(layer)
@@ -148,15 +146,12 @@ def test_the_mask_of_keras_counts_at_every_level() -> None:
 def test_pooling_does_not_see_the_order() -> None:
     layer = AttentionPooling("transformer", num_queries=2)
     order = RNG.permutation(S)
-    np.testing.assert_allclose(
-        layer(WORDS[:, :, order], present=PRESENT[..., order]),
-        layer(WORDS, present=PRESENT),
-        rtol=1e-4,
-        atol=1e-5,
+    assert_close(
+        layer(WORDS[:, :, order], present=PRESENT[..., order]), layer(WORDS, present=PRESENT)
     )
 
 
-def test_prepended_tokens_carry_news_past_a_window() -> None:
+def test_prepended_tokens_carry_events_past_a_window() -> None:
     pattern = Prepended(1, Local(1))
     layers = [PrependTokens(1, MultiHeadAttention(2, 3, Dense(pattern=pattern))) for _ in range(2)]
     x = RNG.normal(size=(B, 9, E)).astype("float32")
@@ -171,55 +166,45 @@ def test_prepended_tokens_carry_news_past_a_window() -> None:
     once = numpy(layers[0](x))
     far = x.copy()
     far[:, -1] += 5
-    np.testing.assert_allclose(numpy(layers[0](far))[:, :7], once[:, :7], rtol=1e-4, atol=1e-5)
+    assert_close(numpy(layers[0](far))[:, :7], once[:, :7])
     assert np.abs(twice(far)[:, 0] - twice(x)[:, 0]).max() > 1e-3
 
 
-def test_prepended_tokens_equal_attention_over_the_longer_sequence() -> None:
+def test_prepended_tokens_equal_a_longer_sequence() -> None:
     layer = PrependTokens(2, MultiHeadAttention(2, 3))
     x, present = WORDS[:, 0], PRESENT[:, 2]
     rest, tokens = layer(x, present=present, return_tokens=True)
     longer = np.concatenate([np.repeat(numpy(layer.tokens)[None], B, 0), x], 1)
     mask = np.concatenate([np.ones((B, 2), bool), present], 1)
     expected = numpy(layer.attention(longer, query_mask=mask))
-    np.testing.assert_allclose(rest, expected[:, 2:], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(tokens, expected[:, :2], rtol=1e-4, atol=1e-5)
+    assert_close(rest, expected[:, 2:])
+    assert_close(tokens, expected[:, :2])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: AttentionPooling(num_queries=0), "`num_queries` must be a positive integer"),
-        (lambda: AttentionPooling(num_heads=2), "`num_heads` and `head_dim` go together"),
-        (lambda: AttentionPooling()(WORDS[0, 0]), r"must have shape \(..., S, E\)"),
-        (
-            lambda: AttentionPooling()(WORDS, present=PRESENT[0]),
-            "`present` must have the shape of `inputs`",
+test_wrong_use_is_one_sentence = refusals(
+    (lambda: AttentionPooling(num_queries=0), "`num_queries` must be a positive integer"),
+    (lambda: AttentionPooling(num_heads=2), "`num_heads` and `head_dim` go together"),
+    (lambda: AttentionPooling()(WORDS[0, 0]), r"must have shape \(..., S, E\)"),
+    (
+        lambda: AttentionPooling()(WORDS, present=PRESENT[0]),
+        "`present` must have the shape of `inputs`",
+    ),
+    (
+        lambda: AttentionPooling()(keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")),
+        r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+    ),
+    (
+        lambda: PrependTokens(2, MultiHeadAttention(2, 3))(WORDS[:, 0], present=PRESENT[:, 0, 1:]),
+        "`present` must have the shape of `inputs`",
+    ),
+    (
+        lambda: PrependTokens(2, MultiHeadAttention(2, 3))(
+            keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
         ),
-        (
-            lambda: AttentionPooling()(
-                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
-            ),
-            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
-        ),
-        (
-            lambda: PrependTokens(2, MultiHeadAttention(2, 3))(
-                WORDS[:, 0], present=PRESENT[:, 0, 1:]
-            ),
-            "`present` must have the shape of `inputs`",
-        ),
-        (
-            lambda: PrependTokens(2, MultiHeadAttention(2, 3))(
-                keras.Input((3, 5)), present=keras.Input((2,), dtype="bool")
-            ),
-            r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
-        ),
-        (lambda: PrependTokens(0, MultiHeadAttention(2, 3)), "`count` must be a positive"),
-    ],
+        r"`present` must have .*, \(None, 3\)\. Received: present.shape=\(None, 2\)",
+    ),
+    (lambda: PrependTokens(0, MultiHeadAttention(2, 3)), "`count` must be a positive"),
 )
-def test_wrong_use_is_one_sentence(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 @pytest.mark.parametrize(

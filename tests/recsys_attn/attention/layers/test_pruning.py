@@ -16,6 +16,7 @@ from recsys_attn.blocks import TransformerBlock, TransformerEncoder
 from recsys_attn.interactions import AutoInt, InteractingLayer
 from recsys_attn.models import autoint
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
+from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
 
 B, S, E, N, H = 2, 7, 11, 4, 6
@@ -63,13 +64,13 @@ def without(layer: MultiHeadAttention, heads: list[int]) -> np.ndarray:
 @pytest.mark.parametrize(
     "mechanism", MECHANISMS, ids=lambda m: m if isinstance(m, str) else m["class_name"]
 )
-def test_the_heads_that_stay_do_as_before(mechanism: Any) -> None:
+def test_kept_heads_compute_as_before(mechanism: Any) -> None:
     layer = built(mechanism)
     smaller = prune_heads(layer, KEEP)
     assert smaller.num_heads == len(KEEP)
     assert smaller.count_params() < layer.count_params()
     output = smaller(X, query_mask=PRESENT)
-    np.testing.assert_allclose(output, without(layer, [1, 2]), rtol=1e-4, atol=1e-5)
+    assert_close(output, without(layer, [1, 2]))
 
 
 def test_each_head_keeps_its_pattern() -> None:
@@ -77,9 +78,7 @@ def test_each_head_keeps_its_pattern() -> None:
     layer = built(Dense(pattern=patterns))
     smaller = prune_heads(layer, KEEP)
     assert smaller.mechanism.pattern == PerHead((Local(1), Local(2, 0)))
-    np.testing.assert_allclose(
-        smaller(X, query_mask=PRESENT), without(layer, [1, 2]), rtol=1e-4, atol=1e-5
-    )
+    assert_close(smaller(X, query_mask=PRESENT), without(layer, [1, 2]))
 
 
 def test_heads_whose_gates_are_closed_can_go() -> None:
@@ -89,7 +88,7 @@ def test_heads_whose_gates_are_closed_can_go() -> None:
     expected = keras.ops.convert_to_numpy(layer(X))
     smaller = prune_heads(layer)
     assert smaller.num_heads == 2
-    np.testing.assert_allclose(smaller(X), expected, rtol=1e-4, atol=1e-5)
+    assert_close(smaller(X), expected)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_heads_whose_gates_are_closed_can_go() -> None:
     [
         ([], "at least one of the heads 0 ... 3. Received"),
         ([4], "at least one of the heads 0 ... 3. Received"),
-        (None, "where no layer has the gate HardConcrete"),
+        (None, "since no layer has the gate HardConcrete"),
     ],
 )
 def test_wrong_use_is_one_sentence(keep: Any, message: str) -> None:
@@ -126,13 +125,11 @@ def test_columns_of_pruned_interacting_heads_keep_the_residual(
     smaller = prune_heads(layer)
     assert smaller.kept_heads == (1, 3)
     assert smaller.count_params() < layer.count_params()
-    np.testing.assert_allclose(
-        smaller(X, field_mask=PRESENT), layer(X, field_mask=PRESENT), rtol=1e-4, atol=1e-5
-    )
+    assert_close(smaller(X, field_mask=PRESENT), layer(X, field_mask=PRESENT))
     again = prune_heads(smaller, [1])  # of those that are left
     assert again.kept_heads == (3,)
     keep = prune_heads(layer, [3])
-    np.testing.assert_allclose(again(X), keep(X), rtol=1e-4, atol=1e-5)
+    assert_close(again(X), keep(X))
 
 
 PER_HEAD = PerHead((Local(1), Causal(), Local(3), Local(2, 0)))
@@ -157,11 +154,11 @@ def test_a_layer_that_holds_attention_is_pruned_as_a_whole(make: Any, count: int
     closed(layer, [[0, 2], [1], [1, 2, 3]][:count])
     smaller = prune_heads(layer)
     assert smaller.count_params() < layer.count_params()
-    np.testing.assert_allclose(smaller(X), layer(X), rtol=1e-4, atol=1e-5)
+    assert_close(smaller(X), layer(X))
     revived = type(layer).from_config(smaller.get_config())
     revived(X)
     revived.set_weights(smaller.get_weights())
-    np.testing.assert_allclose(revived(X), smaller(X), rtol=1e-4, atol=1e-5)
+    assert_close(revived(X), smaller(X))
 
 
 def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
@@ -180,7 +177,7 @@ def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
         np.testing.assert_allclose(each.probabilities(inputs)["click"], expected, rtol=1e-5)
 
 
-def test_heads_that_talk_to_each_other_are_not_parted() -> None:
+def test_talking_heads_are_not_pruned_apart() -> None:
     layer = built("talking_heads", gate="hard_concrete")
     layer.heads.gate.log_alpha.assign([-5.0, 3.0, 3.0, 3.0])
     with pytest.raises(ValueError, match=r"TalkingHeads.*heads \[1, 2, 3\] mix in those of \[0\]"):
@@ -190,10 +187,10 @@ def test_heads_that_talk_to_each_other_are_not_parted() -> None:
         mixing = keras.ops.convert_to_numpy(kernel).copy()
         mixing[0, 1:] = 0  # nobody listens to the head that goes
         kernel.assign(mixing)
-    np.testing.assert_allclose(prune_heads(layer)(X), layer(X), rtol=1e-4, atol=1e-5)
+    assert_close(prune_heads(layer)(X), layer(X))
 
 
-def test_what_holds_no_attention_cannot_be_pruned() -> None:
+def test_layer_without_attention_cannot_be_pruned() -> None:
     dense = keras.layers.Dense(3)
     dense(X)
     with pytest.raises(TypeError, match="must be a MultiHeadAttention or an InteractingLayer"):

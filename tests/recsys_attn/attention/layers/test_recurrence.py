@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import MultiHeadAttention, Recurrence
+from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
 
 B, S, E, T = 2, 7, 5, 3
@@ -38,7 +39,7 @@ def test_step_by_step_equals_all_at_once(name: str) -> None:
     for t in range(S):
         output, state = recurrence.step(state, X[:, t : t + 1])
         outputs.append(np.asarray(output))
-    np.testing.assert_allclose(np.concatenate(outputs, 1), layer(X), rtol=1e-4, atol=1e-5)
+    assert_close(np.concatenate(outputs, 1), layer(X))
 
 
 @pytest.mark.parametrize("name", MAPS)

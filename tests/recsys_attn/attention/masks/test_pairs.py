@@ -95,7 +95,7 @@ def test_a_mask_of_another_shape_is_refused(
         Masks.of(*SHAPES, **{name: np.ones(shape, bool)})
 
 
-def test_what_is_not_known_when_a_graph_is_traced_is_not_asked_for() -> None:
+def test_unknown_sizes_are_not_checked_in_a_graph() -> None:
     unknown = ((None, None, N, 4), (None, None, N, 4))
     assert Masks.of(*unknown, key_mask=MASKS["key_mask"]).allowed().shape == (B, 1, 1, S)
     with pytest.raises(ValueError, match=r"must have shape \(B, S\)\. Received: .*\(2, 3, 5\)"):
@@ -105,7 +105,7 @@ def test_what_is_not_known_when_a_graph_is_traced_is_not_asked_for() -> None:
 MODEL_INPUTS = [RNG.normal(size=(B, T, N, 2)).astype("float32"), MASKS["key_mask"][:, :T]]
 
 
-def test_a_functional_model_of_a_mechanism_is_saved_with_its_masks(tmp_path: Path) -> None:
+def test_functional_model_of_a_mechanism_is_saved(tmp_path: Path) -> None:
     events, mask = keras.Input((T, N, 2)), keras.Input((T,), dtype="bool")
     output, _ = Dense()(events, events, events, key_mask=mask)
     model = keras.Model([events, mask], output)

@@ -13,6 +13,7 @@ from recsys_attn.attention import Attention, Dense, masks
 from recsys_attn.attention.patterns import Causal, Prefix
 from tests.support.layer_case import tensorflow
 from tests.support.references import masks as reference
+from tests.support.refusals import refusals
 
 B, T, S = 3, 2, 7
 RNG = np.random.default_rng(0)
@@ -165,38 +166,27 @@ def test_times_are_compared_exactly() -> None:
     np.testing.assert_array_equal(mask, [[[False, False]]])
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: masks.padding([[1]], 3), r"`lengths` must have shape \(B,\). Rec.*\(1, 1\)"),
-        (lambda: masks.prefix(2, 3), r"`lengths` must have shape \(B,\). Received: .*=\(\)"),
-        (
-            lambda: masks.sequence_to_sequence([0, 1]),
-            r"`segments` must have shape \(B, S\). Received: segments.shape=\(2,\)",
-        ),
-        (lambda: masks.permutation([0, 1]), r"`ranks` must have shape \(B, S\)"),
-        (lambda: masks.candidates([True], 2), r"`history_mask` must have shape \(B, S\)"),
-        (lambda: masks.recency([True]), r"`key_mask` must have shape \(B, S\)"),
-        (lambda: masks.time_gaps([1], [[1]], 2), r"`query_times` must have shape \(B, T\)"),
-        (lambda: masks.time_gaps([[1]], [1], 2), r"`key_times` must have shape \(B, S\)"),
-        (lambda: masks.time_gaps([[1]], [[1]], 2, 3), "`minimum` must be at most `maximum`"),
-    ],
+test_another_shape_is_refused = refusals(
+    (lambda: masks.padding([[1]], 3), r"`lengths` must have shape \(B,\). Rec.*\(1, 1\)"),
+    (lambda: masks.prefix(2, 3), r"`lengths` must have shape \(B,\). Received: .*=\(\)"),
+    (
+        lambda: masks.sequence_to_sequence([0, 1]),
+        r"`segments` must have shape \(B, S\). Received: segments.shape=\(2,\)",
+    ),
+    (lambda: masks.permutation([0, 1]), r"`ranks` must have shape \(B, S\)"),
+    (lambda: masks.candidates([True], 2), r"`history_mask` must have shape \(B, S\)"),
+    (lambda: masks.recency([True]), r"`key_mask` must have shape \(B, S\)"),
+    (lambda: masks.time_gaps([1], [[1]], 2), r"`query_times` must have shape \(B, T\)"),
+    (lambda: masks.time_gaps([[1]], [1], 2), r"`key_times` must have shape \(B, S\)"),
+    (lambda: masks.time_gaps([[1]], [[1]], 2, 3), "`minimum` must be at most `maximum`"),
 )
-def test_another_shape_is_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: masks.padding([1.5], 3), "`lengths` must be integers. Rec.*dtype=float32"),
-        (lambda: masks.permutation([[0.0, 1.0]]), "`ranks` must be integers"),
-        (lambda: masks.sequence_to_sequence([[0.5]]), "`segments` must be integers"),
-        (lambda: masks.recency([[0.5]]), "`key_mask` must be boolean"),
-        (lambda: masks.candidates([[0.5]], 2), "`history_mask` must be boolean"),
-    ],
+test_fractions_are_refused = refusals(
+    (lambda: masks.padding([1.5], 3), "`lengths` must be integers. Rec.*dtype=float32"),
+    (lambda: masks.permutation([[0.0, 1.0]]), "`ranks` must be integers"),
+    (lambda: masks.sequence_to_sequence([[0.5]]), "`segments` must be integers"),
+    (lambda: masks.recency([[0.5]]), "`key_mask` must be boolean"),
+    (lambda: masks.candidates([[0.5]], 2), "`history_mask` must be boolean"),
+    error=TypeError,
 )
-def test_fractions_are_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        make()

@@ -14,6 +14,7 @@ from recsys_attn.attention.compressors import Chain, Convolution, LowRank, Pool,
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from tests.support import reference
+from tests.support.arrays import assert_close
 from tests.support.references import compressors as slow
 
 B, T, S, N, H, V = 2, 3, 11, 5, 7, 13
@@ -101,9 +102,7 @@ def test_compressed_equals_attention_to_summaries_made_by_loops(
         reference.dot(QUERY.astype("float64"), key),
         np.broadcast_to(allowed, (B, N, T, key.shape[1])),
     )
-    np.testing.assert_allclose(
-        output, reference.weighted_sums(expected, value), rtol=1e-4, atol=1e-5
-    )
+    assert_close(output, reference.weighted_sums(expected, value))
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -117,9 +116,7 @@ def test_causal_queries_attend_what_has_ended(name: str) -> None:
         reference.dot(SELF.astype("float64"), key),
         np.broadcast_to(allowed, (B, N, S, len(last))),
     )
-    np.testing.assert_allclose(
-        output, reference.weighted_sums(expected, value), rtol=1e-4, atol=1e-5
-    )
+    assert_close(output, reference.weighted_sums(expected, value))
     np.testing.assert_array_equal(output[:, : last[0]], 0)
 
 
@@ -157,45 +154,6 @@ def test_without_compression_it_is_dense(name: str, causal: bool, score: str) ->
     mechanism.score.set_weights(dense.score.get_weights())
     output, _ = mechanism(query, KEY, VALUE, **masks)
     np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("single", ["query", "key and value"])
-@pytest.mark.parametrize("name", ["low_rank", "convolution", "max", "segments"])
-def test_a_batch_of_one_meets_any_batch(name: str, single: str) -> None:
-    query, key, value, mask = QUERY, KEY, VALUE, KEY_MASK
-    if single == "query":
-        query = query[:1]
-    else:
-        key, value, mask = key[:1], value[:1], mask[:1]
-    mechanism = Compressed(COMPRESSORS[name](), "general")
-    output, _ = mechanism(query, key, value, key_mask=mask)
-    repeated = [np.repeat(x, B // len(x), axis=0) for x in (query, key, value)]
-    expected, _ = mechanism(*repeated, key_mask=np.repeat(mask, B // len(mask), axis=0))
-    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
-    # One history under several masks is several histories.
-    mechanism(query, key, value, key_mask=KEY_MASK)
-
-
-@pytest.mark.parametrize("name", COMPRESSORS)
-def test_heads_are_separate_attentions(name: str) -> None:
-    mechanism = Compressed(COMPRESSORS[name]())
-    together, _ = mechanism(QUERY, KEY, VALUE)
-    for head in range(N):
-        one = slice(head, head + 1)
-        inputs = [x[:, :, one] for x in (QUERY, KEY, VALUE)]
-        alone = Compressed(COMPRESSORS[name]())
-        alone(*inputs)
-        alone.set_weights([weight[one] for weight in arrays(mechanism)])
-        np.testing.assert_allclose(alone(*inputs)[0], together[:, :, one], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", COMPRESSORS)
-def test_a_history_of_padding_or_of_nothing_gives_zeros(name: str) -> None:
-    mechanism = Compressed(COMPRESSORS[name]())
-    output, _ = mechanism(QUERY, KEY, VALUE, key_mask=np.zeros_like(KEY_MASK))
-    np.testing.assert_array_equal(output, 0)
-    output, _ = mechanism(QUERY, KEY[:, :0], VALUE[:, :0])
-    np.testing.assert_array_equal(output, np.zeros((B, T, N, V)))
 
 
 def test_a_mask_of_one_column_stands_for_all_of_them() -> None:
@@ -237,12 +195,3 @@ def test_a_positional_score_sees_summaries_at_their_ends() -> None:
     logits = -np.abs(np.array([8, 9, 10])[:, None] - np.array([3, 7, 11])[None])
     expected = np.einsum("tc,bcnv->btnv", logits, value)
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_dropout_is_for_training_only() -> None:
-    mechanism = Compressed(Pool(2), weighting="identity", dropout=0.5)
-    still, _ = mechanism(QUERY, KEY, VALUE)
-    again, _ = mechanism(QUERY, KEY, VALUE)
-    dropped, _ = mechanism(QUERY, KEY, VALUE, training=True)
-    np.testing.assert_array_equal(still, again)
-    assert np.abs(np.asarray(dropped) - np.asarray(still)).max() > 0.1

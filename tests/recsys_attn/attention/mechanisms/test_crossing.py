@@ -20,6 +20,7 @@ from recsys_attn.attention.mechanisms import Compressed, Dense, Linear, Routed
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.interactions import TargetAttention
 from recsys_attn.multitask import AttentionGate
+from tests.support.arrays import assert_close
 
 B, T, S, E = 2, 3, 23, 7
 RNG = np.random.default_rng(0)
@@ -30,10 +31,6 @@ PRESENT = RNG.random((B, S)) < 0.7
 
 def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
     return keras.ops.convert_to_numpy(layer(*inputs, **kwargs))
-
-
-def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_router_takes_the_same_parts_across() -> None:
@@ -74,7 +71,7 @@ def test_layers_whose_queries_come_from_elsewhere_look_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_target_attention_minds_neither_side_of_padding(name: str) -> None:
+def test_target_attention_ignores_padding_on_both_sides(name: str) -> None:
     layer, real = TargetAttention({"class_name": name, "config": SMALL[name]}), 8
     events, padding = HISTORY[:, :real], HISTORY[:, real:]
     right, left = (np.concatenate(pair, axis=1) for pair in ((events, padding), (padding, events)))
@@ -99,7 +96,7 @@ def test_target_attention_by_blocks_is_dense_with_the_pattern() -> None:
             assert_close(output_of(routed, CANDIDATES, HISTORY, history_mask=mask), expected)
 
 
-def test_tasks_are_told_apart_by_their_queries_alone() -> None:
+def test_tasks_differ_by_their_queries_alone() -> None:
     gate = AttentionGate(2, {"class_name": "reformer", "config": {"buckets": 1, "size": S}})
     gate.build(HISTORY.shape)
     queries = keras.ops.convert_to_numpy(gate.queries)[None]
@@ -108,23 +105,23 @@ def test_tasks_are_told_apart_by_their_queries_alone() -> None:
     assert_close(keras.ops.convert_to_numpy(gate(HISTORY)[0]), expected)
 
 
-def test_a_sequence_mechanism_names_the_one_for_queries_from_elsewhere() -> None:
-    with pytest.raises(ValueError, match="For queries from elsewhere use the mechanism Lookup"):
+def test_routed_error_names_lookup() -> None:
+    with pytest.raises(ValueError, match="For cross-attention use the mechanism Lookup"):
         Attention("local")(CANDIDATES, HISTORY)
 
 
 MISPLACED = {
     "causal=True Linear": lambda: Linear(causal=True),
     "causal=True Compressed": lambda: Compressed("pool", causal=True),
-    "Compressed cannot place queries": lambda: Compressed("pool", "alibi"),
+    "Compressed has no positions": lambda: Compressed("pool", "alibi"),
 }
 
 
 @pytest.mark.parametrize("make", MISPLACED.values(), ids=MISPLACED)
-def test_what_is_for_its_own_sequence_takes_no_queries_from_elsewhere(make: Any) -> None:
+def test_causal_mechanisms_refuse_queries_from_elsewhere(make: Any) -> None:
     """With as many queries as keys it would run, and depend on the order of the queries."""
     for layer in (AttentionPooling, TargetAttention, lambda m: AttentionGate(S, m)):
-        with pytest.raises(ValueError, match=r"comes? from elsewhere|cannot place queries"):
+        with pytest.raises(ValueError, match=r"is self-attention|has no positions for the queries"):
             layer(make())
 
 

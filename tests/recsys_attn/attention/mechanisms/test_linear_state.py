@@ -20,6 +20,7 @@ from tests.recsys_attn.attention.mechanisms.test_linear import (
     every_map,
     run,
 )
+from tests.support.arrays import assert_close
 from tests.support.layer_case import tensorflow
 
 
@@ -37,7 +38,7 @@ def test_causal_form_equals_the_recurrence(make: Callable[[], Any]) -> None:
     layer = Linear(make(), causal=True, chunk=4)
     parallel = run(layer, SELF, KEY, VALUE)
     recurrent, state = step_by_step(layer, SELF, KEY, VALUE)
-    np.testing.assert_allclose(recurrent, parallel, rtol=1e-4, atol=1e-5)
+    assert_close(recurrent, parallel)
     for kept, after in zip(state, layer.initial_state(B), strict=True):
         assert kept.shape == after.shape
 
@@ -51,7 +52,7 @@ def test_events_may_come_in_portions_with_padding(make: Callable[[], Any]) -> No
     first = layer.update(empty, KEY[:, :4], VALUE[:, :4], key_mask=KEY_MASK[:, :4])
     both = layer.update(first, KEY[:, 4:], VALUE[:, 4:], key_mask=KEY_MASK[:, 4:])
     for actual, expected in zip(both, whole, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+        assert_close(actual, expected)
     np.testing.assert_array_equal(layer.read(empty, QUERY), 0)
 
 
@@ -88,4 +89,4 @@ def test_the_state_goes_through_a_graph_and_a_store() -> None:
     state = update(layer.initial_state(B), KEY[:, :5], VALUE[:, :5])
     stored = {name: ops.convert_to_numpy(sums) for name, sums in state._asdict().items()}
     state = update(LinearState(**stored), KEY[:, 5:], VALUE[:, 5:])
-    np.testing.assert_allclose(layer.read(state, QUERY), expected, rtol=1e-4, atol=1e-5)
+    assert_close(layer.read(state, QUERY), expected)

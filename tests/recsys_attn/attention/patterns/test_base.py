@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from recsys_attn.attention.patterns import (
 from recsys_attn.attention.routers import Blocks
 from tests.support.layer_case import tensorflow
 from tests.support.patterns import ALL, LENGTHS, PER_HEAD
+from tests.support.refusals import refusals
 
 
 @pytest.mark.parametrize("pattern", ALL.values(), ids=ALL)
@@ -97,45 +97,39 @@ def test_a_short_config_makes_a_pattern(name: str, config: Any, expected: Patter
     assert hash(pattern) == hash(expected)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Local(0), "must reach beyond the query itself"),
-        (lambda: Local(-1), "`before` must be an integer of at least 0. Received: before=-1"),
-        (lambda: Local(2, -1), "`after` must be an integer of at least 0"),
-        (lambda: Local(2.5), "`before` must be an integer"),
-        (lambda: Dilated(0, 2), "`window` must be a positive integer. Received: window=0"),
-        (lambda: Dilated(2, 0), "`dilation` must be a positive integer"),
-        (lambda: Strided(0), "`stride` must be a positive integer"),
-        (lambda: Fixed(4, 5), "`summary` must be at most `stride`"),
-        (lambda: Fixed(4, 0), "`summary` must be a positive integer"),
-        (lambda: Block(0), "`size` must be a positive integer"),
-        (lambda: Block(2, -1), "`before` must be an integer of at least 0"),
-        (lambda: EdgeBlocks(2, 0), "`count` must be a positive integer"),
-        (lambda: RandomBlocks(0), "`size` must be a positive integer"),
-        (lambda: RandomBlocks(count=0), "`count` must be a positive integer"),
-        (lambda: RandomBlocks(seed=0.5), "`seed` must be an integer. Received: seed=0.5"),
-        (lambda: Global(()), "`positions` must be a list of at least one integer"),
-        (lambda: Global((0.5,)), "`positions` must be a list of at least one integer"),
-        (lambda: Global(3), "`positions` must be a list of at least one integer"),
-        (lambda: Prefix(0), "`length` must be a positive integer"),
-        (lambda: Prepended(0, Causal()), "`count` must be a positive integer"),
-        (lambda: Prepended(1, 3), "Expected a pattern as an instance"),
-        (lambda: PerHead(()), "`patterns` must be a list of at least one pattern"),
-        (lambda: PerHead(Causal()), "`patterns` must be a list of at least one pattern"),
-        (lambda: PerHead((PER_HEAD, Causal())), "holds no `PerHead` itself"),
-        (lambda: PER_HEAD & PerHead((Causal(),) * 3), "one number of heads.*for 2 and 3 heads"),
-        (lambda: Causal() & 3, "Expected a pattern as an instance.*Received: 3"),
-        (lambda: patterns.get("locl"), "Did you mean 'local'"),
-        (
-            lambda: Dense(pattern=PER_HEAD)(*[np.zeros((1, 2, 3, 5), "float32")] * 3),
-            "`pattern` is made for 2 heads, one pattern each. Received: num_heads=3",
-        ),
-    ],
+test_wrong_use_is_one_sentence = refusals(
+    (lambda: Local(0), "must reach beyond the query itself"),
+    (lambda: Local(-1), "`before` must be an integer of at least 0. Received: before=-1"),
+    (lambda: Local(2, -1), "`after` must be an integer of at least 0"),
+    (lambda: Local(2.5), "`before` must be an integer"),
+    (lambda: Dilated(0, 2), "`window` must be a positive integer. Received: window=0"),
+    (lambda: Dilated(2, 0), "`dilation` must be a positive integer"),
+    (lambda: Strided(0), "`stride` must be a positive integer"),
+    (lambda: Fixed(4, 5), "`summary` must be at most `stride`"),
+    (lambda: Fixed(4, 0), "`summary` must be a positive integer"),
+    (lambda: Block(0), "`size` must be a positive integer"),
+    (lambda: Block(2, -1), "`before` must be an integer of at least 0"),
+    (lambda: EdgeBlocks(2, 0), "`count` must be a positive integer"),
+    (lambda: RandomBlocks(0), "`size` must be a positive integer"),
+    (lambda: RandomBlocks(count=0), "`count` must be a positive integer"),
+    (lambda: RandomBlocks(seed=0.5), "`seed` must be an integer. Received: seed=0.5"),
+    (lambda: Global(()), "`positions` must be a list of at least one integer"),
+    (lambda: Global((0.5,)), "`positions` must be a list of at least one integer"),
+    (lambda: Global(3), "`positions` must be a list of at least one integer"),
+    (lambda: Prefix(0), "`length` must be a positive integer"),
+    (lambda: Prepended(0, Causal()), "`count` must be a positive integer"),
+    (lambda: Prepended(1, 3), "Expected a pattern as an instance"),
+    (lambda: PerHead(()), "`patterns` must be a list of at least one pattern"),
+    (lambda: PerHead(Causal()), "`patterns` must be a list of at least one pattern"),
+    (lambda: PerHead((PER_HEAD, Causal())), "holds no `PerHead` itself"),
+    (lambda: PER_HEAD & PerHead((Causal(),) * 3), "one number of heads.*for 2 and 3 heads"),
+    (lambda: Causal() & 3, "Expected a pattern as an instance.*Received: 3"),
+    (lambda: patterns.get("locl"), "Did you mean 'local'"),
+    (
+        lambda: Dense(pattern=PER_HEAD)(*[np.zeros((1, 2, 3, 5), "float32")] * 3),
+        "`pattern` is made for 2 heads, one pattern each. Received: num_heads=3",
+    ),
 )
-def test_wrong_use_is_one_sentence(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 UNSTEADY = [
@@ -147,7 +141,7 @@ UNSTEADY = [
 
 
 @pytest.mark.parametrize("pattern", UNSTEADY, ids=lambda x: repr(x)[:40])
-def test_a_causal_pattern_that_changes_with_the_length_is_refused(pattern: Pattern) -> None:
+def test_causal_pattern_that_depends_on_length_is_refused(pattern: Pattern) -> None:
     first, longer = pattern.matrix(7), pattern.matrix(13)[:, :7, :7]
     assert (first != longer).any()  # an event would attend another past in a longer history
     with pytest.raises(ValueError, match="an event would attend another past"):

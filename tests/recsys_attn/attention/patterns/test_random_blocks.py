@@ -22,7 +22,7 @@ def plan_of(blocks: int, count: int, seed: int) -> np.ndarray:
     return np.asarray(random_plan(np.arange(blocks), blocks, count, seed))
 
 
-def test_the_random_plan_is_the_recorded_one_in_another_process_and_on_another_backend() -> None:
+def test_random_plan_is_the_same_on_every_backend() -> None:
     """A model that was saved keeps its plan, so it must never change."""
     backend = "tensorflow" if keras.backend.backend() != "tensorflow" else "jax"
     pytest.importorskip(backend)
@@ -57,7 +57,7 @@ def test_a_row_of_the_plan_depends_on_no_other_row() -> None:
             assert len(set(real)) == len(real) == min(3, count)
 
 
-def test_random_blocks_are_drawn_uniformly_and_without_replacement() -> None:
+def test_random_blocks_are_uniform_without_replacement() -> None:
     plans = np.array([plan_of(16, count=3, seed=seed) for seed in range(200)])
     assert all(len(set(row)) == 3 for row in plans.reshape(-1, 3).tolist())
     assert len({json.dumps(plan) for plan in plans.tolist()}) == 200
@@ -70,7 +70,7 @@ def test_random_blocks_are_drawn_uniformly_and_without_replacement() -> None:
         np.testing.assert_allclose(share, 3 / 16, atol=4 * np.sqrt(3 / 16 * 13 / 16 / rows))
 
 
-def test_random_blocks_of_a_long_history_are_not_its_oldest_events() -> None:
+def test_random_blocks_cover_all_of_a_long_history() -> None:
     plan = plan_of(256, count=3, seed=0)
     quarters = np.bincount(plan.ravel() // 64, minlength=4) / plan.size
     np.testing.assert_allclose(quarters, 1 / 4, atol=0.07)
@@ -83,7 +83,7 @@ def test_keys_outside_the_length_are_in_no_random_block() -> None:
     np.testing.assert_array_equal(allowed, [[False, True, False]] * 4)
 
 
-def test_big_bird_sees_its_band_the_ends_and_as_many_random_blocks() -> None:
+def test_big_bird_sees_band_ends_and_random_blocks() -> None:
     """A block row sees at least what the paper lists, and the ends see everything."""
     blocks = (Block(4, 1) | EdgeBlocks(4) | RandomBlocks(4, 3)).matrix(64)[0, ::4, ::4]
     assert blocks[[0, -1]].all()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import keras
 import numpy as np
 import pytest
 
@@ -13,21 +10,13 @@ from recsys_attn.attention.mechanisms import Dense, Routed
 from recsys_attn.attention.patterns import random_plan
 from recsys_attn.attention.routers import Blocks
 from tests.support import reference
+from tests.support.arrays import assert_close
+from tests.support.heads import KEY, MASKS, VALUE, B, N, S
+from tests.support.heads import SELF as QUERY
+from tests.support.heads import self_output as output_of
 from tests.support.references import routers as loops
 
-B, S, N, H, V = 2, 23, 3, 5, 7
 RNG = np.random.default_rng(0)
-QUERY, KEY = RNG.normal(size=(2, B, S, N, H)).astype("float32")
-VALUE = RNG.normal(size=(B, S, N, V)).astype("float32")
-MASKS = {"query_mask": RNG.random((B, S)) < 0.7, "key_mask": RNG.random((B, S)) < 0.7}
-
-
-def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
-    return keras.ops.convert_to_numpy(layer(*(inputs or (QUERY, KEY, VALUE)), **kwargs)[0])
-
-
-def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +79,17 @@ def test_blocks_with_edges_and_random_ones_are_big_bird() -> None:
 
 
 def test_each_head_may_have_its_own_pattern() -> None:
-    pattern = patterns.PerHead((patterns.Local(1), patterns.Local(3), patterns.Causal()))
+    pattern = patterns.PerHead(
+        (
+            patterns.Local(1),
+            patterns.Local(3),
+            patterns.Causal(),
+            patterns.Full(),
+            patterns.Local(2),
+        )
+    )
     assert_close(
         output_of(Routed(Blocks(6, 3, 3), pattern=pattern)), output_of(Dense(pattern=pattern))
     )
-    with pytest.raises(ValueError, match="made for 3 heads"):
+    with pytest.raises(ValueError, match="made for 5 heads"):
         Routed(Blocks(4), pattern=pattern)(QUERY[:, :, :2], KEY[:, :, :2], VALUE[:, :, :2])

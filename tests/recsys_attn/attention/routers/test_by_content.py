@@ -13,25 +13,17 @@ from recsys_attn.attention.mechanisms import Dense, Routed
 from recsys_attn.attention.routers import KMeans, Lsh, Sinkhorn
 from recsys_attn.attention.routers.sinkhorn import sinkhorn
 from tests.support import reference
+from tests.support.arrays import assert_close
+from tests.support.heads import EVERYTHING, KEY, VALUE, B, H, N, S, V
+from tests.support.heads import KEY_MASK as REAL
+from tests.support.heads import SELF as QUERY
+from tests.support.heads import self_output as output_of
 from tests.support.layer_case import tensorflow
 from tests.support.references import routers as loops
 
-B, S, N, H, V = 2, 23, 3, 5, 7
 RNG = np.random.default_rng(0)
-QUERY, KEY = RNG.normal(size=(2, B, S, N, H)).astype("float32")
-VALUE = RNG.normal(size=(B, S, N, V)).astype("float32")
-REAL = RNG.random((B, S)) < 0.7
-EVERYTHING = np.ones((B, S), bool)
 PADDED = {"query_mask": REAL, "key_mask": REAL}
 masked = pytest.mark.parametrize("masks", [{}, PADDED], ids=["no masks", "all masks"])
-
-
-def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
-    return keras.ops.convert_to_numpy(layer(*(inputs or (QUERY, KEY, VALUE)), **kwargs)[0])
-
-
-def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def lsh_pairs(layer: Routed, real: np.ndarray) -> np.ndarray:
@@ -222,7 +214,7 @@ def test_sinkhorn_wants_a_longest_length() -> None:
         output_of(layer)
 
 
-def test_a_graph_fails_where_a_sequence_is_longer_than_sinkhorn_was_built_for() -> None:
+def test_graph_fails_beyond_the_length_of_sinkhorn() -> None:
     tf = tensorflow()
     layer = Routed(Sinkhorn(2, length=2))
     unknown = [tf.TensorSpec((None, None, N, size)) for size in (H, H, V)]
@@ -238,3 +230,11 @@ def test_a_graph_fails_where_a_sequence_is_longer_than_sinkhorn_was_built_for() 
 def test_a_one_sided_pattern_would_leak_the_future(router: Any, pattern: patterns.Pattern) -> None:
     with pytest.raises(ValueError, match="the future would leak into the past"):
         Routed(router, pattern=pattern)
+
+
+def test_step_without_requests_moves_no_centroid() -> None:
+    layer = Routed(KMeans(2, 4))
+    output_of(layer, training=True)
+    (centroids,) = layer.get_weights()
+    output_of(layer, QUERY[:0], KEY[:0], VALUE[:0], training=True)
+    np.testing.assert_array_equal(layer.get_weights()[0], centroids)

@@ -24,6 +24,7 @@ from recsys_attn.attention.patterns import (
     Strided,
 )
 from recsys_attn.attention.routers import Blocks
+from tests.support.arrays import assert_close
 
 B, S, N, H = 2, 23, 2, 5
 EVENTS = np.random.default_rng(0).normal(size=(B, S, N, H)).astype("float32")
@@ -68,11 +69,11 @@ def test_a_pattern_beyond_the_blocks_is_refused(router: Blocks, pattern: Pattern
 def test_a_pattern_within_the_blocks_is_that_of_dense(router: Blocks, pattern: Pattern) -> None:
     routed, _ = Routed(router, pattern=pattern)(EVENTS, EVENTS, EVENTS)
     dense, _ = Dense(pattern=pattern)(EVENTS, EVENTS, EVENTS)
-    np.testing.assert_allclose(routed, dense, rtol=1e-4, atol=1e-5)
+    assert_close(routed, dense)
 
 
 @pytest.mark.parametrize("pattern", [Causal(), Full(), Prefix(3)], ids=repr)
 def test_a_pattern_that_only_hides_the_future_filters_the_blocks(pattern: Pattern) -> None:
     routed, _ = Routed(Blocks(4), pattern=pattern)(EVENTS, EVENTS, EVENTS)
     dense, _ = Dense(pattern=Block(4, 1) & pattern)(EVENTS, EVENTS, EVENTS)
-    np.testing.assert_allclose(routed, dense, rtol=1e-4, atol=1e-5)
+    assert_close(routed, dense)

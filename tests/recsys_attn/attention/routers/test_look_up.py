@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
@@ -14,17 +13,25 @@ from recsys_attn.attention.mechanisms import Dense, Lookup
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Sinkhorn
 from recsys_attn.serialization import serialize
 from tests.support import reference
+from tests.support.arrays import assert_close
+from tests.support.heads import (
+    EVERYTHING,
+    KEY,
+    KEY_MASK,
+    QUERY,
+    QUERY_MASK,
+    VALUE,
+    B,
+    N,
+    S,
+    T,
+    V,
+    output_of,
+)
 from tests.support.references import retrieved as loops
 from tests.support.references.routers import attended
 
-B, T, S, N, H, V = 2, 3, 23, 5, 7, 11
 RNG = np.random.default_rng(0)
-QUERY = RNG.normal(size=(B, T, N, H)).astype("float32")
-KEY = RNG.normal(size=(B, S, N, H)).astype("float32")
-VALUE = RNG.normal(size=(B, S, N, V)).astype("float32")
-KEY_MASK = RNG.random((B, S)) < 0.7
-QUERY_MASK = np.array([[True, False, True], [True, True, True]])
-EVERYTHING = np.ones((B, S), bool)
 AFTER = np.full((B, T), S)  # where every query stands by default
 IN_ORDER = np.tile(np.arange(S), (B, 1))
 SHUFFLED = np.array([RNG.permutation(S) for _ in range(B)])
@@ -33,14 +40,6 @@ masked = pytest.mark.parametrize("mask", [EVERYTHING, KEY_MASK], ids=["no mask",
 
 def retrieved(router: Any) -> Lookup:
     return Lookup(router, "scaled_dot")
-
-
-def output_of(layer: Any, *inputs: Any, **kwargs: Any) -> np.ndarray:
-    return keras.ops.convert_to_numpy(layer(*(inputs or (QUERY, KEY, VALUE)), **kwargs)[0])
-
-
-def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def each_head(found: Callable[..., np.ndarray]) -> np.ndarray:
