@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_attn.schema import Numeric, Task
+from recsys_attn.schema import Numeric, Sequence
 from serving.client import Client
 from serving.config.server_config import ServerConfig
 from serving.protos import scoring_pb2_grpc
@@ -24,66 +24,51 @@ from tests.serving.rank_messages import make_rank_request, read_rank_response
 from tests.support import shop
 from tests.support.exports import split_requests
 
-SETTINGS = """
-name = "shop"
-
-[data]
-source = "parquet"
-path = "{path}"
-request = "request"
-
-[model]
-width = 4
-target_attention = {{ class_name = "interest", config = {{ units = [5] }} }}
-num_layers = 1
-head_dim = 3
-expert_units = [7]
-
-[training]
-epochs = 1
-batch_size = 300
-learning_rate = 0.05
-
-[evaluation]
-group = "segment"
-ceiling = {{ click = "truth" }}
-baselines = {{ popularity = "popularity" }}
-"""
+SETTINGS: dict[str, Any] = {
+    "name": "shop",
+    "model": {
+        "width": 4,
+        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
+        "num_layers": 1,
+        "head_dim": 3,
+        "expert_units": [7],
+    },
+    "training": {"epochs": 1, "batch_size": 300, "learning_rate": 0.05},
+    "evaluation": {
+        "group": "segment",
+        "ceiling": {"click": "truth"},
+        "baselines": {"popularity": "popularity"},
+    },
+}
 
 
-def _table(part: Any) -> str:
-    """A feature or task of the schema as a TOML table."""
-    lines = []
-    for key, value in dataclasses.asdict(part).items():
-        if value is None or key in ("size", "side"):
-            continue
-        if key == "dtype" and isinstance(part, Numeric):
-            continue
-        if isinstance(value, dict):
-            given = ((k, json.dumps(v)) for k, v in value.items() if v is not None)
-            lines.append(f"{key} = {{ {', '.join(f'{k} = {v}' for k, v in given)} }}")
-        else:
-            lines.append(f"{key} = {json.dumps(value)}")
-    if getattr(part, "side", None) == "context" and part.kind != "sequence":
-        lines.append('side = "context"')
-    return f"\n[[{'tasks' if isinstance(part, Task) else 'features'}]]\n" + "\n".join(lines)
+def _options(part: Any) -> dict[str, Any]:
+    """A feature or task of the schema as in an experiment file."""
+    values = dataclasses.asdict(part)
+    names = {"size", "dtype"} if isinstance(part, Numeric) else {"size"}
+    names |= {"side"} if isinstance(part, Sequence) else set()
+    return {key: value for key, value in values.items() if value is not None and key not in names}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on a table of the shop, and batch scores of new rows."""
     folder = tmp_path_factory.mktemp("shop")
-    shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
-    schema = "".join(_table(part) for part in (*shop.SCHEMA.features, *shop.SCHEMA.tasks))
-    experiment = folder / "shop.toml"
-    experiment.write_text(SETTINGS.format(path=folder / "shop.parquet") + schema, "utf-8")
-    result = invoke("run", experiment, "--run-dir", folder / "run")
+    path = shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
+    parts = {
+        "data": {"source": "parquet", "path": str(path), "request": "request"},
+        "features": [_options(feature) for feature in shop.SCHEMA.features],
+        "tasks": [_options(task) for task in shop.SCHEMA.tasks],
+    }
+    (folder / "run").mkdir()
+    (folder / "run" / "experiment.json").write_text(json.dumps({**SETTINGS, **parts}), "utf-8")
+    result = invoke("run", folder / "run")
     assert result.exit_code == 0, result.output
 
     rows = shop.table(40, seed=12, unknown=True)
     pq.write_table(rows.drop_columns(["click", "bought", "clicked"]), folder / "rows.parquet")
     arguments = ("--input", folder / "rows.parquet", "--output", folder / "scores.parquet")
-    result = invoke("score", experiment, "--run-dir", folder / "run", *arguments)
+    result = invoke("score", folder / "run", *arguments)
     assert result.exit_code == 0, result.output
     return folder
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tests.support.sources import Source, code_lines, own_arguments
 
@@ -79,96 +79,77 @@ def package_imports(source: Source) -> list[str]:
     if _within(source.module, BACKEND):
         allowed |= BACKEND_IMPORTS
     known = allowed | sys.stdlib_module_names | {source.package}
-    return [
-        _finding(source, line, f"imports {target}; allowed here: {', '.join(sorted(allowed))}")
-        for target, line, _ in source.imports
-        if _top(target) not in known
-    ]
+    names = ", ".join(sorted(allowed))
+    return _imports(source, f"allowed here: {names}", lambda target: _top(target) not in known)
 
 
 def lazy_serving(source: Source) -> list[str]:
-    """`pipelines` hands over to `serving` inside functions: neither needs the other to load."""
-    if source.package != "pipelines":
-        return []
+    """`pipelines` imports `serving` inside functions: neither needs the other to load."""
     return [
         _finding(source, line, f"imports {target} at the top; import it inside the function")
         for target, line, inside_function in source.imports
-        if _top(target) == "serving" and not inside_function
+        if source.package == "pipelines" and _top(target) == "serving" and not inside_function
     ]
 
 
 def one_place(source: Source) -> list[str]:
     """Ray, and what has no public name in TensorFlow, are imported in one place."""
     return [
-        _finding(source, line, f"imports {target}; only {place} may")
+        finding
         for package, imported, place in ONE_PLACE
         if source.package == package and not _within(source.module, place)
-        for target, line, _ in source.imports
-        if _within(target, imported)
+        for finding in _imports(source, f"only {place} may", lambda t, i=imported: _within(t, i))
     ]
 
 
 def independent_slots(source: Source) -> list[str]:
     """Scores, patterns, weightings, feature maps and compressors import none of each other."""
-    slot = next((slot for slot in SLOTS if _within(source.module, slot)), None)
-    if slot is None:
+    if not any(_within(source.module, slot) for slot in SLOTS):
         return []
-    others = [other for other in SLOTS if other != slot]
-    return [
-        _finding(source, line, f"imports {target}; the slots of attention do not know each other")
-        for target, line, _ in source.imports
-        if any(_within(target, other) for other in others)
-    ]
+    others = [slot for slot in SLOTS if not _within(source.module, slot)]
+    advice = "the slots of attention do not know each other"
+    return _imports(source, advice, lambda target: any(_within(target, slot) for slot in others))
 
 
 def folder_order(source: Source) -> list[str]:
     """Inside a package imports go one way: each folder imports only those below it."""
-    return [
-        finding
-        for package, order in FOLDER_ORDER.items()
-        if _within(source.module, package)
-        for finding in _out_of_order(source, package, order.split())
-    ]
-
-
-def _out_of_order(source: Source, package: str, order: list[str]) -> list[str]:
-    above: list[str] = []
-    for folder in (f"{package}.{name}" for name in order):
-        if _within(source.module, folder):
-            return [
-                _finding(source, line, f"imports {target}, a folder above {folder}")
-                for target, line, _ in source.imports
-                if any(_within(target, higher) for higher in above)
-            ]
-        above.append(folder)
-    if source.module == package:
-        return []
-    return [_finding(source, 1, f"is in no folder of {package} in FOLDER_ORDER; add it")]
+    findings = []
+    for package, names in FOLDER_ORDER.items():
+        folders = [f"{package}.{name}" for name in names.split()]
+        own = next((i for i, one in enumerate(folders) if _within(source.module, one)), None)
+        if own is not None:
+            above = folders[:own]
+            advice = f"a folder above {folders[own]}"
+            findings += _imports(source, advice, lambda t, a=above: any(_within(t, x) for x in a))
+        elif _within(source.module, package) and source.module != package:
+            findings.append(_finding(source, 1, f"is in no folder of {package} in FOLDER_ORDER"))
+    return findings
 
 
 def names_from_their_module(source: Source, modules: Collection[str]) -> list[str]:
-    """A name comes from the module that defines it, not from an `__init__` further up.
-
-    That `__init__` imports every part, so it would lead around the rules above.
-    """
+    """A name comes from its own module, not from an `__init__` above, which imports every part."""
     parts = source.module.split(".")
     above = {".".join(parts[:depth]) for depth in range(1, len(parts))}
-    return [
-        _finding(source, line, f"imports {target}; import it from the module that defines it")
-        for target, line, _ in source.imports
-        if target in above or (target.rpartition(".")[0] in above and target not in modules)
-    ]
+    return _imports(
+        source,
+        "import it from the module that defines it",
+        lambda target: (
+            target in above or (target.rpartition(".")[0] in above and target not in modules)
+        ),
+    )
 
 
 def declared_dependencies(source: Source, declared: Collection[str]) -> list[str]:
     """A third-party import names a distribution that pyproject.toml declares."""
     known = {*ALLOWED_IMPORTS, "tests", "benchmarks", "docs"} | sys.stdlib_module_names
-    return [
-        _finding(source, line, f"imports {target}, and pyproject.toml does not declare {name}")
-        for target, line, _ in source.imports
-        if _top(target) not in known
-        and (name := DISTRIBUTIONS.get(_top(target), _top(target))) not in declared
-    ]
+    return _imports(
+        source,
+        "pyproject.toml does not declare it",
+        lambda target: (
+            _top(target) not in known
+            and DISTRIBUTIONS.get(_top(target), _top(target)) not in declared
+        ),
+    )
 
 
 def file_sizes(sources: Collection[Source]) -> list[str]:
@@ -195,11 +176,7 @@ def function_sizes(source: Source) -> list[str]:
 def argument_counts(source: Source) -> list[str]:
     """A layer has at most eight arguments of its own; past that it is two parts."""
     return [
-        _finding(
-            source,
-            method.lineno,
-            f"{owner.name} has {len(own_arguments(method))} arguments, more than {MAX_ARGUMENTS}",
-        )
+        _finding(source, method.lineno, f"{owner.name} has more than {MAX_ARGUMENTS} arguments")
         for owner in source.classes
         for method in owner.body
         if isinstance(method, ast.FunctionDef)
@@ -214,6 +191,14 @@ def public_names(source: Source) -> list[str]:
     if not source.is_package or not missing:
         return []
     return [_finding(source, 1, f"__all__ lacks {missing}; code has a module of its own")]
+
+
+def _imports(source: Source, advice: str, is_wrong: Callable[[str], bool]) -> list[str]:
+    return [
+        _finding(source, line, f"imports {target}; {advice}")
+        for target, line, _ in source.imports
+        if is_wrong(target)
+    ]
 
 
 def _finding(source: Source, line: int, text: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,17 +22,6 @@ def appending() -> Iterator[Callable[[str], str]]:
     """Appends how many batches this worker has had."""
     numbers = itertools.count(1)
     yield lambda batch: f"{batch}{next(numbers)}"
-
-
-@contextlib.contextmanager
-def waiting() -> Iterator[Callable[[int], int]]:
-    """Takes longer for the first batches than for the later ones."""
-
-    def wait(batch: int) -> int:
-        time.sleep(0.3 / (1 + batch))
-        return batch
-
-    yield wait
 
 
 @contextlib.contextmanager

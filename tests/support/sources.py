@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 class Import(NamedTuple):
     """`target` is the dotted module, or `module.name` for `from module import name`."""
@@ -20,10 +22,7 @@ class Import(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """One file: its path from the repository's root and its text.
-
-    Everything here is a function of the text, so a rule can be tried on a few lines.
-    """
+    """One file: its path in the repository and its text."""
 
     path: str
     text: str
@@ -61,12 +60,8 @@ class Source:
         return list(_imports(self.tree, inside_function=False))
 
     @cached_property
-    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        return [
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+    def functions(self) -> list[Function]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
 
     @cached_property
     def classes(self) -> list[ast.ClassDef]:
@@ -93,7 +88,7 @@ class Source:
         return None
 
 
-def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def code_lines(function: Function) -> int:
     """Lines from `def` to the end of the body, without the docstring."""
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     if ast.get_docstring(function, clean=False) is not None:
@@ -102,7 +97,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
-def own_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+def own_arguments(function: Function) -> list[str]:
     """Names of a method's arguments without `self`, `*args` and `**kwargs`."""
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -113,7 +108,7 @@ def _imports(node: ast.AST, *, inside_function: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         for target in _targets(child):
             yield Import(target, getattr(child, "lineno", 1), inside_function)
-        in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        in_function = isinstance(child, Function | ast.Lambda)
         yield from _imports(child, inside_function=inside_function or in_function)
 
 
