@@ -1,7 +1,5 @@
 """Shared fixtures of the pipelines' tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading experiment files and expanding their shorthands."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

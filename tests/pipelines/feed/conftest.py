@@ -1,7 +1,5 @@
 """A fitted shop and a split of it."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

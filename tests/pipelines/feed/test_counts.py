@@ -1,7 +1,5 @@
 """Counts of requests and steps, without reading the features."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

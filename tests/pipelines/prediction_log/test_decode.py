@@ -1,7 +1,5 @@
 """Logged calls are decoded to the raw columns they were made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Statistics: mergeable, and equal to counts over the rows."""
 
-from __future__ import annotations
-
 from functools import reduce
 from pathlib import Path
 

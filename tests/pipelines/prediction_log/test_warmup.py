@@ -1,7 +1,5 @@
 """Warm-up files of a log: every batch size, no responses."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Micro-batches: combined results, sizes and threads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Settings that differ are named by their keys, with both values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

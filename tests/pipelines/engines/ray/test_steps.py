@@ -1,7 +1,5 @@
 """Fitting and scoring write the same bytes with both engines."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from functools import partial
