@@ -28,11 +28,6 @@ EVALUATION = {
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return shop.fitted()
-
-
-@pytest.fixture(scope="module")
 def model(fitted):
     return shop.linear_model(fitted)
 

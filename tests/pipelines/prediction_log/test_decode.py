@@ -20,11 +20,6 @@ from tests.support.exports import split_requests
 SCHEMA = shop.SCHEMA
 
 
-@pytest.fixture(scope="module")
-def fitted() -> FittedFeatures:
-    return shop.fitted()
-
-
 def record(raw: dict[str, np.ndarray], outputs: dict[str, Any] | None = None) -> bytes:
     log = prediction_log_pb2.PredictionLog()
     for name, array in raw.items():
