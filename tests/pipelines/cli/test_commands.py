@@ -1,7 +1,5 @@
 """The command line: its help, its exit codes, and errors without a stack trace."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Atomic folders, damaged files and the lock of a run folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """A bar on a terminal, finished lines elsewhere."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

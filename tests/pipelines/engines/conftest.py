@@ -1,7 +1,5 @@
 """One Ray cluster for all tests of a process."""
 
-from __future__ import annotations
-
 import gc
 import os
 import tempfile

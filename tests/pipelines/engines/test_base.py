@@ -1,7 +1,5 @@
 """The tree in which every engine merges."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipelines.engines import tree

@@ -1,7 +1,5 @@
 """The engine of `--engine`, and its errors."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from pathlib import Path

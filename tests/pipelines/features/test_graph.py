@@ -17,11 +17,6 @@ PADDING = {tf.string: "", tf.int64: MISSING_INT, tf.float32: np.nan}
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return shop.fitted()
-
-
-@pytest.fixture(scope="module")
 def graph(fitted):
     """The transforms in a graph whose sizes are all unknown, as in a signature."""
     specs = {

@@ -69,7 +69,7 @@ STEPS = [(), ("log1p",), ("standardise",), ("log1p", "standardise"), ("standardi
 
 
 @pytest.mark.parametrize("steps", STEPS, ids="+".join)
-def test_numbers_by_the_formula(steps):
+def test_numbers_by_the_formula_stay_finite(steps):
     transform = NumericTransform(steps, mean=1.7, deviation=0.3)
     numbers = np.array([*shop.FLOATS, 123.456, 1e6, -1e6], "float32")
     expected = numbers.astype("float64")
@@ -88,10 +88,6 @@ def test_numbers_by_the_formula(steps):
     # log1p(1e6), which the deviation divides.
     np.testing.assert_allclose(found[:-2], applied, rtol=ULPS, atol=1e-5)
     assert np.isnan(found[-2:]).all()
-
-
-@pytest.mark.parametrize("steps", STEPS, ids="+".join)
-def test_huge_numbers_stay_finite(steps):
     transform = NumericTransform(steps, mean=1.7, deviation=1e-3)
     numbers = np.array([3e38, -3e38, 1e7], "float32")
     applied = transform.apply(pa.array(numbers))

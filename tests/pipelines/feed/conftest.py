@@ -1,18 +1,10 @@
 """A fitted shop and a split of it."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 
-from pipelines.features import FittedFeatures
 from pipelines.storage.dataset import DataSplit
-from tests.support import feeds, shop
-
-
-@pytest.fixture(scope="package")
-def fitted() -> FittedFeatures:
-    return shop.fitted()
+from tests.support import feeds
 
 
 @pytest.fixture(scope="package")

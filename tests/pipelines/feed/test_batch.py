@@ -1,7 +1,5 @@
 """Batches: size limits, padding, and the values of their requests."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chunks: transformed rows, their labels, and the borders of requests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

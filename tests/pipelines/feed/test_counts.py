@@ -1,15 +1,8 @@
 """Counts of requests and steps, without reading the features."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 
 from pipelines.feed import LENGTHS, Feed
-from pipelines.feed.batch import BatchSize
-from pipelines.feed.counts import RequestCounts
-from pipelines.feed.order import Order
-from pipelines.storage.dataset import Reader
 from tests.support import feeds
 
 
@@ -31,21 +24,3 @@ def test_steps_are_the_batches_of_the_longest_shard(
 
 def vars_of(feed):
     return {name: getattr(feed, name) for name in feed.__dataclass_fields__}
-
-
-def test_only_long_requests_are_read_again(split, monkeypatch):
-    counts = RequestCounts.read(split, "request")
-    read = []
-    original = Reader.row_groups
-
-    def noted(self, numbers):
-        read.extend(numbers)
-        return original(self, numbers)
-
-    monkeypatch.setattr(Reader, "row_groups", noted)
-    order = Order(split.footers.rows, 5, 1)
-    assert counts.steps(order, 0, BatchSize(7, 35)) == 8
-    assert read == []
-    short = np.flatnonzero(counts.longest < 5)
-    counts.steps(order, 0, BatchSize(7, 34))
-    assert sorted(read) == sorted(set(range(len(split.footers))) - set(short))

@@ -1,7 +1,5 @@
 """The feed: every row once, a reproducible order, resuming from any position."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The prefetcher: bounded, and stopped in every case."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import signal
@@ -26,13 +24,6 @@ def wait_until(condition):
         if time.monotonic() > end:
             pytest.fail("nothing happened")
         time.sleep(0.001)
-
-
-def test_items_come_in_order_and_the_thread_ends():
-    items = Prefetcher((n for n in range(101)), 3, "in order")
-    assert list(items) == list(range(101))
-    assert not running("in order")
-    assert list(items) == []
 
 
 def test_prefetch_is_bounded():

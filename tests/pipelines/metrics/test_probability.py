@@ -1,13 +1,11 @@
 """Logloss and calibration against scikit-learn."""
 
-import doctest
-
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve as sklearn_calibration_curve
 from sklearn.metrics import log_loss
 
-from pipelines.metrics import calibration, calibration_curve, logloss, probability
+from pipelines.metrics import calibration, calibration_curve, logloss
 from tests.pipelines.metrics.samples import ROWS, sample
 
 
@@ -50,9 +48,3 @@ def test_calibration_curve_keeps_equal_scores_together(levels):
     np.testing.assert_allclose(found.observed @ found.counts, labels.sum(), rtol=1e-12)
     if levels <= 3:
         np.testing.assert_allclose(found.predicted, np.unique(scores), rtol=1e-12)
-
-
-def test_the_examples_in_the_docstrings_run():
-    found = doctest.testmod(probability)
-    assert found.attempted >= 3
-    assert found.failed == 0

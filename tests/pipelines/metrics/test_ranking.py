@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from pipelines.metrics import auc, auc_by_class, gauc, ranking, roc_curve
+from pipelines.metrics import auc, gauc, probability, ranking, roc_curve
 from tests.pipelines.metrics.samples import LEVELS, ROWS, sample
 
 
@@ -40,14 +40,6 @@ def test_auc_equals_scikit_learn_and_the_pairs(levels, dtype):
     few = slice(0, 101)
     expected = auc_by_pairs(labels[few], scores[few])
     np.testing.assert_allclose(auc(labels[few], scores[few]), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
-def test_auc_by_class_is_the_same_in_parts(levels, monkeypatch):
-    labels, scores, _ = sample(levels)
-    expected = auc(labels, scores)
-    monkeypatch.setattr(ranking, "_PART", 7)
-    assert auc_by_class(scores[labels == 1], scores[labels == 0]) == expected
 
 
 def test_auc_sees_only_the_order():
@@ -112,7 +104,8 @@ def test_thinned_roc_curve_keeps_its_shape():
     np.testing.assert_allclose(area, auc(labels, scores), atol=1e-4)
 
 
-def test_the_examples_in_the_docstrings_run():
-    found = doctest.testmod(ranking)
+@pytest.mark.parametrize("module", [probability, ranking])
+def test_the_examples_in_the_docstrings_run(module):
+    found = doctest.testmod(module)
     assert found.attempted >= 3
     assert found.failed == 0

@@ -1,7 +1,5 @@
 """A small finished run, and a log of its served export."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

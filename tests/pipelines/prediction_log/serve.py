@@ -1,7 +1,5 @@
 """Serves an export in this process and logs its responses."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

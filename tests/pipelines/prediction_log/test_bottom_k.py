@@ -1,7 +1,5 @@
 """The bottom-k sample: independent of order, and uniform."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

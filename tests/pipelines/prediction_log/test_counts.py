@@ -1,7 +1,5 @@
 """Counts by key against sorting all values; keys of numbers keep their order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

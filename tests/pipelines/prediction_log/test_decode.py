@@ -1,7 +1,5 @@
 """Logged calls are decoded to the raw columns they were made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,6 @@ from tests.support import shop
 from tests.support.exports import split_requests
 
 SCHEMA = shop.SCHEMA
-
-
-@pytest.fixture(scope="module")
-def fitted() -> FittedFeatures:
-    return shop.fitted()
 
 
 def record(raw: dict[str, np.ndarray], outputs: dict[str, Any] | None = None) -> bytes:

@@ -1,7 +1,5 @@
 """Distances against SciPy's and against their definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reading a log while servers write and delete its files."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Skew and drift of a real run: changes are found, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Statistics: mergeable, and equal to counts over the rows."""
 
-from __future__ import annotations
-
 from functools import reduce
 from pathlib import Path
 
@@ -28,11 +26,6 @@ from tests.support import shop
 from tests.support.exports import split_requests
 
 
-@pytest.fixture(scope="module")
-def fitted() -> FittedFeatures:
-    return shop.fitted()
-
-
 def counted(fitted: FittedFeatures, table: pa.Table) -> Statistics:
     return {**of_features(fitted, table, "context"), **of_features(fitted, table, "candidate")}
 
@@ -44,14 +37,11 @@ def assert_equal(first: Statistics, second: Statistics) -> None:
         np.testing.assert_array_equal(first[name].counts, second[name].counts, err_msg=name)
 
 
-def test_parts_count_as_the_whole(fitted: FittedFeatures) -> None:
+def test_parts_count_as_the_whole_and_are_saved(fitted: FittedFeatures, tmp_path: Path) -> None:
     table = shop.table(61, seed=3, unknown=True)
     parts = [counted(fitted, table.slice(start, 19)) for start in range(0, table.num_rows, 19)]
     assert_equal(reduce(merge, parts[::-1], {}), counted(fitted, table))
-
-
-def test_statistics_round_trip(fitted: FittedFeatures, tmp_path: Path) -> None:
-    found = counted(fitted, shop.table(11, seed=3))
+    found = counted(fitted, table)
     save({**found, "task/click/scores": NOTHING}, tmp_path)
     assert_equal(load(tmp_path), found)
     save({}, tmp_path)

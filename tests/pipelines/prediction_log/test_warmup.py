@@ -1,7 +1,5 @@
 """Warm-up files of a log: every batch size, no responses."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections import Counter
@@ -86,7 +84,7 @@ def strata(*counts: int) -> Counter[Stratum]:
     return Counter({Stratum("p", "s", (size,)): count for size, count in enumerate(counts)})
 
 
-@pytest.mark.parametrize("counts", [(1,), (1000,), (5, 3, 900), (1, 1, 1, 2), (100, 99, 98, 3)])
+@pytest.mark.parametrize("counts", [(1,), (5, 3, 900), (1, 1, 1, 2), (100, 99, 98, 3)])
 @pytest.mark.parametrize("total", [1, 2, 3, 17, 1000])
 def test_shares_add_up(counts: tuple[int, ...], total: int) -> None:
     calls = strata(*counts)

@@ -1,7 +1,5 @@
 """The page and the table of drift and skew."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,15 +1,12 @@
 """Micro-batches: combined results, sizes and threads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
-import keras
 import pytest
 import tensorflow as tf
 
-from pipelines.scoring.microbatches import micro_batch_requests, micro_batch_rows
+from pipelines.scoring.microbatches import micro_batch_requests
 
 
 @pytest.mark.parametrize(
@@ -29,18 +26,6 @@ def test_a_part_has_whole_requests_and_each_processor_a_part(
 ) -> None:
     monkeypatch.setattr("pipelines.scoring.microbatches._processors", lambda: 2)
     assert int(micro_batch_requests(tf.ones(shape, tf.bool), rows)) == expected
-
-
-@pytest.mark.parametrize(
-    ("wanted", "units", "expected"), [(None, 1, 64), (None, 1000, 333), (0, 1, None), (7, 1, 7)]
-)
-def test_a_tower_of_many_weights_gets_larger_parts(
-    wanted: int | None, units: int, expected: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.scoring.microbatches._has_gpu", lambda: False)
-    tower = keras.layers.Dense(units, use_bias=False)
-    tower.build((None, 1000))
-    assert micro_batch_rows(wanted, tower) == expected
 
 
 SCRIPT = """

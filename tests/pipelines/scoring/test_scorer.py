@@ -12,11 +12,6 @@ from tests.support import shop
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    return shop.fitted()
-
-
-@pytest.fixture(scope="module")
 def scorer(fitted):
     return Scorer(shop.model(fitted))
 

@@ -1,7 +1,5 @@
 """Local paths, URIs and filesystems give the same rows."""
 
-from __future__ import annotations
-
 import os
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Footers: fingerprints, and files that change."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A trainer on the prepared data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints: atomic, few, and checked for damage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

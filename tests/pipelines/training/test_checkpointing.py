@@ -1,7 +1,5 @@
 """Checkpoints, resuming and stopping a training in one process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

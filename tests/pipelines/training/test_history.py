@@ -1,7 +1,5 @@
 """The best epoch, early stopping and learning rates."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """A killed or stopped training resumes to the same final state."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

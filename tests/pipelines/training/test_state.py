@@ -1,7 +1,5 @@
 """The progress of a training as plain data."""
 
-from __future__ import annotations
-
 from pipelines.training.state import TrainingProgress
 
 

@@ -1,7 +1,5 @@
 """The tower in micro-batches takes the step of the whole batch."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training: deterministic, on known labels only, with the best weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

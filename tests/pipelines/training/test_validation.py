@@ -1,7 +1,5 @@
 """Validation in batches gives the metrics of all rows."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,14 +1,11 @@
 """A warm start matches table rows by value and keeps the optimizer's slots."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
@@ -53,18 +50,6 @@ def test_warm_start_with_same_data_has_the_same_weights(older: Steps, tmp_path: 
     before, after = older.load()[1].get_weights(), newer.load()[1].get_weights()
     for old, new in zip(before, after, strict=True):
         np.testing.assert_allclose(new, old, atol=1e-12)
-
-
-def test_rows_are_found_by_value_in_another_vocabulary(older: Steps, tmp_path: Path) -> None:
-    """The newer vocabulary has fewer users, and so other rows for most."""
-    options = {"training__warm_start": str(older.run.folder), "training__learning_rate": 1e-30}
-    newer, _ = run(tmp_path, "run", ("min_count = 2 }", "min_count = 40 }"), **options)
-    (old_features, old), (new_features, new) = older.load(), newer.load()
-    old_users, new_users = (f.transforms["user_id"].values for f in (old_features, new_features))
-    assert 5 < len(new_users) < len(old_users)
-    old_table, new_table = (m.embedding._table_weights["4"].numpy() for m in (old, new))
-    places = pc.index_in(new_users, value_set=old_users).to_numpy()
-    np.testing.assert_allclose(new_table[2 : 2 + len(new_users)], old_table[2 + places])
 
 
 def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) -> None:

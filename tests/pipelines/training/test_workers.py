@@ -1,7 +1,5 @@
 """Several workers or devices train like one with several shards."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

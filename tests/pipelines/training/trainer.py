@@ -1,7 +1,5 @@
 """Trains small models on the prepared data, or on changed copies of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Connecting to a Ray cluster and disconnecting."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

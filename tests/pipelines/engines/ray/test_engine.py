@@ -1,7 +1,5 @@
 """The Ray engine gives the results and errors of the local engine."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The status board of Ray training workers."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,9 +1,6 @@
 """Fitting and scoring write the same bytes with both engines."""
 
-from __future__ import annotations
-
 import io
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +9,6 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
@@ -88,21 +84,3 @@ def test_rows_are_scored_to_the_same_bytes(
         rows = score(source, tmp_path / name, TASKS, load, request_column, _progress(), each)
         assert rows == DataSplit(source).rows
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
-
-
-def test_damaged_file_gives_the_same_error(
-    engine: Engine, source: Path, run: Path, tmp_path: Path
-) -> None:
-    rows = Path(shutil.copytree(source, tmp_path / "rows"))
-    shop.damage(rows / "b.parquet", "overwritten")  # the footer stays
-    target = tmp_path / "out" / "scores.parquet"
-    sentences = []
-    for each in (LOCAL, engine):
-        load = partial(load_trained, run, ())
-        with pytest.raises(PipelineError, match=r"b\.parquet cannot be read: ") as scoring:
-            score(rows, target, TASKS, load, None, _progress(), each)
-        with pytest.raises(PipelineError, match=r"b\.parquet cannot be read: ") as fitting:
-            fit_split(shop.SCHEMA, DataSplit(rows), each, lambda rows: None)
-        sentences.append((str(scoring.value), str(fitting.value)))
-    assert sentences[0] == sentences[1]
-    assert list(target.parent.iterdir()) == []

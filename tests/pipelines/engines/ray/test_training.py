@@ -1,7 +1,5 @@
 """Training workers started by Ray behave like workers started by hand."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -49,25 +49,13 @@ def test_one_row_per_rating(path, tmp_path):
     assert sum(summary["rows"].values()) == 21
     assert summary["request"] is None
     rows = read_all(tmp_path / "out").to_pylist()
-    assert rows[0] == {
-        "user_id": 1,
-        "item_id": 10,
-        "rating": 5,
-        "timestamp": 978300000,
-        "gender": "F",
-        "age": 1,
-        "occupation": 10,
-        "zip": "48067",
-        "title": "Toy Story (1995)",
-        "genres": ["Animation", "Children's", "Comedy"],
-        "year": 1995,
-        "hour": 22,
-        "weekday": 6,
-        "like": 1,
-        "rated_items": [],
-        "rated_values": [],
-        "liked_items": [],
-    }
+    rating = {"user_id": 1, "item_id": 10, "rating": 5, "timestamp": 978300000}
+    user = {"gender": "F", "age": 1, "occupation": 10, "zip": "48067"}
+    genres = ["Animation", "Children's", "Comedy"]
+    film = {"title": "Toy Story (1995)", "genres": genres, "year": 1995}
+    derived = {"hour": 22, "weekday": 6, "like": 1}
+    histories = {"rated_items": [], "rated_values": [], "liked_items": []}
+    assert rows[0] == {**rating, **user, **film, **derived, **histories}
     assert rows[6]["zip"] == "02460-1234"
     assert rows[6]["title"] == 'Fall, The "big" (1997)'
     assert (rows[3]["title"], rows[3]["year"]) == ("Café (Bar) (2000)", 2000)

@@ -86,9 +86,7 @@ def test_prices_in_their_list(rows):
     assert [row["price_to_mean"] for row in rows[4:7]] == [1.0, 0.75, 1.25]
     # Three prices for four items cannot be told apart: they are unknown.
     assert [row["price"] for row in rows[:4]] == [None] * 4
-
-
-def test_heuristics_order_the_list(rows):
+    # The heuristics order the first list.
     first = rows[:4]
     assert [row["heuristic_position"] for row in first] == [-1, -2, -3, -4]
     ordered = sorted(first, key=lambda row: -row["heuristic_last_item"])
