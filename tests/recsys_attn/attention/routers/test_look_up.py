@@ -32,7 +32,8 @@ from tests.support.references import retrieved as loops
 from tests.support.references.routers import attended
 
 RNG = np.random.default_rng(0)
-AFTER = np.full((B, T), S)  # where every query stands by default
+# Every query stands right after the last key that is present, by default.
+AFTER = np.array([[np.flatnonzero(row)[-1] + 1] * T for row in KEY_MASK])
 IN_ORDER = np.tile(np.arange(S), (B, 1))
 SHUFFLED = np.array([RNG.permutation(S) for _ in range(B)])
 masked = pytest.mark.parametrize("mask", [EVERYTHING, KEY_MASK], ids=["no mask", "mask"])
