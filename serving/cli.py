@@ -27,11 +27,11 @@ class StartError(click.ClickException):
 @click.command(cls=GroupedCommand, context_settings={"token_normalize_func": either_spelling})
 @options_of(ServerConfig)
 def serve(**options: Any) -> None:
-    """Serve models over gRPC and REST, with TensorFlow Serving's protocol.
+    """Serve models over gRPC and REST.
 
-    Serves the newest version in the folder, and loads new versions when they appear. SIGTERM
-    and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep their
-    spelling, such as --model_base_path.
+    Speaks TensorFlow Serving's protocol. Serves the newest version in the folder, and loads new
+    versions when they appear. SIGTERM and Ctrl-C let running requests finish. Options of
+    TensorFlow Serving may keep their spelling, such as --model_base_path.
     """
     from serving.server import process
 

@@ -12,7 +12,7 @@ from serving.common.tls import Pem, Tls, Token
 
 
 class ClientBase:
-    """A client without its I/O, in which alone `Client` and `AsyncClient` differ.
+    """The common part of `Client` and `AsyncClient`, which differ only in how they send.
 
     Args:
         addresses: `host:port` of the server, a list of them, or one gRPC target

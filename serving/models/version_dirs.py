@@ -47,7 +47,7 @@ def fingerprint(path: Path) -> Fingerprint:
 def why_nothing(base_path: Path) -> str:
     """Describes why no version was found, and the expected layout."""
     expected = (
-        "Expected a folder that holds one numbered folder a version, each an exported "
+        "Expected a folder that holds one numbered folder per version, each an exported "
         f"SavedModel, such as {base_path / '1' / SAVED_MODEL_FILE}."
     )
     if not base_path.is_dir():
