@@ -30,6 +30,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
 	$(BIN)/python -m docs.imports_picture
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/docs/index.html; with search: $(BIN)/python -m http.server -d build/docs"
 
 portable: $(VENV)/.dev ## Run the tests as processors without AVX-512 or AVX2 would, and on one core (an hour)
 	@failed=; \

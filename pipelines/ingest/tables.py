@@ -56,7 +56,9 @@ def _stored_file(storage: Storage, name: str) -> SourceFile:
         try:
             with storage.open(name) as source, pq.ParquetFile(source) as file:
                 _check_names(file.schema_arrow.names, where)
-                names = [n for n in file.schema_arrow.names if columns is None or n in columns]
+                names = file.schema_arrow.names
+                if columns is not None and columns <= set(names):
+                    names = sorted(columns)  # else all: the error for a missing one lists them
                 for batch in file.iter_batches(CHUNK_ROWS, columns=names):
                     yield _decoded(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:

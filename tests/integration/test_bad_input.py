@@ -59,7 +59,7 @@ def _with(name: str, value: Callable[[int, Any], Any]) -> Change:
 TABLES: dict[str, tuple[Change, str]] = {
     "missing request": (
         lambda table: table.drop_columns("request_id"),
-        r"clicks.parquet: the column 'request_id' \(data.request\) is missing",
+        r"clicks.parquet: the column 'request_id' \(data.request\) is missing.* Columns: .*price",
     ),
     "values for lists": (
         _with("clicked_items", lambda row, old: 0),
