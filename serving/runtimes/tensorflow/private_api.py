@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow.python.client import pywrap_tf_session
-from tensorflow.python.framework import kernels
+from tensorflow.python.framework import kernels, op_def_registry
 from tensorflow.python.grappler import tf_optimizer
 
 _XLA_CPU = "XLA_CPU_JIT"
@@ -73,3 +73,11 @@ def is_compilable(op: str) -> bool:
     """Returns whether XLA compiles a type of operation for a CPU; no public list says so."""
     found = kernels.get_registered_kernels_for_op(op)
     return any(kernel.device_type == _XLA_CPU for kernel in found.kernel)
+
+
+def has_outputs(node: node_def_pb2.NodeDef) -> bool:
+    """Returns whether a node has outputs; no public list of operations says so."""
+    if "Tout" in node.attr:
+        return bool(node.attr["Tout"].list.type)
+    definition = op_def_registry.get(node.op)
+    return definition is not None and bool(definition.output_arg)

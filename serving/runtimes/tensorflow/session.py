@@ -28,6 +28,7 @@ from serving.common.errors import (
 from serving.config.server_config import CPUS
 from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.tensorflow import private_api, saved_model
+from serving.runtimes.tensorflow.graph_import import import_graph
 from serving.runtimes.tensorflow.start_values import take_start_values
 from serving.runtimes.tensorflow.value_check import ValueCheck
 
@@ -72,9 +73,7 @@ class TensorFlowSession:
     def _restore(self, meta: meta_graph_pb2.MetaGraphDef, path: Path) -> None:
         values = take_start_values(meta)
         try:
-            tf.graph_util.import_graph_def(
-                meta.graph_def, name="", producer_op_list=meta.meta_info_def.stripped_op_list
-            )
+            import_graph(meta)
             require_values = ValueCheck(meta)
             if meta.HasField("saver_def") and list(path.glob(f"{saved_model.VARIABLES}.*")):
                 saver = tf.compat.v1.train.Saver(saver_def=meta.saver_def)
