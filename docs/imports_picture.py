@@ -61,7 +61,7 @@ def _exists(part: str, package: str) -> bool:
 
 
 def ordered(graph: Mapping[str, set[str]]) -> list[str]:
-    """The folders so that each stands above those that it imports, where there is no circle."""
+    """Returns the folders in the order of their imports, importers first."""
     order: list[str] = []
     left = dict(sorted(graph.items()))
     while left:

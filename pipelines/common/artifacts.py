@@ -141,7 +141,7 @@ def disk_errors(target: Path) -> Iterator[None]:
 
 
 def recover(target: Path) -> None:
-    """Removes what a killed process left beside `target`, and restores what it had moved aside."""
+    """Deletes temporary files of a killed process next to `target`, and restores its backup."""
     aside = _beside(target, "old")
     if aside.exists() and not target.exists():
         aside.rename(target)

@@ -50,7 +50,7 @@ class Workplace:
         path.write_text(block.text, "utf-8")
 
     def python(self, block: Block, page: Page, namespace: dict[str, Any]) -> str:
-        """Runs a block; returns what it printed."""
+        """Runs a block and returns its output."""
         lines = "\n" * (block.line - 1)  # so that a traceback names the line of the page
         code = compile(lines + self._here(block.text), str(page.path), "exec", dont_inherit=True)
         with self._inside(), contextlib.redirect_stdout(io.StringIO()) as printed:

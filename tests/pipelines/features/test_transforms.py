@@ -99,7 +99,7 @@ def test_numbers_by_the_formula_stay_finite(steps):
 @pytest.mark.parametrize("first", [0, 5, -3, -(2**62), MISSING_INT + 1, LARGEST - 13])
 @pytest.mark.parametrize("last", [None, 2**40])
 def test_vocabulary_ids_of_dense_integers(first, last):
-    """Close together or not (with `last`), what is not known is unknown at any distance."""
+    """Unknown ids stay unknown, near the known ones or (with `last`) far from them."""
     known = [first + step for step in (7, 2, 0, 13, 5)] + ([last] if last else [])
     ids = {number: place + 2 for place, number in enumerate(known)} | {None: 0, MISSING_INT: 0}
     near = [first + step for step in range(14)]

@@ -130,7 +130,7 @@ def test_each_setting_reaches_its_steps_and_the_hash(
     if changed is not None:
         before, after = settings_by_step(one), settings_by_step(other)
         assert {step for step in before if before[step] != after[step]} == changed
-    # What is exported does not change the metrics.
+    # Options of the export do not change the metrics.
     assert (config_hash(other) == config_hash(one)) == (changed == {"export"})
 
 

@@ -1,4 +1,4 @@
-"""Attention in groups: what holds for every router, and what is refused."""
+"""Attention in groups: invariants of every router, and rejected combinations."""
 
 from __future__ import annotations
 
