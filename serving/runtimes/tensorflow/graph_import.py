@@ -1,9 +1,10 @@
 """Imports a graph in pieces, so that requests get Python's lock in between.
 
 TensorFlow imports a graph in one call, which holds the lock all the time: 45 ms for 39 fields with
-small vocabularies, and no request proceeds. While a version was loaded every 6 seconds, the
-longest of 3,000 requests took 29 ms with pieces and 72 ms without, the 99.9th percentile 22 and
-51 ms (`python -m benchmarks.reload --quiet 10 --minutes 1 --every 6`, two cores).
+small vocabularies, and no request proceeds. While versions were loaded, the longest of 3,000
+requests took 29 ms with pieces (`python -m benchmarks.reload --quiet 10 --minutes 1 --every 6`,
+two cores), and of 3,600 without them 72 ms (`--quiet 20 --minutes 1.2 --every 8`); the 99.9th
+percentile was 22 and 51 ms.
 """
 
 from __future__ import annotations
