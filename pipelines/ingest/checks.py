@@ -127,6 +127,11 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def _hint(feature: Feature, kind: pa.DataType) -> str:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return (
+            ' A list of values in each row is a feature with kind = "sequence" where order counts, '
+            "or kind = \"categorical\" with multivalued = true where it does not."
+        )
     if isinstance(feature, Numeric):
         return ' A numeric feature holds numbers: declare kind = "categorical", or change the file.'
     fits = {

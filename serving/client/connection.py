@@ -92,8 +92,8 @@ class Connection:
         # The client cancels on close only: any other cancelled call met a stopping server.
         if isinstance(raised, (Unavailable, Cancelled)):
             hints = [hint for part, hint in self._hints if part in words]
-            todo = f". {hints[0]}." if hints else ""
-            raised = Unavailable(f"Cannot reach {self.addresses}: {words}{todo}")
+            todo = f"{hints[0]}. " if hints else ""
+            raised = Unavailable(f"Cannot reach {self.addresses}. {todo}Reported by gRPC: {words}")
         if isinstance(raised, DeadlineExceeded) and call.invocation.timeout is not None:
             raised = DeadlineExceeded(
                 f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {words}"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 _TYPES = {"str": click.STRING, "bool": click.BOOL, "int": click.INT, "float": click.FLOAT}
-_METAVARS = {"int": "INTEGER", "float": "NUMBER"}
+_METAVARS = {"bool": "[true|false]", "int": "INTEGER", "float": "NUMBER"}
 
 
 class GroupedCommand(click.Command):

@@ -79,18 +79,17 @@ def write_rank(
     order = np.argsort(best, kind="stable")  # NaN comes last
     response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
-        _write_explanation(response.explanation, message, results)
+        longest = _longest_list(signature, message)
+        _write_explanation(response.explanation, longest, results)
     return response
 
 
 def _write_explanation(
-    explanation: scoring_pb2.Explanation, message: scoring_pb2.RankRequest, results: Results
+    explanation: scoring_pb2.Explanation, longest: int, results: Results
 ) -> None:
-    # Padding, of this request or of its batch, is no event.
-    longest = max((_length(column) for column in message.context.values()), default=0)
     for name, value in results.items():
         if name.startswith(ATTENTION_PREFIX):
-            weights = value[0][:, :longest]
+            weights = value[0][:, :longest]  # the rest is padding, of the request or its batch
             target = explanation.attention[name.removeprefix(ATTENTION_PREFIX)]
         elif name.startswith(GATE_PREFIX):
             weights, target = value[0], explanation.gates[name.removeprefix(GATE_PREFIX)]
@@ -100,9 +99,12 @@ def _write_explanation(
         target.values.extend(np.ravel(weights).tolist())
 
 
-def _length(column: scoring_pb2.Column) -> int:
-    kind = column.WhichOneof("values")
-    return len(getattr(column, kind).values) if kind else 0
+def _longest_list(signature: Signature, message: scoring_pb2.RankRequest) -> int:
+    """Length of the longest list in the context; a single value is no list."""
+    shapes = {name: spec.shape or () for name, spec in signature.input_specs.items()}
+    lists = [column for name, column in message.context.items() if None in shapes[name][1:]]
+    kinds = [(column, column.WhichOneof("values")) for column in lists]
+    return max((len(getattr(column, kind).values) for column, kind in kinds if kind), default=0)
 
 
 def _signature(model: Model, explain: bool) -> Signature:

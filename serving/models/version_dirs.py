@@ -67,10 +67,21 @@ def why_nothing(base_path: Path) -> str:
         found = sorted(path.name for path in base_path.iterdir())
     except OSError as error:
         return f"The model base path {base_path} cannot be read: {error.strerror}."
+    if below := _model_below(base_path):
+        return f"The model base path {base_path} holds no version. Did you mean {below}?"
     return (
         f"The model base path {base_path} holds no version. {expected} "
         f"Found: {', '.join(found[:10]) or 'nothing'}."
     )
+
+
+def _model_below(base_path: Path) -> Path | None:
+    """The first folder with versions in a folder of models, or in the `export` of a run."""
+    for pattern in ("*", "export/*"):
+        for path in sorted(base_path.glob(pattern)):
+            if any(has_graph(version) for _, version in _numbered(path)):
+                return path
+    return None
 
 
 def _numbered(base_path: Path) -> Iterator[tuple[int, Path]]:

@@ -21,6 +21,7 @@ from tests.docs.pages import DOCUMENTS, PAGES, Block, Page
 from tests.docs.workplace import TUTORIAL, Workplace, same
 
 MADE = {block.title for page in PAGES for block in page.blocks() if block.title}
+TUTORIALS = [page for page in PAGES if "tutorials/" in page.name and page.blocks("sh")]
 LANGUAGES = {"console", "json", "proto", "python", "sh", "text", "toml", "yaml"}
 _TEXT_PROTOS = (
     model_server_config_pb2.ModelServerConfig,
@@ -71,6 +72,14 @@ def test_code_of_a_page_prints_the_shown_output(page: Page, workplace: Workplace
                 received = workplace.command(line)
                 if not same(output, received):
                     pytest.fail(f"{page.name}:{block.line} must show:\n{received}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_commands_of_a_tutorial_run(page: Page, workplace: Workplace) -> None:
+    """All but `serve`, whose server the other test starts."""
+    for words in (words for block in page.blocks("sh") for words in shell.commands(block.text)):
+        if words[0] == "recsys-attn" and words[1] != "serve":
+            assert "Error:" not in workplace.command(shlex.join(words))
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)

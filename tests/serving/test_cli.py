@@ -153,6 +153,15 @@ def test_no_version_to_serve(tmp_path: Path, twofold: Path) -> None:
     _refused(itself, 2, f"Error: The model base path {twofold} is itself a version")
 
 
+def test_suggests_the_model_in_a_run(tmp_path: Path, base_path: Path) -> None:
+    model = tmp_path / "run/export/ctr"
+    model.parent.mkdir(parents=True)
+    model.symlink_to(base_path)
+    for named in (tmp_path / "run", tmp_path / "run/export"):
+        result = CliRunner().invoke(serve, ["--model-base-path", str(named), "--port", "0"])
+        _refused(result, 2, f"Did you mean {model}?")
+
+
 def test_host_of_another_machine(base_path: Path) -> None:
     arguments = ["--host", "192.0.2.1", "--port", "0", "--allow-insecure"]
     result = CliRunner().invoke(serve, ["--model-base-path", str(base_path), *arguments])

@@ -79,6 +79,7 @@ def test_types_are_widened_without_loss(name, values, expected):
         ),
         (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
         (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
+        (_columns(item=pa.array([[1], [2], [3]])), 'received list<.*>. A list .* "sequence"'),
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
         (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
         (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),

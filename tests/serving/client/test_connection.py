@@ -28,6 +28,6 @@ def test_advice_if_no_server_answers(message: str, advice: str | None) -> None:
     call = Rpc("Predict", None, Invocation(None, None, "r-1", ()))
     connection = Connection(Addresses(("ctr:8500",)), None, None, ClientOptions())
     raised = connection.failure(call, error, is_closed=False)
-    end = message if advice is None else f"{message}. {advice}"
-    assert str(raised) == f"Cannot reach ctr:8500: {end}"
+    todo = "" if advice is None else f"{advice} "
+    assert str(raised) == f"Cannot reach ctr:8500. {todo}Reported by gRPC: {message}"
     assert raised.request_id == "r-1"

@@ -178,6 +178,6 @@ def test_no_server_listens(connect: Connect) -> None:
     with pytest.raises(Unavailable) as raised:
         handle.predict()
     message = str(raised.value)
-    assert message.startswith("Cannot reach localhost:1, 127.0.0.1:2: ")
+    assert message.startswith("Cannot reach localhost:1, 127.0.0.1:2. ")
     assert "Check that the server runs and listens there" in message
     assert len(raised.value.request_id or "") == 32

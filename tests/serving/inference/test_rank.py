@@ -76,19 +76,23 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Model:
     """A model whose event i has the weight price + i, and whose experts share 0.25 : 0.75."""
 
-    def rows(seen: Any, price: Any) -> dict[str, Any]:
+    def rows(user: Any, seen: Any, price: Any) -> dict[str, Any]:
         return {"click": price + 0 * tf.cast(tf.shape(seen)[1], tf.float32)}
 
-    def explain(seen: Any, price: Any) -> dict[str, Any]:
+    def explain(user: Any, seen: Any, price: Any) -> dict[str, Any]:
         places = tf.range(tf.cast(tf.shape(seen)[1], tf.float32))
         return {
-            **rows(seen, price),
+            **rows(user, seen, price),
             "attention/seen": price[:, :, None] + places + tf.zeros_like(seen)[:, None],
             "gate/click": tf.zeros_like(price)[..., None] + [0.25, 0.75],
         }
 
     def inputs(*axes: None) -> dict[str, Any]:
-        return {"seen": (tf.float32, (None, None)), "price": (tf.float32, axes)}
+        return {
+            "user": (tf.string, (None,)),
+            "seen": (tf.float32, (None, None)),
+            "price": (tf.float32, axes),
+        }
 
     return save(
         tmp_path_factory.mktemp("models") / "explained",
@@ -177,7 +181,7 @@ def test_explanation_has_attention_and_gates(explained: Model) -> None:
     assert not response.HasField("explanation")
 
 
-@pytest.mark.parametrize("context", [{}, {"seen": []}, {"seen": None}])
+@pytest.mark.parametrize("context", [{}, {"user": "u7", "seen": []}, {"seen": None}])
 def test_padding_has_no_attention_weight(explained: Model, context: dict[str, Any]) -> None:
     """An empty history is sent to the model as one missing event, which is not the caller's."""
     request = make_rank_request("explained", context, {"price": [1.0, 2.0]}, explain=True)
