@@ -16,7 +16,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.cli.import_tensorflow import import_tensorflow
-from pipelines.cli.options import engine_options, experiment_options, force_option, skew_options
+from pipelines.cli.options import (
+    engine_options,
+    experiment_options,
+    force_option,
+    skew_options,
+    top_k_options,
+)
 from pipelines.common.errors import PipelineError, did_you_mean
 
 if TYPE_CHECKING:
@@ -141,8 +147,10 @@ _add_step("export", "export", "Write a SavedModel of raw values, after a parity 
     "target",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Parquet file to write: the same rows with <task>_score columns.",
+    help="Parquet file to write: the same rows with <task>_score columns, or with --top-k the best "
+    "items of each request.",
 )
+@top_k_options
 @engine_options
 def score(
     experiment: Path,
@@ -150,14 +158,40 @@ def score(
     overrides: tuple[str, ...],
     source: str,
     target: Path,
+    top_k: int | None,
+    catalogue: str | None,
+    unseen: bool,
+    rank_by: str | None,
     engine: str,
     ray_address: str,
 ) -> None:
-    """Score a Parquet file with the trained model."""
+    """Score a Parquet file with the trained model, or rank items for its requests."""
+    if top_k is None and (catalogue is not None or unseen or rank_by):
+        raise click.UsageError("--catalogue, --unseen and --rank-by need --top-k.")
+    if unseen and catalogue is None:
+        raise click.UsageError("--unseen needs --catalogue; the candidates of rows are given.")
     with opened(experiment, run_dir, overrides) as steps:
         from pipelines.engines import choose_engine
 
-        rows = steps.score(source, target, choose_engine(engine, ray_address))
+        chosen = choose_engine(engine, ray_address)
+        if top_k is not None:
+            from pipelines.workflow.top_k import rank
+
+            requests = rank(
+                steps,
+                source,
+                target,
+                top_k,
+                catalogue or None,
+                catalogue is not None,
+                unseen,
+                rank_by,
+                chosen,
+            )
+            place = f"[dim]{escape(str(target))}[/dim]"
+            CONSOLE.print(f"[bold]score[/bold]: {requests:,} requests  {place}", soft_wrap=True)
+            return
+        rows = steps.score(source, target, chosen)
         place = f"[dim]{escape(str(target))}[/dim]"
         CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
 

@@ -36,6 +36,37 @@ def experiment_options(command: Command) -> Command:
     return command
 
 
+def top_k_options(command: Command) -> Command:
+    """Adds the options that rank items."""
+    for option in reversed(
+        (
+            click.option(
+                "--top-k",
+                type=click.IntRange(min=1),
+                help="Write the best K items of each request: request, rank, item, score.",
+            ),
+            click.option(
+                "--catalogue",
+                is_flag=False,
+                flag_value="",
+                metavar="[FILE]",
+                help="With --top-k, rank all items of a Parquet file, or without FILE those of "
+                "data.items, and not the candidates of the rows.",
+            ),
+            click.option(
+                "--unseen",
+                is_flag=True,
+                help="With --catalogue, leave out the items of the request's histories.",
+            ),
+            click.option(
+                "--rank-by", help="With --top-k, task whose scores rank.  [default: the first]"
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def skew_options(command: Command) -> Command:
     """Adds the options of `skew`."""
     time = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])

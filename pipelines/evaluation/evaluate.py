@@ -74,6 +74,7 @@ def evaluate(
         "rows": len(requests),
         "requests": int(requests[-1]) + 1,
         "group": group,
+        "drawn_negatives": _drawn_negatives(experiment, split),
         "tasks": tasks,
     }
     return pa.table(columns), summary
@@ -83,6 +84,12 @@ def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]
     """Writes the evaluation folder that the report reads."""
     pq.write_table(predictions, folder / PREDICTIONS, compression="zstd")
     write_json(folder / METRICS, metrics)
+
+
+def _drawn_negatives(experiment: Experiment, split: DataSplit) -> int:
+    """Negatives that ingest drew for each request of the split."""
+    items = experiment.data.items
+    return items.negatives if items is not None and split.name in ("valid", "test") else 0
 
 
 def _check_columns(split: DataSplit, names: set[str]) -> None:

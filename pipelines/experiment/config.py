@@ -21,6 +21,7 @@ from pipelines.experiment.names import check_feature_names, check_task_names
 from pipelines.experiment.validation_errors import explain
 from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.item_features import check_key
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -81,6 +82,28 @@ else:
 ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
 
 
+class NegativeOptions(TomlTable):
+    """The `[training.negatives]` table: items drawn for each request of the training.
+
+    Attributes:
+        count: Items to draw for each request.
+        by: `"uniform"`; `"popularity"`: by (1 + positives in the train rows) ** 0.75; `"batch"`:
+            positives of the batch's other requests; `"hard"`: of `count * pool` uniform draws,
+            those that the model scores highest.
+        pool: With `by = "hard"`, draws for each item kept.
+    """
+
+    count: int = Field(default=20, ge=1)
+    by: Literal["uniform", "popularity", "batch", "hard"] = "uniform"
+    pool: int = Field(default=4, ge=2)
+
+    @model_validator(mode="after")
+    def _check_pool(self) -> NegativeOptions:
+        if self.by != "hard" and self.pool != NegativeOptions.model_fields["pool"].default:
+            raise ValueError(f'`pool` needs `by = "hard"`. Received: by={self.by!r}')
+        return self
+
+
 class TrainingOptions(TomlTable):
     """The `[training]` table.
 
@@ -114,6 +137,8 @@ class TrainingOptions(TomlTable):
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
             looked up, each divided by its frequency (as in DIN); else of all rows in each step,
             which is slow with a large vocabulary.
+        negatives: Items drawn for each request, as further candidates. None: only those of the
+            rows.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
@@ -141,6 +166,7 @@ class TrainingOptions(TomlTable):
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float = Field(default=0.0, ge=0)
+    negatives: NegativeOptions | None = None
     warm_start: Path | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -209,6 +235,7 @@ class Experiment(TomlTable):
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         _known("training.monitor", [self.training.monitor or tasks[0]], tasks)
+        self._check_items()
         try:
             used = {feature.name for feature in self.model_schema.features}
         except ValueError as error:
@@ -221,6 +248,15 @@ class Experiment(TomlTable):
                     "in `model.exclude`."
                 )
         return self
+
+    def _check_items(self) -> None:
+        if self.data.items is not None:
+            check_key(self.data.items, self.schema_)
+        elif self.training.negatives is not None:
+            raise ValueError(
+                "`training.negatives` are drawn from a catalogue. Add the table `data.items` with "
+                'the `key` of an item, such as `items = { key = "item_id" }`'
+            )
 
     @property
     def model_schema(self) -> Schema:

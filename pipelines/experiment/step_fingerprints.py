@@ -12,11 +12,12 @@ from pipelines.storage.filesystem import without_credentials
 def resolved(experiment: Experiment) -> dict[str, Any]:
     """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
     values = experiment.model_dump(mode="json")
-    path = values["data"]["path"]
-    if isinstance(path, str):
-        values["data"]["path"] = without_credentials(path)
-    elif path is not None:
-        values["data"]["path"] = [without_credentials(place) for place in path]
+    for table in filter(None, (values["data"], values["data"]["items"])):
+        path = table["path"]
+        if isinstance(path, str):
+            table["path"] = without_credentials(path)
+        elif path is not None:
+            table["path"] = [without_credentials(place) for place in path]
     return values
 
 

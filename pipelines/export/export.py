@@ -16,6 +16,7 @@ from pipelines.export.signatures import EXAMPLE_INPUTS, PREDICT_METHOD, View, ad
 from pipelines.export.warmup import warmup_logs, write_warmup
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
+from pipelines.items import ItemTable
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Schema
@@ -36,7 +37,7 @@ def export(
     Raises:
         PipelineError: The exported model does not score like the trained one.
     """
-    schema = fitted.schema
+    schema = fitted.raw_schema
     requests = sample_requests(schema, sample, request, options.parity_rows)
     module = ServingModule(model, fitted)
     signatures = module.signatures()
@@ -51,11 +52,16 @@ def export(
         "format": 1,
         "name": name,
         "version": version,
-        "schema": schema.to_dict(),
+        "schema": fitted.schema.to_dict(),
+        "items": None if fitted.items is None else _describe_items(fitted, fitted.items),
         "signatures": described,
         "parity": parity,
         FILES: list_files(folder),  # last, when all are written
     }
+
+
+def _describe_items(fitted: FittedFeatures, items: ItemTable) -> dict[str, Any]:
+    return {"key": items.key, "features": list(fitted.item_features), "rows": len(items)}
 
 
 def _describe(schema: Schema, signature: str, function: Any) -> dict[str, Any]:

@@ -128,14 +128,13 @@ def check_parity(
     """
     loaded = tf.saved_model.load(str(folder))
     together = pa.concat_tables(requests)
+    rows = fitted.joined(together)
     numbers = np.repeat(np.arange(len(requests)), [table.num_rows for table in requests])
     scorer = Scorer(model)
-    expected = scorer.score_table(
-        together.append_column(_REQUEST, pa.array(numbers)), fitted, _REQUEST
-    )
+    expected = scorer.score_table(rows.append_column(_REQUEST, pa.array(numbers)), fitted, _REQUEST)
     found = [
-        *_exported(loaded, fitted.schema, requests),
-        scorer.score_table(together, fitted, None),
+        *_exported(loaded, fitted.raw_schema, requests),
+        scorer.score_table(rows, fitted, None),
     ]
     worst = 0.0
     for task, scores in expected.items():

@@ -33,6 +33,8 @@ class ServingModule(tf.Module):
     in a candidate's Example is ignored. Both also return `classes` and `scores` of binary tasks,
     `(B, 2)`.
 
+    Features of the item table are no inputs: the module holds them and finds them by the item's id.
+
     The model is traced for rows and for requests; the signatures of Examples call these two.
     """
 
@@ -40,7 +42,7 @@ class ServingModule(tf.Module):
         super().__init__()
         self.features = FeatureGraph(fitted)
         self.model_variables = [variable.value for variable in model.variables]
-        self._schema = fitted.schema
+        self._schema = fitted.raw_schema
         self._model = model.probabilities
         self._explain = model.explain
         self._explains = bool(model.explanations)

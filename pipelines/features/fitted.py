@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,79 @@ from pipelines.features.lists import check_aligned, drop_missing, flatten_list, 
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.items import ItemTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
-from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, is_listed
+from recsys_attn.schema import (
+    Categorical,
+    Feature,
+    RawType,
+    Schema,
+    Sequence,
+    Side,
+    is_listed,
+)
 
 
 @dataclass(frozen=True)
 class FittedFeatures:
-    """A schema with known table sizes, and the transform of each table's owner."""
+    """A schema with known table sizes, and the transform of each table's owner.
+
+    Args:
+        schema: The features of the model.
+        transforms: The transforms by the names of the tables' owners.
+        items: The item table, if the experiment has one.
+    """
 
     schema: Schema
     transforms: Mapping[str, Transform]
+    items: ItemTable | None = None
+
+    @property
+    def item_features(self) -> tuple[str, ...]:
+        """Features whose values come from the item table."""
+        names = self.items.features if self.items else ()
+        return tuple(f.name for f in self.schema.features if f.name in names)
+
+    @property
+    def raw_schema(self) -> Schema:
+        """The features that a request or a row to score has: all but those of the item table."""
+        if self.items is None or not self.item_features:
+            return self.schema
+        kept = [f for f in self.schema.features if f.name not in self.item_features]
+        if self.items.key not in [f.name for f in kept]:  # the model leaves the id out
+            is_text = pa.types.is_string(self.items.keys.type)
+            kept.append(Categorical(self.items.key, dtype="string" if is_text else "int64"))
+        return self._raw(kept)
+
+    @property
+    def context_schema(self) -> Schema:
+        """The features of the context, for raw rows without candidates."""
+        return self._raw([f for f in self.schema.features if f.side == "context"])
+
+    def _raw(self, kept: Ordered[Feature]) -> Schema:
+        """A schema of raw columns, in which a sequence needs no other feature's table."""
+        names = {feature.name for feature in kept}
+        found: list[Feature] = []
+        for feature in kept:
+            if isinstance(feature, Sequence) and feature.shares not in {None, *names}:
+                owner = self.schema[feature.shares or ""]
+                transform = owner.transform if isinstance(owner, Categorical) else feature.transform
+                feature = replace(feature, shares=None, transform=transform)
+            found.append(feature)
+        return Schema(tuple(found), self.schema.tasks)
+
+    def joined(self, table: pa.Table) -> pa.Table:
+        """Raw rows with the features of their items; columns of these names are replaced."""
+        return self.items.join(table) if self.items and self.item_features else table
+
+    def encoded_items(self) -> dict[str, np.ndarray]:
+        """Model inputs of all items `(items, ...)`, of the features that the item table has."""
+        if self.items is None:
+            return {}
+        names = self.items.table.column_names
+        others = tuple(f.name for f in self.schema.features if f.name not in names)
+        return self.without(others).apply(self.items.table, "candidate")
 
     def transform_of(self, name: str) -> Transform:
         """The transform of a feature, or of the feature whose table it shares."""
@@ -72,10 +135,12 @@ class FittedFeatures:
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
         """The same transforms, without some features."""
         kept = tuple(f for f in self.schema.features if f.name not in names)
-        return FittedFeatures(Schema(kept, self.schema.tasks), self.transforms)
+        return replace(self, schema=Schema(kept, self.schema.tasks))
 
     def save(self, folder: Path) -> None:
-        """Writes `features.json` and a Parquet file per vocabulary."""
+        """Writes `features.json`, a Parquet file per vocabulary, and the item table."""
+        if self.items is not None:
+            self.items.save(folder)
         states: dict[str, Any] = {}
         for name, transform in self.transforms.items():
             state = transform.state()
@@ -90,10 +155,10 @@ class FittedFeatures:
 
     @classmethod
     def load(cls, folder: Path) -> FittedFeatures:
-        """Loads the transforms that `save` wrote."""
+        """Loads what `save` wrote."""
         saved = read_json(folder / "features.json")
         transforms = {name: _load(state, folder) for name, state in saved["transforms"].items()}
-        return cls(Schema.from_dict(saved["schema"]), transforms)
+        return cls(Schema.from_dict(saved["schema"]), transforms, ItemTable.load(folder))
 
 
 def _load(state: dict[str, Any], folder: Path) -> Transform:

@@ -5,23 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
+import numpy as np
 import tensorflow as tf
 
 from pipelines.features.fitted import FittedFeatures
-from recsys_attn.schema import PADDING_ID, Feature, Numeric, Sequence, is_listed
+from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.items import ItemTable
+from recsys_attn.schema import (
+    PADDING_ID,
+    RESERVED_IDS,
+    Feature,
+    Numeric,
+    Sequence,
+    is_listed,
+)
 
 
 class FeatureGraph(tf.Module):
     """Applies fitted transforms to raw tensors, exactly as `FittedFeatures.apply` does to columns.
 
     Missing values are the empty string, NaN (or infinity) and the smallest int64. Lists are
-    padded on the right with the missing value, to any length.
+    padded on the right with the missing value, to any length. Features of the item table are
+    looked up by the item's id; raw tensors of them are not read.
     """
 
     def __init__(self, fitted: FittedFeatures) -> None:
         super().__init__()
         self.schema = fitted.schema
-        used = {fitted.schema.table_owner(f.name) for f in fitted.schema.features}
+        self.items = _ItemLookup.of(fitted)
+        from_items = fitted.item_features
+        used = {
+            fitted.schema.table_owner(f.name)
+            for f in fitted.schema.features
+            if f.name not in from_items
+        }
         self.functions = {name: fitted.transforms[name].graph() for name in sorted(used)}
 
     def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -39,9 +56,9 @@ class FeatureGraph(tf.Module):
         self, raw: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
     ) -> dict[str, tf.Tensor]:
         """The model's inputs, from raw tensors and their `events`."""
-        inputs = {}
+        inputs = {} if self.items is None else self.items(raw)
         for feature in self.schema.features:
-            if isinstance(feature, Sequence):
+            if isinstance(feature, Sequence) or feature.name in inputs:
                 continue
             values = self._transform(feature, raw)
             if is_listed(feature):
@@ -74,6 +91,37 @@ class FeatureGraph(tf.Module):
 
     def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])
+
+
+class _ItemLookup(tf.Module):
+    """Encoded features of all items, by the raw id; missing for an unknown one."""
+
+    def __init__(self, items: ItemTable, encoded: Mapping[str, np.ndarray]) -> None:
+        super().__init__()
+        self.key = items.key
+        self.row = VocabularyTransform(items.keys).graph()
+        self.encoded = {
+            # Variables, since a graph with large constants exceeds the limit of its file.
+            name: tf.Variable(np.concatenate([_missing(values), values]), trainable=False)
+            for name, values in encoded.items()
+        }
+
+    @classmethod
+    def of(cls, fitted: FittedFeatures) -> _ItemLookup | None:
+        if fitted.items is None or not fitted.item_features:
+            return None
+        encoded = fitted.encoded_items()
+        return cls(fitted.items, {name: encoded[name] for name in fitted.item_features})
+
+    def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        rows = self.row(raw[self.key])
+        return {name: tf.gather(values, rows) for name, values in self.encoded.items()}
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    """The rows of missing and unknown ids."""
+    missing = PADDING_ID if values.dtype == "int32" else np.nan
+    return np.full((RESERVED_IDS, *values.shape[1:]), missing, values.dtype)
 
 
 def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:

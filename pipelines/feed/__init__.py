@@ -2,7 +2,9 @@
 
 from pipelines.feed.batch import LENGTHS, PADDED_CANDIDATES, TRAINING_CANDIDATES, Batch
 from pipelines.feed.batch_layout import Arrays, Layout
+from pipelines.feed.catalogue import Catalogue
 from pipelines.feed.feed import Feed
+from pipelines.feed.negatives import Negatives
 from pipelines.feed.order import Position
 
 __all__ = [
@@ -11,7 +13,9 @@ __all__ = [
     "TRAINING_CANDIDATES",
     "Arrays",
     "Batch",
+    "Catalogue",
     "Feed",
     "Layout",
+    "Negatives",
     "Position",
 ]

@@ -32,15 +32,17 @@ class BatchSize:
             alone.
         lengths: Allowed values of T, ascending: the longest request is padded to the next one; a
             request longer than all keeps its length. None: T is the longest request's length.
+        drawn: Candidates that are added to each request.
     """
 
     requests: int
     candidates: int = PADDED_CANDIDATES
     lengths: tuple[int, ...] | None = None
+    drawn: int = 0
 
     def padded(self, longest: np.ndarray) -> np.ndarray:
-        """T by the number of candidates of a batch's longest request."""
-        longest = np.maximum(longest, 1)
+        """T by the number of candidates of a batch's longest request, drawn ones left out."""
+        longest = np.maximum(longest, 1) + self.drawn
         if self.lengths is None:
             return longest
         lengths = np.array(self.lengths)
@@ -74,11 +76,13 @@ class Batch:
             candidates and labels, and `candidate_mask` `(B, T)`.
         layout: Names the blocks' columns.
         position: Of the first request after it.
+        drawn: Which candidates `(B, T)` were drawn; None: none.
     """
 
     blocks: Arrays
     layout: Layout
     position: Position = START
+    drawn: np.ndarray | None = None
 
     @cached_property
     def inputs(self) -> Arrays:

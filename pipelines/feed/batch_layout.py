@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from recsys_attn.schema import CANDIDATE_MASK, Numeric, Schema, Side, is_listed
 
 Arrays = dict[str, np.ndarray]
 LABELS = "labels"
+# Rows of the item table: of the candidate, and of the events of the context. No model reads them.
+ITEM_ROWS, SEEN_ROWS = "candidate_row_ids", "context_row_ids"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Layout:
 
     One gather moves a whole block, and it becomes one tensor. The blocks are `context_ids`,
     `candidate_ids` (int32), `context_numbers`, `candidate_numbers` (float32; NaN is missing) and
-    `labels` (float32; NaN is unknown); blocks without columns are left out.
+    `labels` (float32; NaN is unknown); blocks without columns are left out. Where items are drawn,
+    `candidate_row_ids` and `context_row_ids` have rows of the item table.
 
     Attributes:
         places: Block and columns of each feature; features of one column come first.
@@ -50,6 +53,15 @@ class Layout:
             single[block] = single.get(block, 0) + (not is_listed(feature))
         tasks = tuple(task.name for task in schema.tasks) if labelled else ()
         return cls(places, single, widths | ({LABELS: len(tasks)} if tasks else {}), tasks)
+
+    def with_rows(self, events: int) -> Layout:
+        """The layout with blocks for rows of the item table.
+
+        Args:
+            events: Events of a request's histories, of which rows are kept.
+        """
+        added = {ITEM_ROWS: 1, **({SEEN_ROWS: events} if events else {})}
+        return replace(self, widths={**self.widths, **added})
 
     def empty(self, rows: int) -> Arrays:
         """Uninitialised blocks `(rows, columns)`."""

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.features import FittedFeatures
-from pipelines.feed.batch_layout import LABELS, Arrays, Layout
+from pipelines.feed.batch_layout import ITEM_ROWS, LABELS, SEEN_ROWS, Arrays, Layout
+from pipelines.feed.catalogue import Catalogue
 from pipelines.storage.dataset import RowGroups
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Task
@@ -39,9 +40,15 @@ class Chunk:
         fitted: FittedFeatures,
         request: str | None,
         labelled: bool = True,
+        catalogue: Catalogue | None = None,
     ) -> Self:
-        """Transforms `rows` rows, a request's context only once."""
+        """Transforms `rows` rows, a request's context only once.
+
+        With a catalogue, also finds the rows of the candidates and events in it.
+        """
         layout = Layout.of(fitted.schema, labelled)
+        if catalogue is not None:
+            layout = layout.with_rows(catalogue.events)
         # There are at most as many requests as rows; unwritten memory costs nothing.
         blocks = layout.empty(rows)
         names = [f.name for f in fitted.schema.features if f.side == "context"]
@@ -51,11 +58,17 @@ class Chunk:
             nonlocal done, requests
             table = portion.table
             begins = group_starts(table, request, portion.rows)
-            _fill(blocks, layout, done, fitted.columns(table, "candidate"))
+            fill(blocks, layout, done, fitted.columns(table, "candidate"))
             if names:
                 context = table.select(names)
                 first_rows = context if request is None else context.take(pa.array(begins[:-1]))
-                _fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
+                fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
+                if catalogue is not None and catalogue.events:
+                    seen = catalogue.seen(first_rows)
+                    blocks[SEEN_ROWS][requests : requests + len(seen)] = seen
+            if catalogue is not None:
+                items = catalogue.items.rows(table[catalogue.items.key])
+                blocks[ITEM_ROWS][done : done + len(items), 0] = items
             if labelled:
                 blocks[LABELS][done : done + table.num_rows] = _labels(table, fitted.schema.tasks)
             begins, done = done + begins[1:], done + table.num_rows
@@ -121,10 +134,13 @@ def group_starts(table: pa.Table, request: str | None, groups: np.ndarray) -> np
     return starts if request is None else np.union1d(starts, np.cumsum(groups))
 
 
-def _fill(
+def fill(
     blocks: Arrays, layout: Layout, begin: int, columns: Iterable[tuple[str, np.ndarray]]
 ) -> None:
-    """Writes columns from a row on; single columns together, for fewer passes over memory."""
+    """Writes columns into blocks from a row on.
+
+    Single columns are written together, for fewer passes over memory.
+    """
     single: Arrays = {}
     for name, values in columns:
         block, place = layout.places[name]

@@ -16,6 +16,7 @@ from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
 from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
+from pipelines.feed.negatives import Negatives
 from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position, ShardPosition
 from pipelines.feed.prefetch import Prefetcher
 from pipelines.feed.shard import Shard, ShardBatch
@@ -52,6 +53,8 @@ class Feed:
         lengths: Allowed values of T, ascending; None: the longest request's length.
         shards: Number of shards of the split.
         shard_indices: Shards of this feed.
+        negatives: Draws candidates for each request; None: only those of the split. The draws
+            follow from the seed, the epoch, the shard and the step.
 
     Example::
 
@@ -72,6 +75,7 @@ class Feed:
     lengths: tuple[int, ...] | None = None
     shards: int = 1
     shard_indices: tuple[int, ...] = (0,)
+    negatives: Negatives | None = None
 
     def __post_init__(self) -> None:
         indices = self.shard_indices
@@ -88,6 +92,7 @@ class Feed:
         names = [feature.name for feature in schema.features]
         for task in schema.tasks:
             names += [task.label_column] + ([task.mask] if task.mask else [])
+        names += [self.negatives.catalogue.items.key] if self.negatives else []
         return list(dict.fromkeys(names + ([self._request] if self._request else [])))
 
     @property
@@ -130,12 +135,15 @@ class Feed:
 
     @property
     def _size(self) -> BatchSize:
-        return BatchSize(self.batch_size, self.candidates, self.lengths)
+        drawn = self.negatives.count if self.negatives else 0
+        return BatchSize(self.batch_size, self.candidates, self.lengths, drawn)
 
     def _stream(self, start: Position) -> Generator[Batch]:
         chunks = self.order.chunks(start.epoch)
         places = start.places or ((0, 0),) * len(self.shard_indices)
         layout, step = Layout.of(self.fitted.schema), start.step
+        if self.negatives is not None:
+            layout = layout.with_rows(self.negatives.catalogue.events)
         with ExitStack() as stack:
             shards = [
                 self._shard(start.epoch, index, chunks[index], place, stack)
@@ -145,15 +153,21 @@ class Feed:
             while self._goes_on(batches, start.epoch, step):
                 places = tuple(b.next if b else p for b, p in zip(batches, places, strict=True))
                 pieces = [piece for batch in batches if batch for piece in batch.pieces]
+                requests = [sum(len(r) for _, r in b.pieces) if b else 0 for b in batches]
                 blocks = assemble(pieces or [(Chunk.padding(layout), np.arange(1))], self._size)
                 # Frees a chunk that is used up before the next one is taken.
                 batches.clear()
                 pieces.clear()
+                drawn = None
+                if self.negatives is not None:
+                    shards_requests = zip(self.shard_indices, requests, strict=True)
+                    seeds = [((start.epoch, 1 + shard, step), n) for shard, n in shards_requests]
+                    drawn = self.negatives.add(blocks, seeds)
                 batches, step = [next(shard, None) for shard in shards], step + 1
                 after = Position(start.epoch, step, places)
                 if not self._goes_on(batches, start.epoch, step):
                     after = Position(start.epoch + 1)
-                yield Batch(blocks, layout, after)
+                yield Batch(blocks, Layout.of(self.fitted.schema), after, drawn)
 
     def _goes_on(self, batches: list[ShardBatch | None], epoch: int, step: int) -> bool:
         """Whether any shard of the split has batches left; counts other feeds' only at the end."""
@@ -182,5 +196,11 @@ class Feed:
         with Reader(self.split.footers, self.column_names, encoded) as reader:
             for numbers in chunks:
                 row_groups = reader.row_groups(numbers)
-                yield Chunk.of(row_groups, int(rows[numbers].sum()), self.fitted, self._request)
+                yield Chunk.of(
+                    row_groups,
+                    int(rows[numbers].sum()),
+                    self.fitted,
+                    self._request,
+                    catalogue=self.negatives.catalogue if self.negatives else None,
+                )
         pa.default_memory_pool().release_unused()

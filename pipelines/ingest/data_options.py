@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split and histories."""
+"""The `[data]` table of an experiment: source, split, histories and items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ SourceName = Literal[
     "avazu",
     "csv",
     "parquet",
+    "sequences",
 ]
+
+FILES = ("csv", "parquet", "sequences")  # sources that read a user's own files
 
 
 class SplitOptions(TomlTable):
@@ -76,6 +79,41 @@ class HistoryOptions(TomlTable):
     max_length: int = Field(default=50, ge=1)
 
 
+class SequenceOptions(TomlTable):
+    """The `[data.sequences]` table: a file with one row per user and a list of items in order.
+
+    Attributes:
+        items: List column, oldest first.
+        max_length: Number of last events of a history to keep.
+    """
+
+    items: str
+    max_length: int = Field(default=50, ge=1)
+
+
+class ItemOptions(TomlTable):
+    """The `[data.items]` table: the catalogue of all items, and what is drawn from it.
+
+    Attributes:
+        key: Feature and column of the item's id, in the rows and in the item table.
+        path: Parquet file or folder with one row per item. Candidate features that it has are
+            joined by the id; the rows must not have them. None: the items of the train rows,
+            without other features.
+        negatives: Items to draw uniformly for each request of the validation and test rows, the
+            same for every model. 0 when these rows have negatives of their own.
+        unseen: Whether drawn items leave out those of the request's histories.
+    """
+
+    key: str
+    path: str | tuple[str, ...] | None = None
+    negatives: int = Field(default=0, ge=0)
+    unseen: bool = True
+
+    def places(self) -> list[Where]:
+        """The files or folders of `path`: URIs, or existing local paths."""
+        return _places(self.path, "data.items.path")
+
+
 class SimulateOptions(TomlTable):
     """The `[data.simulate]` table: size and character of the simulated marketplace.
 
@@ -115,6 +153,8 @@ class DataOptions(TomlTable):
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
+        items: The catalogue of all items. None: there are only the items of the rows.
+        sequences: Options of the source `sequences`.
         simulate: Options of the source `simulate`.
     """
 
@@ -123,17 +163,22 @@ class DataOptions(TomlTable):
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
+    items: ItemOptions | None = None
+    sequences: SequenceOptions | None = None
     simulate: SimulateOptions | None = None
 
     @model_validator(mode="after")
     def _options_fit_the_source(self) -> DataOptions:
-        if self.simulate is not None and self.source != "simulate":
-            raise ValueError(
-                f"`simulate` belongs to the source 'simulate'. Received: source={self.source!r}"
-            )
-        if self.source in ("csv", "parquet") and not self.path:
+        for name in ("simulate", "sequences"):
+            if getattr(self, name) is not None and self.source != name:
+                raise ValueError(
+                    f"`{name}` belongs to the source {name!r}. Received: source={self.source!r}"
+                )
+        if self.source == "sequences":
+            self._check_sequences()
+        if self.source in FILES and not self.path:
             raise ValueError(f"`path` must name the {self.source} file or folder. Received: none")
-        if isinstance(self.path, tuple) and self.source not in ("csv", "parquet"):
+        if isinstance(self.path, tuple) and self.source not in FILES:
             raise ValueError(
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {list(self.path)}"
@@ -143,10 +188,24 @@ class DataOptions(TomlTable):
             raise ValueError(f"`histories` must have different names. Received: {names}")
         return self
 
+    def _check_sequences(self) -> None:
+        if self.sequences is None or self.items is None:
+            missing = "sequences" if self.sequences is None else "items"
+            raise ValueError(
+                f"the source 'sequences' needs the table `data.{missing}`. Received: none"
+            )
+        if "split" not in self.model_fields_set:
+            object.__setattr__(self, "split", SplitOptions(by="provided"))
+        if self.split.by != "provided" or self.histories or self.request:
+            raise ValueError(
+                "the source 'sequences' makes its own requests, histories and split: each user's "
+                "last item is a test row and the one before a validation row. Remove `request`, "
+                "`histories` and `split`"
+            )
+
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""
-        given = (self.path,) if isinstance(self.path, str) else self.path or ()
-        return [_place(text) for text in given]
+        return _places(self.path, "data.path")
 
     def paths(self) -> list[Path]:
         """The files or folders of `path`, for a source that reads only local files."""
@@ -159,11 +218,16 @@ class DataOptions(TomlTable):
         return [Path(place) for place in places]
 
 
-def _place(text: str) -> Where:
+def _places(path: str | tuple[str, ...] | None, key: str) -> list[Where]:
+    given = (path,) if isinstance(path, str) else path or ()
+    return [_place(text, key) for text in given]
+
+
+def _place(text: str, key: str) -> Where:
     for name in re.findall(r"\$\{?(\w+)\}?", text):
         if name not in os.environ:
             raise PipelineError(
-                f"`data.path` = {text!r} needs the environment variable {name}, which is not "
+                f"`{key}` = {text!r} needs the environment variable {name}, which is not "
                 f"set: run `export {name}=/your/folder`, or write a path."
             )
     filled = os.path.expandvars(text)
@@ -174,4 +238,4 @@ def _place(text: str) -> Where:
         return path
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = did_you_mean(path.name, siblings, lambda near: str(path.parent / near))
-    raise PipelineError(f"`data.path`: no file or folder is at {path}.{hint}")
+    raise PipelineError(f"`{key}`: no file or folder is at {path}.{hint}")

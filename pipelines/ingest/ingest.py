@@ -1,4 +1,4 @@
-"""The step `ingest`: reads a source, adds histories, splits, checks and writes."""
+"""The step `ingest`: reads a source, adds item features and histories, splits, and writes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest import tables
+from pipelines.ingest import sequences, tables
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
+from pipelines.ingest.drawn_rows import add_negatives, count_positives
 from pipelines.ingest.histories import Histories, check_histories
+from pipelines.ingest.item_features import (
+    check_covered,
+    items_of_rows,
+    read_items,
+    with_items,
+)
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 from pipelines.ingest.writer import SplitWriter
+from pipelines.items import ItemTable
+from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import shown
 from recsys_attn.schema import Schema
 
@@ -36,7 +46,9 @@ _READERS: Mapping[str, Callable[[DataOptions], Source]] = {
     "criteo": criteo.read,
     "avazu": avazu.read,
     "parquet": tables.read_parquet,
+    "sequences": sequences.read,
 }
+REQUEST = "request"  # column of the request ids that ingest makes
 
 
 def ingest(
@@ -46,7 +58,10 @@ def ingest(
     out: Path,
     progress: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
-    """Reads the source, adds histories, splits, checks and writes the rows under `out`.
+    """Reads the source, adds columns, splits, checks and writes the rows under `out`.
+
+    With `data.items`, also writes the item table, and adds drawn negatives to the validation and
+    test rows.
 
     Args:
         options: The `[data]` table.
@@ -63,14 +78,19 @@ def ingest(
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
-    source = _source(options, schema, seed)
+    items = _items(options, schema)
+    source = _source(options, schema, seed, items)
+    made = REQUEST if source.request is None and options.items and options.items.negatives else None
+    request = source.request or made
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
     labels = _LabelCounts(schema)
     rows_of_file: dict[str, int] = {}
-    with SplitWriter(out, source.request) as writer:
+    with SplitWriter(out, request) as writer:
         for part, where, table in read_chunks(source):
             split = splitter(part, table, where)
+            if made is not None:
+                table = _with_requests(table, made, where, sum(rows_of_file.values()))
             if log is not None:
                 log.add(table, where)
             first_row = rows_of_file.get(where, 0)
@@ -90,16 +110,51 @@ def ingest(
         if not sum(writer.rows.values()):
             raise _no_rows(options)
         check_splits(writer.rows, options.split)
-        labels.check()
+    rows = dict(writer.rows)
+    if options.items is not None and schema is not None:
+        items = items or items_of_rows(
+            options.items.key, DataSplit(out / "train").batches([options.items.key])
+        )
+        items = count_positives(items, DataSplit(out / "train"), schema.tasks)
+        items.save(out)
+        for name in ("valid", "test") if options.items.negatives else ():
+            for drawn in add_negatives(
+                out, name, items, options.items, schema, request or "", seed
+            ):
+                labels.add(name, drawn)
+                rows[name] += drawn.num_rows
+    labels.check(may_draw=items is not None)
     return {
-        "rows": writer.rows,
+        "rows": rows,
         "columns": writer.columns,
-        "request": source.request,
+        "request": request,
         "labels": labels.counts,
     }
 
 
-def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
+def _items(options: DataOptions, schema: Schema | None) -> ItemTable | None:
+    """The item table, if there is a file of it."""
+    if options.items is None or schema is None:
+        return None
+    items = read_items(options.items, schema) if options.items.path else None
+    if options.items.negatives:
+        check_covered(options.items, schema, "data.items.negatives")
+    return items
+
+
+def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Table:
+    """The table with a request id for each row, to which negatives are added."""
+    if name in table.column_names:
+        raise PipelineError(
+            f"{where}: `data.items.negatives` makes a column {name!r} of request ids, and the "
+            f'file has one. Set `data.request = "{name}"`, or rename the column.'
+        )
+    return table.append_column(name, pa.array(np.arange(first, first + table.num_rows)))
+
+
+def _source(
+    options: DataOptions, schema: Schema | None, seed: int, items: ItemTable | None
+) -> Source:
     if options.source == "simulate":
         source = read_simulated(options, seed)
     elif options.source == "csv":
@@ -109,6 +164,8 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     if options.source in ("csv", "parquet"):
         source = with_common_columns(source, options, schema)
     source = dataclasses.replace(source, request=options.request or source.request)
+    if items is not None:
+        source = with_items(source, items)
     return _with_histories(source, options) if options.histories else source
 
 
@@ -177,12 +234,23 @@ class _LabelCounts:
             count[0] += len(label) - label.null_count
             count[1] += pc.sum(label).as_py() or 0
 
-    def check(self) -> None:
-        """Raises an error if a split lacks positive or negative labels."""
+    def check(self, may_draw: bool = False) -> None:
+        """Raises an error if a split lacks positive or negative labels.
+
+        Args:
+            may_draw: Whether training may draw negatives, so that its rows need none.
+        """
         for task, split in itertools.product(self._tasks, ("train", "valid")):
             known, positive = self.counts[task.name][split]
+            if positive == known and known and may_draw and split == "train":
+                continue
             if positive in (0, known):
                 lacks = "positive" if positive == 0 else "negative"
+                if may_draw and lacks == "negative":
+                    raise PipelineError(
+                        f"The task {task.name!r} has no negative rows in the split {split!r}. Set "
+                        "`data.items.negatives`, such as 100, to draw them."
+                    )
                 masked = ""
                 if task.mask is not None and not self._unmasked[task.name, split]:
                     masked = f"the mask {task.mask!r} is false in every row; "

@@ -26,7 +26,7 @@ LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 def read_parquet(options: DataOptions) -> Source:
     """Reads Parquet files on this machine or at URIs."""
     places = [Storage.of(p) if is_uri(p) else Path(p) for p in options.places()]
-    return Source(_parts(places, _parquet_files), checks_requests=True)
+    return Source(_parts(places, parquet_files), checks_requests=True)
 
 
 def read_csv(options: DataOptions, schema: Schema | None) -> Source:
@@ -43,7 +43,8 @@ def parquet_file(path: Path) -> SourceFile:
     return _stored_file(Storage.of(path), "")
 
 
-def _parquet_files(place: Path | Storage) -> list[SourceFile]:
+def parquet_files(place: Path | Storage) -> list[SourceFile]:
+    """The Parquet files of a file or folder, each read as a stream."""
     if isinstance(place, Path):
         return [parquet_file(path) for path in data_files(place, (".parquet",))]
     return [_stored_file(place, name) for name in place.files()]

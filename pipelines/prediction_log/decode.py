@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from pipelines.features import FittedFeatures
 from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.messages import UnreadableCall, examples, merged, parse
 from pipelines.storage.columns import arrow_type
@@ -51,6 +52,10 @@ class LoggedRequests:
             np.concatenate([part.lengths for part in parts]),
             {task: np.concatenate([part.scores[task] for part in parts]) for task in tasks},
         )
+
+    def with_items(self, fitted: FittedFeatures) -> Self:
+        """The requests with the features of their items, which no call holds."""
+        return replace(self, candidates=fitted.joined(self.candidates))
 
     def context_of_rows(self) -> pa.Table:
         """The context, repeated for every candidate."""

@@ -49,7 +49,8 @@ def _counting(
     footers: Footers, fitted: FittedFeatures, request: str | None, labels: bool
 ) -> Iterator[Callable[[int], Statistics]]:
     """Yields a function from the number of a row group to its statistics."""
-    schema = fitted.schema
+    # The train split has the features of items; rows of a user may have the items' ids only.
+    schema = fitted.schema if labels else fitted.raw_schema
     tasks = schema.tasks if labels else ()
     needed = [feature.name for feature in schema.features]
     needed += [name for task in tasks for name in (task.label_column, task.mask) if name]
@@ -60,6 +61,7 @@ def _counting(
         table = reader.read([number])
         where = footers.file_name(footers.file[number])
         table = check_table(table, schema, where, labels, int(footers.first_row[number]))
+        table = table if labels else fitted.joined(table)
         context = table
         if by_request is not None:
             context = table.take(pa.array(request_starts(table, by_request)[:-1]))

@@ -79,7 +79,7 @@ def summarise_log(
         served.first = min(served.first or entry.time, entry.time)
         served.last = max(served.last or entry.time, entry.time)
         try:
-            requests = decode(entry.log, fitted.schema, grouped)
+            requests = decode(entry.log, fitted.raw_schema, grouped).with_items(fitted)
         except UnreadableCall as reason:
             served.unreadable[str(reason)] += 1
             continue

@@ -24,6 +24,8 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """
     rows = list(_rows(metrics["tasks"]))
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
+    if metrics.get("drawn_negatives"):
+        title += f", sampled: {metrics['drawn_negatives']:,} drawn negatives a request"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("task", overflow="fold")
     shown = [

@@ -54,7 +54,7 @@ def score(
         PipelineError: A column is missing or of another type, a context changes within a request,
             a file is damaged, or the disk is full. `target` is then unchanged.
     """
-    split = _open(source)
+    split = open_source(source)
     names = [f"{task}_score" for task in tasks]
     taken = sorted(set(names) & set(split.columns))
     if taken:
@@ -95,10 +95,10 @@ def _scoring(
     def scored(number: int) -> pa.Table:
         table = reader.read([number])
         where = footers.file_name(footers.file[number]), int(footers.first_row[number])
-        checked = check_table(table, fitted.schema, where[0], False, where[1])
+        checked = check_table(table, fitted.raw_schema, where[0], False, where[1])
         if request is not None:
-            check_context(checked, fitted.schema, request, *where)
-        scores = scorer.score_table(checked, fitted, request)
+            check_context(checked, fitted.raw_schema, request, *where)
+        scores = scorer.score_table(fitted.joined(checked), fitted, request)
         for task in fitted.schema.tasks:
             table = table.append_column(f"{task.name}_score", pa.array(scores[task.name]))
         return table
@@ -107,7 +107,12 @@ def _scoring(
         yield scored
 
 
-def _open(source: Where) -> DataSplit:
+def open_source(source: Where) -> DataSplit:
+    """Opens the files of an input; they must exist and have the same columns.
+
+    Raises:
+        PipelineError: They do not.
+    """
     storage = Storage.of(source)
     if not storage.exists():
         raise PipelineError(f"The input {storage.name} does not exist.")

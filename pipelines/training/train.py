@@ -8,13 +8,22 @@ from typing import Any, NamedTuple
 
 import keras
 
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.experiment.config import Experiment
+from pipelines.experiment.config import Experiment, TrainingOptions
 from pipelines.features import FittedFeatures
-from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed import (
+    LENGTHS,
+    TRAINING_CANDIDATES,
+    Catalogue,
+    Feed,
+    Layout,
+    Negatives,
+)
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
+from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.reporter import TrainingReporter
@@ -103,7 +112,9 @@ def train(
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
-        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        reporter = TrainingReporter(
+            progress, _candidates(feeds[0], options), options.epochs, tasks, output.logs
+        )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
@@ -116,6 +127,7 @@ def train(
             Validation(model, valid, options.monitor),
             reporter,
             workers,
+            _hard_negatives(experiment, model),
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
@@ -131,6 +143,7 @@ def _feeds(
 ) -> list[Feed]:
     """One feed for each replica of this worker."""
     options = experiment.training
+    negatives = _negatives(experiment, fitted)
     return [
         Feed(
             DataSplit(data.folder / "train"),
@@ -143,6 +156,39 @@ def _feeds(
             lengths=LENGTHS,
             shards=shards,
             shard_indices=own,
+            negatives=negatives,
         )
         for own in workers.shards(shards)
     ]
+
+
+def _negatives(experiment: Experiment, fitted: FittedFeatures) -> Negatives | None:
+    """The draws of `training.negatives`."""
+    options, items = experiment.training.negatives, experiment.data.items
+    if options is None or items is None:
+        return None
+    if fitted.items is None:
+        raise PipelineError("The features have no item table. Run `recsys-attn fit --force`.")
+    if options.count >= len(fitted.items):
+        raise PipelineError(
+            f"`training.negatives.count`: expected fewer than the {len(fitted.items)} items of "
+            f"`data.items`. Received: {options.count}."
+        )
+    catalogue = Catalogue(fitted.items, fitted, items.unseen)
+    if options.by == "hard":
+        return Negatives(catalogue, options.count * options.pool, "uniform", experiment.seed)
+    return Negatives(catalogue, options.count, options.by, experiment.seed)
+
+
+def _hard_negatives(experiment: Experiment, model: RankingModel) -> HardNegatives | None:
+    options = experiment.training.negatives
+    if options is None or options.by != "hard":
+        return None
+    return HardNegatives(model, experiment.tasks[0].name, options.count)
+
+
+def _candidates(feed: Feed, options: TrainingOptions) -> int:
+    """Candidates of an epoch, for the progress bar."""
+    if options.negatives is None:
+        return feed.split.rows
+    return feed.split.rows + options.negatives.count * int(feed.counts.requests.sum())

@@ -12,6 +12,7 @@ import numpy as np
 from pipelines.common.artifacts import versions
 from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Feed, Position
+from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
 from pipelines.training.reporter import TrainingReporter
@@ -36,6 +37,7 @@ class Trainer:
         validate: Returns the metrics of an epoch, including `val_auc`.
         reporter: Shows the progress.
         workers: The workers that train together.
+        hard: Chooses among drawn candidates by the model; None keeps all.
     """
 
     step: TrainStep
@@ -46,6 +48,7 @@ class Trainer:
     validate: Callable[[], Metrics]
     reporter: TrainingReporter
     workers: Workers
+    hard: HardNegatives | None = None
 
     def run(self) -> TrainingProgress:
         """Trains to the end and restores the best weights."""
@@ -87,7 +90,8 @@ class Trainer:
             for batches in zip(*streams, strict=True):
                 self.rate.set(history.rate(progress.step))
                 with self.workers.together():
-                    result = self.step([batch.blocks for batch in batches], stop.made)
+                    blocks = [self.hard(b) if self.hard else b.blocks for b in batches]
+                    result = self.step(blocks, stop.made)
                 progress.step += 1
                 progress.position = _of_worker([batch.position for batch in batches])
                 progress.waited = waited + sum(stream.waited for stream in streams)

@@ -40,6 +40,8 @@ from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.source import SPLITS
+from pipelines.items import ItemTable
+from pipelines.items.item_table import FILE as ITEMS
 from pipelines.prediction_log.reference import of_split
 from pipelines.prediction_log.skew import (
     Baseline,
@@ -57,6 +59,7 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage, Where, is_uri
 from pipelines.training.load import load_trained
 from pipelines.workflow.differences import differences
+from pipelines.workflow.item_checks import check_draws, check_train_labels
 from pipelines.workflow.run import Build, Run
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
@@ -90,6 +93,7 @@ class Steps:
     def ingest(self) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
+        check_draws(self.experiment)
         options = self.experiment.data
         progress = Progress(self.console)
 
@@ -111,6 +115,7 @@ class Steps:
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
             rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
             progress.finish(f"rows: {rows}")
+            files += [path for path in [folder / ITEMS] if path.exists()]
             return {**summary, "data_hash": hash_files(files)}
 
         manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
@@ -122,6 +127,7 @@ class Steps:
                     f"`evaluation` names the column {name!r}, which holds lists; expected one "
                     "value per row."
                 )
+        check_train_labels(self.experiment, manifest["labels"])
 
     def fit(self, engine: Engine = LOCAL) -> None:
         """Fits the feature transforms on the train split."""
@@ -134,6 +140,8 @@ class Steps:
                 fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
+            items = ItemTable.load(self.run.path("ingest"))
+            fitted = dataclasses.replace(fitted, items=items)
             fitted.save(folder)
             sizes = {f.name: f.size for f in fitted.schema.features if not isinstance(f, Numeric)}
             return {"rows": train.rows, "table_rows": sizes}
@@ -188,7 +196,7 @@ class Steps:
         try:
             return training.train(
                 self.experiment,
-                training.TrainingData(self.run.path("ingest"), self._request, fitted),
+                training.TrainingData(self.run.path("ingest"), self.request, fitted),
                 training.OutputPaths(checkpoints, logs, key),
                 progress,
             )
@@ -203,7 +211,7 @@ class Steps:
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
             predictions, summary = evaluation.evaluate(
-                self.experiment, split, self._request, fitted, model, Progress(self.console)
+                self.experiment, split, self.request, fitted, model, Progress(self.console)
             )
             metrics = {
                 "name": self.experiment.name,
@@ -252,7 +260,7 @@ class Steps:
                 version,
                 model,
                 fitted,
-                self._request,
+                self.request,
                 test,
                 self.experiment.export,
             )
@@ -272,7 +280,7 @@ class Steps:
         self.run.manifest("train")
         load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
         tasks = [task.name for task in self.experiment.tasks]
-        return score(source, target, tasks, load, self._request, Progress(self.console), engine)
+        return score(source, target, tasks, load, self.request, Progress(self.console), engine)
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""
@@ -294,7 +302,7 @@ class Steps:
             fitted,
             model,
             load_statistics(self.run.path("statistics")),
-            own_request(fitted.schema, self._request),
+            own_request(fitted.schema, self.request),
             self._evaluation,
             exported_versions(self.export_folder, train["fingerprint"]),
             self.export_folder.name,
@@ -310,7 +318,7 @@ class Steps:
             fitted = FittedFeatures.load(self.run.path("fit"))
             try:
                 advance = progress.start("counting", train.rows)
-                counted = of_split(train, fitted, self._request, advance)
+                counted = of_split(train, fitted, self.request, advance)
             finally:
                 progress.stop()
             save_statistics(counted, folder)
@@ -351,7 +359,8 @@ class Steps:
         return load_trained(self.run.folder, self.experiment.model.exclude)
 
     @property
-    def _request(self) -> str | None:
+    def request(self) -> str | None:
+        """Column of the request id, None if each row is a request."""
         return self.run.manifest("ingest").get("request")
 
 
@@ -363,7 +372,8 @@ def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
 def _source_stamps(experiment: Experiment) -> dict[str, str]:
     """Size and modification time of the source files; a change makes ingest run again."""
     stamps: dict[str, str] = {}
-    for place in experiment.data.places():
+    items = experiment.data.items
+    for place in [*experiment.data.places(), *(items.places() if items else [])]:
         stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
     return stamps
 

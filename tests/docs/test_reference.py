@@ -88,6 +88,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "`[data]`": _options(DATA),
     "`[data.split]`": _options(_table("split", DATA)),
     "`[[data.histories]]`": _options(_table("histories", DATA)),
+    "`[data.items]`": _options(_table("items", DATA)),
+    "`[data.sequences]`": _options(_table("sequences", DATA)),
     "`[data.simulate]`": _options(_table("simulate", DATA)),
     '`kind = "categorical"`': _fields(recsys_attn.Categorical),
     '`kind = "numeric"`': _fields(recsys_attn.Numeric),
@@ -98,6 +100,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "`[[tasks]]`": _fields(recsys_attn.Task),
     **{f'`name = "{name}"`': _arguments(name) for name in models.MODELS},
     "`[training]`": _options(_table("training")),
+    "`[training.negatives]`": _options(_table("negatives", _table("training"))),
     "`[evaluation]`": _options(_table("evaluation")),
     "`[export]`": _options(_table("export")),
 }

@@ -21,7 +21,7 @@ TOP = "data, evaluation, export, features, model, name, seed, tasks, training"
 
 UNKNOWN_KEYS = [
     ("", ("seed = 3", "sede = 3"), "sede", "seed", TOP),
-    ("data", (DATA, DATA + "pth = 1\n"), "data.pth", "path", "histories, path, request, simulate"),
+    ("data", (DATA, DATA + "pth = 1\n"), "data.pth", "path", "histories, items, path, request"),
     ("sequence", (SEQUENCE, "share = 3"), "features[3].share", "shares", "dtype, history, kind"),
     ("of another kind", (PRICE, "max_length = 3"), "features[2].max_length", None, "dtype, kind"),
     (
@@ -72,7 +72,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     (
         (DATA, 'source = "simulat"\n'),
         "`data.source`: expected 'simulate', 'movielens-1m', 'census-income', 'frappe', "
-        "'trivago', 'criteo', 'avazu', 'csv' or 'parquet'. Received: \"simulat\". "
+        "'trivago', 'criteo', 'avazu', 'csv', 'parquet' or 'sequences'. Received: \"simulat\". "
         "Did you mean `simulate`?",
     ),
     ((DATA, DATA + "path = 5\n"), "`data.path`: expected a string or a list. Received: 5."),

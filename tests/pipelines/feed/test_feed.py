@@ -160,8 +160,8 @@ def test_two_chunks_are_in_memory_at_most(fitted, split, monkeypatch):
     alive = []
     original = Chunk.of
 
-    def counted(*arguments):
-        chunk = original(*arguments)
+    def counted(*arguments, **options):
+        chunk = original(*arguments, **options)
         end = time.monotonic() + 5
         while sum(ref() is not None for ref in alive) > 1 and time.monotonic() < end:
             time.sleep(0.001)

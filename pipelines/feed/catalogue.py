@@ -1,0 +1,63 @@
+"""The encoded item table, and the rows of requests' items in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.features import FittedFeatures
+from pipelines.features.lists import flatten_list, pad_last
+from pipelines.feed.batch_layout import Arrays, Layout
+from pipelines.items import ItemTable
+from pipelines.items.item_table import ABSENT
+from recsys_attn.schema import Sequence
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All items as candidates.
+
+    Args:
+        items: The item table.
+        fitted: Schema and transforms; every feature of a candidate is in the item table.
+        unseen: Whether to find the items of a request's histories.
+    """
+
+    items: ItemTable
+    fitted: FittedFeatures
+    unseen: bool = True
+
+    @cached_property
+    def blocks(self) -> Arrays:
+        """The candidates' blocks with a row per item, without labels."""
+        layout = Layout.of(self.fitted.schema, labelled=False)
+        blocks = layout.empty(len(self.items))
+        for name, values in self.fitted.encoded_items().items():
+            block, place = layout.places[name]
+            blocks[block][:, place] = values
+        return {name: blocks[name] for name in layout.blocks_of("candidate")}
+
+    @cached_property
+    def histories(self) -> tuple[Sequence, ...]:
+        """The sequences whose events are items of the table."""
+        if not self.unseen:
+            return ()
+        features = self.fitted.schema.features
+        return tuple(f for f in features if isinstance(f, Sequence) and f.shares == self.items.key)
+
+    @property
+    def events(self) -> int:
+        """Number of events of a request, padding included."""
+        return sum(history.max_length for history in self.histories)
+
+    def seen(self, context: pa.Table) -> np.ndarray:
+        """Rows of the item table of each request's events `(B, events)`; `ABSENT` is padding."""
+        found = []
+        for history in self.histories:
+            values, offsets = flatten_list(context[history.name].combine_chunks())
+            # Row numbers from 1, as the padding is 0.
+            found.append(pad_last(self.items.rows(values) + 1, offsets, history.max_length) - 1)
+        return np.concatenate(found, axis=1) if found else np.full((len(context), 0), ABSENT)
