@@ -88,6 +88,11 @@ def score_top_k(
         raise PipelineError(f"{split.footers.storage.name} holds no rows to rank.")
     if target.is_dir():
         raise PipelineError(f"{target} is a folder. Name the Parquet file to write.")
+    if not options.catalogue and options.key not in split.columns:
+        raise PipelineError(
+            f"{split.footers.storage.name} has no column {options.key!r} of candidates to rank. "
+            f"Add it, or rank all items with --catalogue. Columns: {', '.join(split.columns)}."
+        )
     request = request if request in split.columns else None
     work = partial(_ranking, split.footers, load, request, options)
     requests = 0
