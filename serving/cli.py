@@ -30,8 +30,9 @@ def serve(**options: Any) -> None:
     """Serve models over gRPC and REST.
 
     Speaks TensorFlow Serving's protocol. Serves the newest version in the folder, and loads new
-    versions when they appear. SIGTERM and Ctrl-C let running requests finish. Options of
-    TensorFlow Serving may keep their spelling, such as --model_base_path.
+    versions when they appear. Listens before the models are loaded, and answers UNAVAILABLE until
+    then. SIGTERM and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep
+    their spelling, such as --model_base_path.
     """
     from serving.server import process
 
@@ -43,9 +44,9 @@ def serve(**options: Any) -> None:
     try:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
-            server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _print_models(server, port)
-            process.serve(server, lambda: console.print(where), signals)
+            server, port = process.started(config, "%(asctime)s %(levelname)s %(message)s", signals)
+            console.print(_print_models(server, port))
+            process.serve(server, signals)
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 

@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +75,7 @@ class Rest:
         timeout_seconds: Deadline of a request.
         max_bytes: Largest body, as sent and as unpacked.
         is_ready: Returns whether every model is served.
+        loading: Returns the models that are still loading.
         is_draining: Returns whether new requests are rejected.
         admit: Raises if the `authorization` header has no valid token.
         metrics: Returns the metrics page; None serves none.
@@ -86,6 +87,7 @@ class Rest:
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
+    loading: Callable[[], Sequence[str]]
     is_draining: Callable[[], bool]
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
@@ -103,8 +105,10 @@ class Rest:
         return PlainTextResponse("ok\n")
 
     async def _readyz(self, request: Request) -> Response:
-        ready = self.is_ready()
-        return PlainTextResponse("ready\n" if ready else "not ready\n", 200 if ready else 503)
+        if self.is_ready():
+            return PlainTextResponse("ready\n")
+        names = "" if self.is_draining() else ", ".join(self.loading())
+        return PlainTextResponse(f"not ready{names and f': loading {names}'}\n", 503)
 
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
