@@ -130,7 +130,7 @@ def _hint(feature: Feature, kind: pa.DataType) -> str:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return (
             ' A list of values in each row is a feature with kind = "sequence" where order counts, '
-            "or kind = \"categorical\" with multivalued = true where it does not."
+            'or kind = "categorical" with multivalued = true where it does not.'
         )
     if isinstance(feature, Numeric):
         return ' A numeric feature holds numbers: declare kind = "categorical", or change the file.'
