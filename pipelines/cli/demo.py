@@ -79,7 +79,7 @@ def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
                 found = answer(client, RankDocument(context, candidates))
                 if not answers:
                     steps.console.print(found.table())
-                answers.append(found.scores)
+                answers.append(dict(found.scores))
     finally:
         server.stop()
     return {task: np.concatenate([a[task] for a in answers]) for task in answers[0]}
