@@ -88,7 +88,7 @@ def train(
     checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
-    fitted = data.fitted.without(experiment.model.exclude)
+    fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
@@ -103,7 +103,9 @@ def train(
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
-        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        reporter = TrainingReporter(
+            progress, split.rows, options.epochs, tasks, experiment.monitor, output.logs
+        )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
@@ -113,7 +115,7 @@ def train(
             feeds,
             options,
             saver,
-            Validation(model, valid, options.monitor),
+            Validation(model, valid, model.schema.tasks, experiment.monitor),
             reporter,
             workers,
         ).run()

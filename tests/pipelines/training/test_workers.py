@@ -22,6 +22,7 @@ ALIKE: dict[str, Any] = {
     "model": {"name": "mlp", "width": 4, "units": [8]},
     "model__dropout": 0.0,
     "training__epochs": 1,
+    "tasks": [{"name": "click", "loss": "softmax"}, {"name": "conversion"}],
 }
 
 
