@@ -1,7 +1,7 @@
 """Metrics of the first k places of each request's list: HR, NDCG, MRR and MAP."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,7 +81,7 @@ class _Places(NamedTuple):
     first: Floats  # probability of the first positive
     precision: Floats  # expected value of y_i times the share of positives up to here
 
-    def sums(self, k: int, positives: Floats) -> dict[str, float]:
+    def sums(self, k: int, positives: NDArray[Any]) -> dict[str, float]:
         """Sums of the metrics over the requests."""
         inside = self.rank <= k
         request, rank = self.request[inside], self.rank[inside]

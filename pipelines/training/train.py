@@ -12,6 +12,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed.mixing import shuffle_advice
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
@@ -108,6 +109,8 @@ def train(
         )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
+        for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
+            reporter.say(sentence)
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
