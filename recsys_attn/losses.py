@@ -113,7 +113,7 @@ def softmax_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     """
     requests = _requests(labels, logits, mask)
     total = requests.of_positives + requests.of_negatives
-    return _over_positives(requests, ops.log(total) * requests.count)
+    return _over_positives(requests, ops.log(total) * requests.positives)
 
 
 def bpr_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def list_mle_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     """
     requests = _requests(labels, logits, mask)
     place = ops.cumsum(ops.ones_like(requests.logits), axis=-1) - 1
-    left = 1 - place / requests.count[..., None]
+    left = 1 - place / requests.positives[..., None]
     drawn = left > 0
     total = requests.of_negatives[..., None] + left * requests.of_positives[..., None]
     logs = ops.sum(ops.log(ops.where(drawn, total, 1.0)), axis=-1)
@@ -231,14 +231,14 @@ LOSSES: Mapping[LossName, TaskLoss] = {
 
 
 class _Requests(NamedTuple):
-    """What listwise losses need. A request that does not count has sums and a count of 1."""
+    """What listwise losses need. A request that does not count has numbers of 1."""
 
-    positive: Tensor  # (B, T), 0 or 1
-    logits: Tensor  # (B, T), below the request's largest
+    is_positive: Tensor  # (B, T), 0 or 1
+    logits: Tensor  # (B, T), less the request's largest
     counts: Tensor  # (B,), whether a request counts
-    count: Tensor  # (B,), positives
-    of_positives: Tensor  # (B,), sum of exp(logits)
-    of_negatives: Tensor
+    positives: Tensor  # (B,), their number
+    of_positives: Tensor  # (B,), their sum of exp(logits)
+    of_negatives: Tensor  # (B,)
 
 
 def _requests(labels: Tensor, logits: Tensor, mask: Tensor) -> _Requests:
@@ -257,7 +257,8 @@ def _requests(labels: Tensor, logits: Tensor, mask: Tensor) -> _Requests:
 
 def _over_positives(requests: _Requests, logs: Tensor) -> Tensor:
     """`(logs - sum of the positives' logits) / positives`, 0 for requests that do not count."""
-    loss = (logs - ops.sum(requests.logits * requests.positive, axis=-1)) / requests.count
+    chosen = ops.sum(requests.logits * requests.is_positive, axis=-1)
+    loss = (logs - chosen) / requests.positives
     return ops.where(requests.counts, loss, 0.0)
 
 
