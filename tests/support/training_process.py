@@ -40,7 +40,6 @@ OPTIONS = {
     # Quick to trace; its state is in tables, dropout's seed and Dice's moving averages.
     "model": {"name": "mlp", "width": 4, "units": [8], "activation": "dice"},
     "model__dropout": 0.1,
-    "tasks": [{"name": "click"}, {"name": "conversion", "loss": "list_mle"}],
 }
 
 
