@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split and histories."""
+"""The `[data]` table of an experiment: source, split, histories and aggregates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.storage.filesystem import Where, is_uri, shown
 
 SourceName = Literal[
@@ -115,6 +116,7 @@ class DataOptions(TomlTable):
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
+        aggregates: Columns of numbers to make from earlier rows.
         simulate: Options of the source `simulate`.
     """
 
@@ -123,6 +125,7 @@ class DataOptions(TomlTable):
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
+    aggregates: tuple[AggregateOptions, ...] = ()
     simulate: SimulateOptions | None = None
 
     @model_validator(mode="after")
@@ -138,9 +141,14 @@ class DataOptions(TomlTable):
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {list(self.path)}"
             )
-        names = [history.name for history in self.histories]
+        names = [made.name for made in (*self.histories, *self.aggregates)]
         if len(set(names)) < len(names):
-            raise ValueError(f"`histories` must have different names. Received: {names}")
+            raise ValueError(
+                f"`histories` and `aggregates` must have different names. Received: {names}"
+            )
+        times = list(dict.fromkeys(aggregate.time for aggregate in self.aggregates))
+        if len(times) > 1:
+            raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
         return self
 
     def places(self) -> list[Where]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import is_number
+from pipelines.ingest.checks import is_number, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
 from pipelines.storage.columns import require_column
@@ -88,8 +88,7 @@ def _ranks(column: pa.ChunkedArray) -> np.ndarray:
 def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
     if options.where is None:
         return np.ones(table.num_rows, bool)
-    is_one = pc.fill_null(pc.equal(table[options.where].cast(pa.float64()), 1.0), False)
-    return is_one.to_numpy()
+    return is_one(table[options.where])
 
 
 def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:

@@ -18,7 +18,7 @@ from pipelines.ingest.data_options import DataOptions
                 "source": "movielens-1m",
                 "histories": [{"name": "h", "of": "i", "by": "u", "time": "t"}] * 2,
             },
-            "`histories` must have different names",
+            "`histories` and `aggregates` must have different names",
         ),
     ],
 )
