@@ -141,7 +141,7 @@ class DataOptions(TomlTable):
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {list(self.path)}"
             )
-        names = [made.name for made in (*self.histories, *self.aggregates)]
+        names = self.made
         if len(set(names)) < len(names):
             raise ValueError(
                 f"`histories` and `aggregates` must have different names. Received: {names}"
@@ -150,6 +150,12 @@ class DataOptions(TomlTable):
         if len(times) > 1:
             raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
         return self
+
+    @property
+    def made(self) -> list[str]:
+        """The columns that ingest makes."""
+        histories = [history.name for history in self.histories]
+        return histories + [aggregate.name for aggregate in self.aggregates]
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""

@@ -6,7 +6,7 @@ batch job, a cluster and an online store agree to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +33,16 @@ PARTS: dict[str, tuple[str, ...]] = {
 class Codes:
     """Numbers the distinct rows of some columns in the order of their appearance."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, columns: Iterable[pa.Field]) -> None:
+        self._columns = tuple(columns)
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._types: list[pa.DataType] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def encode(self, table: pa.Table) -> np.ndarray:
         """The number of each row, -1 where a column is null."""
-        encoded = [table[name].combine_chunks().dictionary_encode() for name in self.columns]
-        self._types = self._types or [each.dictionary.type for each in encoded]
+        encoded = [table[c.name].combine_chunks().dictionary_encode() for c in self._columns]
         place = np.zeros(table.num_rows, np.int64)  # among the pairs of this table
         present = np.ones(table.num_rows, bool)
         for each in encoded:
@@ -65,14 +63,15 @@ class Codes:
         """The number of one row, -1 if it has not appeared."""
         return self._numbers.get(row, -1)
 
-    def rows(self, codes: np.ndarray) -> list[pa.Array]:
-        """The values of some numbers, one array per column."""
+    def rows(self, codes: np.ndarray) -> pa.Table:
+        """The rows of some numbers."""
         keys = list(self._numbers)
         index = pa.array(codes)
-        return [
-            pa.array([key[place] for key in keys], kind).take(index)
-            for place, kind in enumerate(self._types)
+        columns = [
+            pa.array([key[place] for key in keys], column.type).take(index)
+            for place, column in enumerate(self._columns)
         ]
+        return pa.table(columns, [column.name for column in self._columns])
 
 
 def ticks_per_second(kind: pa.DataType) -> int | None:

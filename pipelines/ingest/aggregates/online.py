@@ -50,6 +50,11 @@ class Aggregates:
         self._merge_recent()
         self._state.save(Path(folder))
 
+    def merge(self, folder: Path | str) -> None:
+        """Adds the events that another saved state has seen and this one has not."""
+        self._merge_recent()
+        self._state.merge(Path(folder))
+
     def update(self, *events: Mapping[str, Any]) -> None:
         """Adds rows by column name, in any order; other columns are ignored.
 

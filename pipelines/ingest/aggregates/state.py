@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.aggregates.measures import PARTS, Codes, measure, ticks_per_second, to_ticks
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.past import Past
@@ -52,8 +54,12 @@ class State:
         return cls(
             tuple(aggregates),
             pa.schema([columns.field(name) for name in names]),
-            {each.keys: Codes(each.keys) for each in aggregates},
-            {each.of: Codes([each.of]) for each in aggregates if each.of and not adds(each)},
+            {each.keys: Codes(map(columns.field, each.keys)) for each in aggregates},
+            {
+                each.of: Codes([columns.field(each.of)])
+                for each in aggregates
+                if each.of is not None and not adds(each)
+            },
             [Past(each, ticks, 0) for each in aggregates],
             [Past(overall(each), ticks, 1) if has_prior(each) else None for each in aggregates],
         )
@@ -94,7 +100,7 @@ class State:
             _write(folder / f"{number}.totals.parquet", codes, used, parts)
             parts = dict(zip(PARTS[each.kind], past.parts.T, strict=True))
             if not adds(each):
-                (parts["value"],) = self.values[each.of or ""].rows(parts["value"])
+                parts["value"] = self.values[each.of or ""].rows(parts["value"])[0]
             _write(
                 folder / f"{number}.events.parquet", codes, past.key, {"time": past.time, **parts}
             )
@@ -103,7 +109,7 @@ class State:
             {
                 "format": 1,
                 "newest": self.newest,
-                "aggregates": [each.model_dump(mode="json") for each in self.aggregates],
+                "aggregates": self._definitions,
                 "priors": [past and _plain(past) for past in self.priors],
             },
         )
@@ -111,26 +117,48 @@ class State:
     @classmethod
     def load(cls, folder: Path) -> State:
         """The state that `save` wrote."""
-        saved = read_json(folder / DEFINITION, "Make it again with `recsys-attn ingest`.")
-        options = [AggregateOptions(**_tuples(each)) for each in saved["aggregates"]]
+        saved = _definition(folder)
+        options = [AggregateOptions.model_validate(each) for each in saved["aggregates"]]
         with open_parquet(folder / _COLUMNS) as file:
             state = cls.empty(options, file.schema_arrow)
-        state.newest = saved["newest"]
-        for number, (each, past) in enumerate(zip(state.aggregates, state.pasts, strict=True)):
-            key, totals = state._read(folder / f"{number}.totals.parquet", each)
-            past.grow(len(state.codes[each.keys]))
-            if len(key):
-                past.totals[key] = _parts(each, totals)
-            key, events = state._read(folder / f"{number}.events.parquet", each)
-            past.grow(len(state.codes[each.keys]))
-            parts = _parts(each, events) if adds(each) else state._encoded(each, events)
-            past.add(key, events["time"].to_numpy(), parts)
-        for prior, kept in zip(state.priors, saved["priors"], strict=True):
-            if prior is not None:
-                prior.totals = np.array(kept["totals"], np.int64)
-                times, parts = np.array(kept["time"]), np.array(kept["parts"], np.int64)
-                prior.add(np.zeros(len(times), np.int64), times, parts)
+        state.merge(folder)
         return state
+
+    def merge(self, folder: Path) -> None:
+        """Adds the events of a saved state of the same definitions.
+
+        Raises:
+            PipelineError: The definitions differ.
+        """
+        saved = _definition(folder)
+        if saved["aggregates"] != self._definitions:
+            raise PipelineError(
+                f"{folder}: holds other definitions of aggregates; states are merged only if "
+                "`data.aggregates` is the same. Make it again with `recsys-attn ingest`."
+            )
+        times = [time for time in (self.newest, saved["newest"]) if time is not None]
+        self.newest = max(times, default=None)
+        for number, (each, past) in enumerate(zip(self.aggregates, self.pasts, strict=True)):
+            key, totals = self._read(folder / f"{number}.totals.parquet", each)
+            past.grow(len(self.codes[each.keys]))
+            if len(key):
+                past.totals[key] += _parts(each, totals)
+            key, events = self._read(folder / f"{number}.events.parquet", each)
+            past.grow(len(self.codes[each.keys]))
+            parts = _parts(each, events) if adds(each) else self._encoded(each, events)
+            past.add(key, events["time"].to_numpy(), parts)
+        for prior, kept in zip(self.priors, saved["priors"], strict=True):
+            if prior is not None:
+                prior.totals = prior.totals + np.array(kept["totals"], np.int64)
+                at, parts = np.array(kept["time"]), np.array(kept["parts"], np.int64)
+                prior.add(np.zeros(len(at), np.int64), at, parts)
+        for kept_past in filter(None, (*self.pasts, *self.priors)):
+            if self.newest is not None:
+                kept_past.forget(self.newest)
+
+    @property
+    def _definitions(self) -> list[dict[str, Any]]:
+        return [each.model_dump(mode="json") for each in self.aggregates]
 
     def _read(self, path: Path, aggregate: AggregateOptions) -> tuple[np.ndarray, pa.Table]:
         with open_parquet(path) as file:
@@ -141,6 +169,10 @@ class State:
     def _encoded(self, aggregate: AggregateOptions, events: pa.Table) -> np.ndarray:
         values = events.select(["value"]).rename_columns([aggregate.of])
         return self.values[aggregate.of or ""].encode(values)[:, None]
+
+
+def _definition(folder: Path) -> dict[str, Any]:
+    return read_json(folder / DEFINITION, "Make it again with `recsys-attn ingest`.")
 
 
 def adds(aggregate: AggregateOptions) -> bool:
@@ -160,9 +192,12 @@ def overall(aggregate: AggregateOptions) -> AggregateOptions:
     return aggregate.model_copy(update={"window": None, "last": None})
 
 
-def _write(path: Path, codes: Codes, keys: np.ndarray, columns: dict[str, np.ndarray]) -> None:
-    named = dict(zip(map(_KEY, codes.columns), codes.rows(keys), strict=False))
-    pq.write_table(pa.table({**named, **columns}), path, compression="zstd")
+def _write(path: Path, codes: Codes, keys: np.ndarray, columns: dict[str, Any]) -> None:
+    table = codes.rows(keys)
+    table = table.rename_columns([_KEY(name) for name in table.column_names])
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    pq.write_table(table, path, compression="zstd")
 
 
 def _parts(aggregate: AggregateOptions, table: pa.Table) -> np.ndarray:
@@ -172,8 +207,3 @@ def _parts(aggregate: AggregateOptions, table: pa.Table) -> np.ndarray:
 def _plain(past: Past) -> dict[str, list[object]]:
     kept = {"totals": past.totals, "time": past.time, "parts": past.parts}
     return {name: values.tolist() for name, values in kept.items()}
-
-
-def _tuples(values: dict[str, object]) -> dict[str, object]:
-    by = values["by"]
-    return {**values, "by": tuple(by) if isinstance(by, list) else by}

@@ -15,7 +15,9 @@ from tests.pipelines.ingest.aggregates.events import definitions, slow, source, 
 def made(folder: Path, found, aggregates) -> pa.Table:
     folder.mkdir()
     found, _ = with_aggregates(found, aggregates, LOCAL, folder)
-    return pa.concat_tables(t for files in found.parts.values() for f in files for t in f.read(None))
+    return pa.concat_tables(
+        t for files in found.parts.values() for f in files for t in f.read(None)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
