@@ -31,7 +31,7 @@ def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], 
                 f"{where}: the aggregate {aggregate.name!r} would replace a column of that name; "
                 "give data.aggregates another `name`."
             )
-        _check_window(aggregate, schema.field(aggregate.time).type, where)
+        _check_durations(aggregate, schema.field(aggregate.time).type, where)
 
 
 def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | None:
@@ -46,12 +46,13 @@ def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | 
     return "one value per row" if pa.types.is_nested(kind) else None
 
 
-def _check_window(aggregate: AggregateOptions, kind: pa.DataType, where: str) -> None:
+def _check_durations(aggregate: AggregateOptions, kind: pa.DataType, where: str) -> None:
     holds_numbers = ticks_per_second(kind) is None
-    if aggregate.window is None or isinstance(aggregate.window, str) != holds_numbers:
-        return
     advice = "a number in its unit, such as 604_800" if holds_numbers else "a text such as '7d'"
-    raise PipelineError(
-        f"{where}: data.aggregates {aggregate.name!r}: window: the column {aggregate.time!r} holds "
-        f"{kind}, so give {advice}. Received: {aggregate.window!r}."
-    )
+    for key in ("window", "delay"):
+        given = getattr(aggregate, key)
+        if given is not None and isinstance(given, str) == holds_numbers:
+            raise PipelineError(
+                f"{where}: data.aggregates {aggregate.name!r}: {key}: the column "
+                f"{aggregate.time!r} holds {kind}, so give {advice}. Received: {given!r}."
+            )

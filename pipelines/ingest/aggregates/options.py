@@ -32,6 +32,8 @@ class AggregateOptions(TomlTable):
         window: Only events of this time before the row: `"90s"`, `"30m"`, `"1h"`, `"7d"`, `"2w"`;
             if `time` holds numbers, a number in its unit.
         last: Only this many last events.
+        delay: How much later than its event a label is known: a row sees the events of this much
+            earlier. Written like `window`, whose end it moves.
         prior_strength: Events that the prior of a rate counts for; 0: no prior.
         prior_rate: The prior. None: the rate of all earlier events, whatever their key.
     """
@@ -44,6 +46,7 @@ class AggregateOptions(TomlTable):
     where: str | None = None
     window: str | float | None = None
     last: int | None = Field(default=None, ge=1)
+    delay: str | float | None = None
     prior_strength: float = Field(default=PRIOR_STRENGTH, ge=0)
     prior_rate: float | None = Field(default=None, ge=0, le=1)
 
@@ -63,16 +66,14 @@ class AggregateOptions(TomlTable):
         """All columns that it reads."""
         return tuple(name for names in self.roles.values() for name in names)
 
-    def window_in(self, ticks: int | None) -> int | float | None:
-        """The window in the unit of the time column.
+    def durations(self, ticks: int | None) -> tuple[int | float | None, int | float]:
+        """The window, if there is one, and the delay, in the unit of the time column.
 
         Args:
             ticks: Units of a second; None: the column holds numbers.
         """
-        if isinstance(self.window, str):
-            return int(self.window[:-1]) * SECONDS[self.window[-1]] * (ticks or 1)
-        whole = self.window is not None and self.window.is_integer()
-        return int(self.window or 0) if whole else self.window
+        window = None if self.window is None else _in_ticks(self.window, ticks)
+        return window, 0 if self.delay is None else _in_ticks(self.delay, ticks)
 
     @model_validator(mode="after")
     def _check(self) -> AggregateOptions:
@@ -93,16 +94,23 @@ class AggregateOptions(TomlTable):
                 "`prior_strength` and `prior_rate` belong to kind = 'rate'. Received: "
                 f"kind={self.kind!r}"
             )
-        self._check_window()
+        for key in ("window", "delay"):
+            if not _is_duration(getattr(self, key)):
+                raise ValueError(
+                    f"`{key}` must be a whole number with its unit (s, m, h, d or w), such as "
+                    "'7d', or a positive number if `time` holds numbers. Received: "
+                    f"{getattr(self, key)!r}"
+                )
         return self
 
-    def _check_window(self) -> None:
-        if isinstance(self.window, str):
-            valid = re.fullmatch(r"[1-9][0-9]*[smhdw]", self.window) is not None
-        else:
-            valid = self.window is None or self.window > 0
-        if not valid:
-            raise ValueError(
-                "`window` must be a whole number with its unit (s, m, h, d or w), such as '7d', or "
-                f"a positive number if `time` holds numbers. Received: {self.window!r}"
-            )
+
+def _is_duration(value: str | float | None) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[1-9][0-9]*[smhdw]", value) is not None
+    return value is None or value > 0
+
+
+def _in_ticks(value: str | float, ticks: int | None) -> int | float:
+    if isinstance(value, str):
+        return int(value[:-1]) * SECONDS[value[-1]] * (ticks or 1)
+    return int(value) if value == int(value) else value

@@ -26,9 +26,10 @@ class Past:
     def __init__(self, aggregate: AggregateOptions, ticks: int | None, keys: int) -> None:
         self._aggregate = aggregate
         self._ticks = ticks
-        self._window = aggregate.window_in(ticks)
+        self._window, self._delay = aggregate.durations(ticks)
         self._adds = aggregate.kind != "distinct"
-        self._folds = self._adds and self._window is None and aggregate.last is None
+        whole = self._window is None and aggregate.last is None
+        self._folds, self._folds_values = whole and self._adds, whole and not self._adds
         width = len(PARTS[aggregate.kind])
         self.totals = np.zeros((keys if self._folds else 0, width), np.int64)
         self.key = np.zeros(0, np.int64)
@@ -107,18 +108,17 @@ class Past:
 
     def _ranges(self, key: np.ndarray, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and last event, exclusive, for each row."""
-        begin = moment if self._window is None else moment - self._window
-        times = np.unique(np.concatenate([self.time, moment, begin]))
+        moment = moment - self._delay
+        begins = [] if self._window is None else [moment - self._window]
+        times = np.sort(np.concatenate([self.time, moment, *begins]))
 
         def place(keys: np.ndarray, at: np.ndarray) -> np.ndarray:
             return keys * len(times) + np.searchsorted(times, at)
 
         events = place(self.key, self.time)
         end = np.searchsorted(events, place(key, moment))
-        if self._window is None:
-            start = np.searchsorted(events, key * len(times))
-        else:
-            start = np.searchsorted(events, place(key, begin))
+        begin = place(key, begins[0]) if begins else key * len(times)
+        start = np.searchsorted(events, begin)
         if self._aggregate.last is not None:
             start = np.maximum(start, end - self._aggregate.last)
         return start, end
@@ -153,21 +153,19 @@ class Past:
 
     def _needed(self, newest: Any) -> np.ndarray:
         """Whether a moment from `newest` on needs the event itself."""
-        if self._window is not None:
-            return self.time >= newest - self._window
-        if not self._adds and self._aggregate.last is None:  # the first event of each value
-            following = self._next_of_value()
+        if self._folds_values:
+            following = self._next_of_value()  # only the first event of a value counts
             needed = np.ones(len(self.key), bool)
             needed[following[following < len(needed)]] = False
             return needed
-        # Those at the key's newest time, which a row of that time must not see, and before them
-        # the last ones.
+        horizon = newest - self._delay  # a row may still be too early for the events from here on
+        if self._window is not None:
+            return self.time >= horizon - self._window
         before = self._aggregate.last or int(self._aggregate.kind == "since_last")
         firsts = np.flatnonzero(_changes(self.key))
         lengths = np.diff(firsts, append=len(self.key))
-        at_newest = self.time == np.repeat(self.time[firsts + lengths - 1], lengths)
-        newest_ones = np.add.reduceat(at_newest.astype(np.int64), firsts)
-        oldest = firsts + lengths - newest_ones - before
+        after = np.add.reduceat((self.time >= horizon).astype(np.int64), firsts)
+        oldest = firsts + lengths - after - before
         return np.arange(len(self.key)) >= np.repeat(oldest, lengths)
 
 

@@ -13,8 +13,16 @@ from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
 
 OF = {"rate": "click", "sum": "price", "mean": "price", "distinct": "item"}
-KEYS = ("user", ("item", "user"))
-RANGES: tuple[dict[str, Any], ...] = ({}, {"window": 5.0}, {"last": 3}, {"where": "click"})
+KEYS: tuple[str | tuple[str, ...], ...] = ("user", ("item", "user"))
+RANGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"window": 5.0},
+    {"last": 3},
+    {"where": "click"},
+    {"delay": 4.0},
+    {"window": 7.0, "delay": 2.0},
+    {"last": 2, "delay": 3.0},
+)
 
 
 def definitions() -> list[AggregateOptions]:
@@ -34,7 +42,7 @@ def definitions() -> list[AggregateOptions]:
     return found
 
 
-def table(rows: int = 199, seed: int = 0, times: int = 31) -> pa.Table:
+def table(rows: int = 149, seed: int = 0, times: int = 31) -> pa.Table:
     """Requests of one to four rows of their own times, in no order."""
     rng = np.random.default_rng(seed)
     request = np.repeat(np.arange(rows), rng.integers(1, 5, rows))[:rows]
@@ -66,7 +74,8 @@ def slow(
     found = []
     for row in rows:
         same = [row] if request is None else [r for r in rows if r[request] == row[request]]
-        moment = min(r["time"] for r in same)
+        now = min(r["time"] for r in same)
+        moment = now - (aggregate.delay or 0)
         events = [(r["time"], i, r) for i, r in enumerate(rows) if _counts(r, aggregate, moment)]
         everyone = [r for *_, r in events]
         events = [(t, i, r) for t, i, r in events if all(r[k] == row[k] for k in aggregate.keys)]
@@ -77,7 +86,7 @@ def slow(
             past = past[-aggregate.last :]
         value = None
         if all(row[k] is not None for k in aggregate.keys):
-            value = _value(past, everyone, aggregate, moment)
+            value = _value(past, everyone, aggregate, now)
         found.append(None if value is None else float(np.float32(value)))
     return found
 

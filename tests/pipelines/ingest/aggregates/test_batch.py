@@ -20,13 +20,13 @@ def made(folder: Path, found, aggregates) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("request_column", ["request", None])
 def test_equal_to_the_definition(tmp_path, monkeypatch, seed, request_column) -> None:
     monkeypatch.setattr(batch, "RANGE_ROWS", 29)
     monkeypatch.setattr(batch, "_SAMPLED", 3)
     rows = table(seed=seed)
-    cut = 101 if request_column is None else int(np.flatnonzero(np.diff(rows["request"]))[57]) + 1
+    cut = 83 if request_column is None else int(np.flatnonzero(np.diff(rows["request"]))[41]) + 1
     files = source(rows[:cut], rows[:0], rows[cut:], request=request_column)
     columns = made(tmp_path / "work", files, definitions())
     assert columns.select(rows.column_names).equals(rows)
