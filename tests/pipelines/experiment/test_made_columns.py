@@ -1,6 +1,7 @@
 """Features of `data.histories` and `data.aggregates` work by their names, or are refused."""
 
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures
+from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.steps import Steps
 
@@ -80,10 +82,10 @@ def test_sequences_of_the_same_events_share_a_history(
 
 
 def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> None:
-    loaded = experiment(tmp_path)
+    loaded = experiment(tmp_path, model={"name": "mlp", "units": [8]}, training__epochs=1)
     steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
-    steps.ingest()
-    steps.fit()
+    for step in (steps.ingest, steps.fit, steps.train, steps.export):
+        step()
     train = DataSplit(tmp_path / "run/data/train")
     table = pa.concat_tables(train.batches(train.columns))
     assert table.schema.field("clicks").type == pa.float32()
@@ -94,8 +96,14 @@ def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> Non
         "prices": 7,
         "clicked": 3,
     }
-    assert (tmp_path / "run/data/aggregates/aggregates.json").is_file()
-    assert not list((tmp_path / "run/data").glob(".made*"))
+    made, exported = tmp_path / "run/data", tmp_path / "run/export/own/1"
+    assert not list(made.glob(".made*"))
+    first = Aggregates.load(made / "aggregates")
+    second = Aggregates.load(exported / "assets.extra/aggregates")
+    row = {"user": 3, "item": 7}
+    assert first.values(row, 1000) == second.values(row, 1000) != {"clicks": 0.0}
+    files = json.loads((exported / "manifest.json").read_text())["files"]
+    assert "assets.extra/aggregates/0.totals.parquet" in files
 
 
 @pytest.mark.parametrize(
