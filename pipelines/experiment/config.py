@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.monitor import Monitor
 from pipelines.experiment.names import check_feature_names, check_task_names
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
@@ -172,10 +173,12 @@ class EvaluationOptions(TomlTable):
     baselines: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def columns(self) -> list[str]:
-        """Data columns besides features and labels."""
-        named = [self.group, *self.ceiling.values(), *self.baselines.values()]
-        return [name for name in named if name is not None]
+    def columns(self) -> dict[str, str]:
+        """Data columns besides features and labels, by key."""
+        named = {} if self.group is None else {"evaluation.group": self.group}
+        for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
+            named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
+        return named
 
 
 class ExportOptions(TomlTable):
@@ -214,6 +217,7 @@ class Experiment(TomlTable):
         check_feature_names(features)
         tasks = [task.name for task in self.tasks]
         check_task_names(tasks)
+        check_made_columns(self.data, self.schema_)
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         try:
@@ -296,7 +300,7 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _expand_shorthands(values: dict[str, Any]) -> list[str]:
-    """Expands `transform = "hash"`, and copies options of a shared feature to its sequences.
+    """Expands `transform = "hash"`, and copies options of other tables to sequences.
 
     Returns:
         The keys that were copied.
@@ -324,7 +328,7 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
             if feature.get("kind") == "sequence" and key in owner and key not in feature:
                 feature[key] = owner[key]
                 inherited.append(f"features[{index}].{key}")
-    return inherited
+    return inherited + fill_histories(tables, values.get("data"))
 
 
 def _known(key: str, names: Iterable[str], known: list[str]) -> None:
