@@ -86,7 +86,8 @@ class TrainingOptions(TomlTable):
 
     Attributes:
         epochs: Maximum number of epochs.
-        batch_size: Requests of each shard in a step.
+        batch_size: Requests of each shard in a step. None: so many that an epoch has about 256
+            steps, at least 32 and at most 1024: few rows in large batches would take few steps.
         shards: Parts of the data, each of which gives a batch to each step. None: one for each
             replica. One worker with two shards takes the same steps as two workers.
         learning_rate: Learning rate; with a row-wise optimizer, of all weights but the tables.
@@ -114,6 +115,8 @@ class TrainingOptions(TomlTable):
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
             looked up, each divided by its frequency (as in DIN); else of all rows in each step,
             which is slow with a large vocabulary.
+        calibrate: Fit slope and offset of each task's logits on the validation rows, so that
+            predicted rates are the observed ones. The order of candidates stays.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
@@ -121,7 +124,7 @@ class TrainingOptions(TomlTable):
     """
 
     epochs: int = Field(default=10, ge=1)
-    batch_size: int = Field(default=1024, ge=1)
+    batch_size: int | None = Field(default=None, ge=1)
     shards: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     embeddings_learning_rate: float | None = Field(default=None, gt=0)
@@ -141,6 +144,7 @@ class TrainingOptions(TomlTable):
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float = Field(default=0.0, ge=0)
+    calibrate: bool = True
     warm_start: Path | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)

@@ -161,6 +161,7 @@ class Steps:
                 "model": model.name,
                 "weights": weights,
                 "training": trained.history,
+                "calibration": trained.calibration,
                 "versions": trained.versions,  # those that trained the weights
             }
 

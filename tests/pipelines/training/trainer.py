@@ -39,7 +39,7 @@ class Trainer:
         fitted = self.fitted
         schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
         self.output = io.StringIO()
-        model, self.history, _ = train(
+        model, self.history, *_ = train(
             experiment,
             TrainingData(
                 self.data or self.prepared / "data",
