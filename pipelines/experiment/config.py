@@ -114,7 +114,9 @@ class TrainingOptions(TomlTable):
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
             looked up, each divided by its frequency (as in DIN); else of all rows in each step,
-            which is slow with a large vocabulary.
+            which is slow with a large vocabulary. None: 10 with a row-wise optimizer, else 0.
+        id_dropout: Share of the ids of a step that are made unknown, so that new users and items
+            get a trained row, and known ones are not learnt by heart.
         calibrate: Fit slope and offset of each task's logits on the validation rows, so that
             predicted rates are the observed ones. The order of candidates stays.
         warm_start: Folder of an older run of the same model, to start from its weights and
@@ -143,7 +145,8 @@ class TrainingOptions(TomlTable):
     jit_compile: bool = False
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
-    embeddings_l2: float = Field(default=0.0, ge=0)
+    embeddings_l2: float | None = Field(default=None, ge=0)
+    id_dropout: float = Field(default=0.1, ge=0, lt=1)
     calibrate: bool = True
     warm_start: Path | None = None
     checkpoint_every: int = Field(default=1000, ge=0)

@@ -102,7 +102,9 @@ def train(
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
             part = micro_batch_rows(options.micro_batch_size, model.tower)
-            step = TrainStep(model, optimizer, layout, options.jit_compile, part)
+            step = TrainStep(
+                model, optimizer, layout, options.jit_compile, part, options.id_dropout
+            )
         tasks = [task.name for task in model.schema.tasks]
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, fitted, workers, shards)
