@@ -175,6 +175,7 @@ class Steps:
                 "kept": training.History(trained.history, self.experiment.training).kept(
                     str(self.experiment.monitor)
                 ),
+                "calibration": trained.calibration,
                 "versions": trained.versions,  # those that trained the weights
             }
 
