@@ -50,7 +50,7 @@ def evaluate(
         {group} if group else set()
     )
     _check_columns(split, extra_names)
-    feed = Feed(split, fitted, request, experiment.training.batch_size)
+    feed = Feed(split, fitted, request)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
         labels, scores = Scorer(model).score_labelled(feed, advance)

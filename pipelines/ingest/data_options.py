@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split and histories."""
+"""The `[data]` table of an experiment: source, split, histories and aggregates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.storage.filesystem import Where, is_uri, shown
 
 SourceName = Literal[
@@ -118,6 +119,7 @@ class DataOptions(TomlTable):
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
+        aggregates: Columns of numbers to make from earlier rows.
         simulate: Options of the source `simulate`.
     """
 
@@ -126,6 +128,7 @@ class DataOptions(TomlTable):
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
+    aggregates: tuple[AggregateOptions, ...] = ()
     simulate: SimulateOptions | None = None
 
     @model_validator(mode="after")
@@ -141,15 +144,26 @@ class DataOptions(TomlTable):
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {list(self.path)}"
             )
-        names = [history.name for history in self.histories]
+        names = self.made
         if len(set(names)) < len(names):
-            raise ValueError(f"`histories` must have different names. Received: {names}")
+            raise ValueError(
+                f"`histories` and `aggregates` must have different names. Received: {names}"
+            )
+        times = list(dict.fromkeys(aggregate.time for aggregate in self.aggregates))
+        if len(times) > 1:
+            raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
         return self
 
     @property
     def has_requests(self) -> bool:
         """Whether a request may have several rows."""
         return self.request is not None or self.source in WITH_REQUESTS
+
+    @property
+    def made(self) -> list[str]:
+        """The columns that ingest makes."""
+        histories = [history.name for history in self.histories]
+        return histories + [aggregate.name for aggregate in self.aggregates]
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""

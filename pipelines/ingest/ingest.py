@@ -1,8 +1,10 @@
-"""The step `ingest`: reads a source, adds histories, splits, checks and writes."""
+"""The step `ingest`: reads a source, adds aggregates and histories, splits, checks and writes."""
 
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import tables
+from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -43,15 +49,19 @@ def ingest(
     seed: int,
     out: Path,
     progress: Callable[[int], object] | None = None,
+    engine: Engine = LOCAL,
+    named: Mapping[str, str] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Reads the source, adds histories, splits, checks and writes the rows under `out`.
+    """Reads the source, adds made columns, splits, checks and writes the rows under `out`.
 
     Args:
         options: The `[data]` table.
         schema: The expected columns; None writes all columns of the source.
         seed: Seed of a split by hash or user, and of the simulation.
-        out: Folder that receives `train`, `valid` and `test`.
+        out: Folder that receives `train`, `valid` and `test`, and the state of the aggregates.
         progress: Called with the total number of rows done.
+        engine: Computes the aggregates.
+        named: By key, further columns that the experiment names.
 
     Returns:
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
@@ -63,6 +73,26 @@ def ingest(
         PipelineError: A file, a column, a value or a split is invalid.
     """
     source = _source(options, schema, seed)
+    check_columns(source, options, schema, named)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
+        if options.aggregates:
+            source, state = with_aggregates(source, options.aggregates, engine, Path(folder))
+            state.save(out / aggregates_state.FOLDER)
+        if options.histories:
+            source = _with_histories(source, options)
+        return _write(source, options, schema, seed, out, progress)
+
+
+def _write(
+    source: Source,
+    options: DataOptions,
+    schema: Schema | None,
+    seed: int,
+    out: Path,
+    progress: Callable[[int], object] | None,
+) -> dict[str, Any]:
+    """Splits, checks and writes the rows; returns what `ingest` returns."""
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
     summary = SplitSummary(schema, options, source)
@@ -109,8 +139,7 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
         source = _READERS[options.source](options)
     if options.source in ("csv", "parquet"):
         source = with_common_columns(source, options, schema)
-    source = dataclasses.replace(source, request=options.request or source.request)
-    return _with_histories(source, options) if options.histories else source
+    return dataclasses.replace(source, request=options.request or source.request)
 
 
 def _with_histories(source: Source, options: DataOptions) -> Source:

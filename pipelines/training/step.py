@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
+from pipelines.training.id_dropout import IdDropout
 from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.losses import LOSSES
 from recsys_attn.models import RankingModel
@@ -41,6 +42,7 @@ class TrainStep:
             as XLA would make their gradients as large as the tables.
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
+        id_dropout: Share of the ids that are made unknown.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class TrainStep:
         layout: Layout,
         jit_compile: bool = False,
         micro_batch_size: int | None = None,
+        id_dropout: float = 0.0,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
@@ -58,6 +61,7 @@ class TrainStep:
         self._tower = TowerGradient(
             model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
+        self._id_dropout = IdDropout(model.schema, id_dropout)
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
     def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
@@ -99,6 +103,7 @@ class TrainStep:
 
     def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
         inputs = self._layout.inputs(blocks)
+        inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
         labels = self._layout.labels(blocks)
         totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower

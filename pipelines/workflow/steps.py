@@ -41,6 +41,7 @@ from pipelines.export.export import export
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
+from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.source import SPLITS
 from pipelines.prediction_log.reference import of_split
 from pipelines.prediction_log.skew import (
@@ -89,7 +90,7 @@ class Steps:
         self.evaluate()
         self.export()
 
-    def ingest(self) -> None:
+    def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
         options = self.experiment.data
@@ -106,7 +107,13 @@ class Steps:
 
             try:
                 summary = ingest(
-                    options, self.experiment.schema_, self.experiment.seed, folder, total_so_far
+                    options,
+                    self.experiment.schema_,
+                    self.experiment.seed,
+                    folder,
+                    total_so_far,
+                    engine,
+                    self.experiment.evaluation.columns,
                 )
             finally:
                 progress.stop()
@@ -116,13 +123,13 @@ class Steps:
             return {**summary, "data_hash": hash_files(files)}
 
         manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
-        for name in self.experiment.evaluation.columns:  # before hours of training
+        # If ingest was skipped, this is the first look at the columns.
+        for key, name in self.experiment.evaluation.columns.items():
             where = str(self.run.path("ingest"))
-            require_column(manifest["columns"], name, "named by `evaluation`", where)
+            require_column(manifest["columns"], name, key, where)
             if manifest["columns"][name].startswith("list"):
                 raise PipelineError(
-                    f"`evaluation` names the column {name!r}, which holds lists; expected one "
-                    "value per row."
+                    f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
                 )
 
     def fit(self, engine: Engine = LOCAL) -> None:
@@ -168,6 +175,7 @@ class Steps:
                 "kept": training.History(trained.history, self.experiment.training).kept(
                     str(self.experiment.monitor)
                 ),
+                "calibration": trained.calibration,
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -263,6 +271,7 @@ class Steps:
         def build(folder: Path) -> Mapping[str, Any]:
             fitted, model = self.load()
             test = DataSplit(self.run.path("ingest") / "test")
+            aggregates = self.run.path("ingest") / aggregates_state.FOLDER
             summary = export(
                 folder,
                 base.name,
@@ -272,6 +281,7 @@ class Steps:
                 self._request,
                 test,
                 self.experiment.export,
+                aggregates if self.experiment.data.aggregates else None,
             )
             parity = summary["parity"]
             Progress(self.console).finish(

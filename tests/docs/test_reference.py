@@ -88,6 +88,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "`[data]`": _options(DATA),
     "`[data.split]`": _options(_table("split", DATA)),
     "`[[data.histories]]`": _options(_table("histories", DATA)),
+    "`[[data.aggregates]]`": _options(_table("aggregates", DATA)),
     "`[data.simulate]`": _options(_table("simulate", DATA)),
     '`kind = "categorical"`': _fields(recsys_attn.Categorical),
     '`kind = "numeric"`': _fields(recsys_attn.Numeric),

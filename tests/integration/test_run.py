@@ -61,7 +61,7 @@ def test_second_run_skips_every_step(folder: Path) -> None:
 def test_missing_column_of_the_evaluation_is_an_early_error(folder: Path) -> None:
     arguments = ("--run-dir", folder / "run", "--set", "evaluation.group=user")
     error = error_of(invoke("run", folder / "experiment.toml", *arguments))
-    message = "the column 'user' (named by `evaluation`) is missing. Did you mean 'user_id'?"
+    message = "the column 'user' (evaluation.group) is missing. Did you mean 'user_id'?"
     assert message in error
 
 

@@ -37,7 +37,7 @@ class Trainer:
         if tasks is not None:
             experiment = experiment.model_copy(update={"tasks": tasks})
         self.output = io.StringIO()
-        model, self.history, _ = train(
+        model, self.history, *_ = train(
             experiment,
             TrainingData(
                 self.data or self.prepared / "data",
