@@ -17,7 +17,9 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.monitor import Monitor
 from pipelines.experiment.names import check_feature_names, check_task_names
+from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.validation_errors import explain
 from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.data_options import DataOptions
@@ -101,9 +103,11 @@ class TrainingOptions(TomlTable):
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
         learning_rate_decay: Factor of the learning rate after each epoch.
-        reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
-        patience: Epochs without a better AUC after which training stops.
-        monitor: Task whose validation AUC is monitored. None: the mean of all tasks.
+        reduce_on_plateau: Factor of the learning rate after an epoch that is no better.
+        patience: Epochs without a better one after which training stops.
+        monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
+            `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
+            of AUC, or of NDCG@10 where a task's loss gives no probabilities.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the tower with XLA; on a CPU only DIN gains a little.
         micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
@@ -156,10 +160,14 @@ class TrainingOptions(TomlTable):
 
 
 class EvaluationOptions(TomlTable):
-    """The `[evaluation]` table: split, GAUC's group, ceilings and baselines by column name."""
+    """The `[evaluation]` table: split, GAUC's group, ceilings and baselines by column name.
+
+    `at` are the places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
+    """
 
     split: Literal["train", "valid", "test"] = "test"
     group: str | None = None
+    at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
     ceiling: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str] = Field(default_factory=dict)
 
@@ -208,7 +216,6 @@ class Experiment(TomlTable):
         check_task_names(tasks)
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
-        _known("training.monitor", [self.training.monitor or tasks[0]], tasks)
         try:
             used = {feature.name for feature in self.model_schema.features}
         except ValueError as error:
@@ -220,7 +227,13 @@ class Experiment(TomlTable):
                     "of the model, which would learn to copy it. Remove the feature, or name it "
                     "in `model.exclude`."
                 )
+        check_ranked_tasks(self.model_schema, self.data, self.monitor)
         return self
+
+    @property
+    def monitor(self) -> Monitor:
+        """The validation metric that decides which epoch is the best."""
+        return Monitor.of(self.training.monitor, self.tasks)
 
     @property
     def model_schema(self) -> Schema:

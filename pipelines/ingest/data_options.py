@@ -26,6 +26,9 @@ SourceName = Literal[
 ]
 
 
+WITH_REQUESTS: tuple[SourceName, ...] = ("simulate", "trivago")  # have requests of their own
+
+
 class SplitOptions(TomlTable):
     """The `[data.split]` table; the same seed always gives the same split.
 
@@ -142,6 +145,11 @@ class DataOptions(TomlTable):
         if len(set(names)) < len(names):
             raise ValueError(f"`histories` must have different names. Received: {names}")
         return self
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a request may have several rows."""
+        return self.request is not None or self.source in WITH_REQUESTS
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest import tables
@@ -23,6 +20,7 @@ from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.storage.filesystem import shown
@@ -57,8 +55,9 @@ def ingest(
 
     Returns:
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
-        None, and `labels`, the rows whose label is known and the positive ones, by task and
-        split.
+        None; `labels`, the rows whose label is known and the positive ones, and `comparable`, the
+        requests with a positive and a negative, by task and split; `times`, the first and last
+        time by split, or None.
 
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
@@ -66,7 +65,7 @@ def ingest(
     source = _source(options, schema, seed)
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
-    labels = _LabelCounts(schema)
+    summary = SplitSummary(schema, options, source)
     rows_of_file: dict[str, int] = {}
     with SplitWriter(out, source.request) as writer:
         for part, where, table in read_chunks(source):
@@ -82,7 +81,7 @@ def ingest(
             for index, name in enumerate(SPLITS):
                 rows = table.filter(pa.array(split == index))
                 writer.write(name, rows)
-                labels.add(name, rows)
+                summary.add(name, rows)
             if progress is not None:
                 progress(sum(writer.rows.values()))
         if log is not None:
@@ -90,12 +89,14 @@ def ingest(
         if not sum(writer.rows.values()):
             raise _no_rows(options)
         check_splits(writer.rows, options.split)
-        labels.check()
+        summary.check()
     return {
         "rows": writer.rows,
         "columns": writer.columns,
         "request": source.request,
-        "labels": labels.counts,
+        "labels": summary.labels,
+        "comparable": summary.comparable,
+        "times": summary.times,
     }
 
 
@@ -155,39 +156,3 @@ def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
 def _no_rows(options: DataOptions) -> PipelineError:
     given = ", ".join(map(shown, options.places())) or options.source
     return PipelineError(f"{given}: holds no rows; expected a file with rows.")
-
-
-class _LabelCounts:
-    """Known and positive labels by task and split: `counts[task][split] = [known, positive]`."""
-
-    def __init__(self, schema: Schema | None) -> None:
-        self._tasks = schema.tasks if schema else ()
-        self.counts: dict[str, dict[str, list[int]]] = {
-            task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks
-        }
-        self._unmasked: Counter[tuple[str, str]] = Counter()
-
-    def add(self, split: str, rows: pa.Table) -> None:
-        for task in self._tasks:
-            label = rows[task.label_column]
-            if task.mask is not None:
-                label = label.filter(rows[task.mask].cast(pa.bool_()))
-                self._unmasked[task.name, split] += len(label)
-            count = self.counts[task.name][split]
-            count[0] += len(label) - label.null_count
-            count[1] += pc.sum(label).as_py() or 0
-
-    def check(self) -> None:
-        """Raises an error if a split lacks positive or negative labels."""
-        for task, split in itertools.product(self._tasks, ("train", "valid")):
-            known, positive = self.counts[task.name][split]
-            if positive in (0, known):
-                lacks = "positive" if positive == 0 else "negative"
-                masked = ""
-                if task.mask is not None and not self._unmasked[task.name, split]:
-                    masked = f"the mask {task.mask!r} is false in every row; "
-                raise PipelineError(
-                    f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of "
-                    f"{known} rows with a known label, {positive} are 1; {masked}check the column "
-                    f"{task.label_column!r} and data.split."
-                )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.tower_gradient import TowerGradient
+from recsys_attn.losses import LOSSES
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -28,7 +29,8 @@ class StepResult(NamedTuple):
 class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
-    The loss of a task is the mean over all known labels of the global batch, so several replicas
+    The loss of a task is the mean over all known labels of the global batch, or over all its
+    requests with a positive and a negative for a loss that compares candidates. So several replicas
     take the same step as one replica with their batches concatenated.
 
     Args:
@@ -98,8 +100,7 @@ class TrainStep:
     def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
         inputs = self._layout.inputs(blocks)
         labels = self._layout.labels(blocks)
-        known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
-        totals = self._global_counts(known)
+        totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape() as tape:
             fields = embedding(inputs)
@@ -119,11 +120,18 @@ class TrainStep:
         rows = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
         return self._sum(tf.stack([loss, rows, stop]))
 
-    def _global_counts(self, known: Blocks) -> dict[str, tf.Tensor]:
-        """Known labels by task on all replicas, at least one."""
-        counts = tf.stack([tf.reduce_sum(tf.cast(k, "float32")) for k in known.values()])
+    def _global_counts(self, labels: Blocks) -> dict[str, tf.Tensor]:
+        """What the loss of each task is a mean over, on all replicas: at least one."""
+        tasks = self._model.schema.tasks
+        known = [tf.logical_not(tf.math.is_nan(labels[task.name])) for task in tasks]
+        counts = tf.stack(
+            [
+                tf.reduce_sum(LOSSES[task.loss].counts(labels[task.name], mask))
+                for task, mask in zip(tasks, known, strict=True)
+            ]
+        )
         counts = tf.unstack(tf.maximum(self._sum(counts), 1.0))
-        return dict(zip(known, counts, strict=True))
+        return dict(zip((task.name for task in tasks), counts, strict=True))
 
     def _sum(self, x: tf.Tensor) -> tf.Tensor:
         """The sum over all replicas."""

@@ -12,6 +12,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed.mixing import shuffle_advice
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
@@ -88,7 +89,7 @@ def train(
     checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
-    fitted = data.fitted.without(experiment.model.exclude)
+    fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
@@ -103,9 +104,13 @@ def train(
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
-        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        reporter = TrainingReporter(
+            progress, split.rows, options.epochs, tasks, experiment.monitor, output.logs
+        )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
+        for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
+            reporter.say(sentence)
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
         done = Trainer(
             step,
@@ -113,7 +118,7 @@ def train(
             feeds,
             options,
             saver,
-            Validation(model, valid, options.monitor),
+            Validation(model, valid, model.schema.tasks, experiment.monitor),
             reporter,
             workers,
         ).run()

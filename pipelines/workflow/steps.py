@@ -29,6 +29,8 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.description import described
+from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
     config_hash,
     resolved,
@@ -142,6 +144,8 @@ class Steps:
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""
+        data = self.run.manifest("ingest")
+        check_comparable(self.experiment.schema_, self.experiment.monitor, data["comparable"])
         target = self.run.path("train")
         checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
         if training.worker_index() > 0:  # only the first worker writes the result
@@ -161,6 +165,9 @@ class Steps:
                 "model": model.name,
                 "weights": weights,
                 "training": trained.history,
+                "kept": training.History(trained.history, self.experiment.training).kept(
+                    str(self.experiment.monitor)
+                ),
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -202,8 +209,14 @@ class Steps:
             manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            rates = {
+                task: positive / known
+                for task, counts in data["labels"].items()
+                for known, positive in [counts["train"]]
+                if known
+            }
             predictions, summary = evaluation.evaluate(
-                self.experiment, split, self._request, fitted, model, Progress(self.console)
+                self.experiment, split, self._request, fitted, model, Progress(self.console), rates
             )
             metrics = {
                 "name": self.experiment.name,
@@ -214,6 +227,10 @@ class Steps:
                 "data_hash": data["data_hash"],
                 "versions": manifest["versions"],
                 "training": manifest["training"],
+                "kept": manifest["kept"],
+                "splits": data["rows"],
+                "times": data["times"],
+                **described(self.experiment, fitted.schema),
             }
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
