@@ -30,6 +30,7 @@ from recsys_attn.schema import (
     Schema,
     Sequence,
     Side,
+    Task,
     is_listed,
 )
 
@@ -136,6 +137,10 @@ class FittedFeatures:
         """The same transforms, without some features."""
         kept = tuple(f for f in self.schema.features if f.name not in names)
         return replace(self, schema=Schema(kept, self.schema.tasks))
+
+    def with_tasks(self, tasks: tuple[Task, ...]) -> FittedFeatures:
+        """The same transforms for other tasks, of which none depends on them."""
+        return replace(self, schema=Schema(self.schema.features, tasks))
 
     def save(self, folder: Path) -> None:
         """Writes `features.json`, a Parquet file per vocabulary, and the item table."""

@@ -70,7 +70,7 @@ class Chunk:
                 items = catalogue.items.rows(table[catalogue.items.key])
                 blocks[ITEM_ROWS][done : done + len(items), 0] = items
             if labelled:
-                blocks[LABELS][done : done + table.num_rows] = _labels(table, fitted.schema.tasks)
+                blocks[LABELS][done : done + table.num_rows] = labels_of(table, fitted.schema.tasks)
             begins, done = done + begins[1:], done + table.num_rows
             requests += len(begins)
             return begins
@@ -156,7 +156,8 @@ def fill(
         blocks[block][begin : begin + rows, :count] = across.T
 
 
-def _labels(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:
+def labels_of(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:
+    """The labels `(rows, tasks)`; NaN is unknown."""
     labels = np.empty((table.num_rows, len(tasks)), "float32")
     for column, task in zip(labels.T, tasks, strict=True):
         values = table[task.label_column].combine_chunks().cast(pa.float32())

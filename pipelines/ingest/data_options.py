@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split, histories and items."""
+"""The `[data]` table of an experiment: source, split, made columns and items."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.storage.filesystem import Where, is_uri, shown
 
 SourceName = Literal[
@@ -27,6 +28,9 @@ SourceName = Literal[
 ]
 
 FILES = ("csv", "parquet", "sequences")  # sources that read a user's own files
+
+
+WITH_REQUESTS: tuple[SourceName, ...] = ("simulate", "trivago")  # have requests of their own
 
 
 class SplitOptions(TomlTable):
@@ -153,6 +157,7 @@ class DataOptions(TomlTable):
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
+        aggregates: Columns of numbers to make from earlier rows.
         items: The catalogue of all items. None: there are only the items of the rows.
         sequences: Options of the source `sequences`.
         simulate: Options of the source `simulate`.
@@ -163,6 +168,7 @@ class DataOptions(TomlTable):
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
+    aggregates: tuple[AggregateOptions, ...] = ()
     items: ItemOptions | None = None
     sequences: SequenceOptions | None = None
     simulate: SimulateOptions | None = None
@@ -183,9 +189,14 @@ class DataOptions(TomlTable):
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {list(self.path)}"
             )
-        names = [history.name for history in self.histories]
+        names = self.made
         if len(set(names)) < len(names):
-            raise ValueError(f"`histories` must have different names. Received: {names}")
+            raise ValueError(
+                f"`histories` and `aggregates` must have different names. Received: {names}"
+            )
+        times = list(dict.fromkeys(aggregate.time for aggregate in self.aggregates))
+        if len(times) > 1:
+            raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
         return self
 
     def _check_sequences(self) -> None:
@@ -202,6 +213,18 @@ class DataOptions(TomlTable):
                 "last item is a test row and the one before a validation row. Remove `request`, "
                 "`histories` and `split`"
             )
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a request may have several rows."""
+        draws = self.items is not None and self.items.negatives > 0
+        return draws or self.request is not None or self.source in WITH_REQUESTS
+
+    @property
+    def made(self) -> list[str]:
+        """The columns that ingest makes."""
+        histories = [history.name for history in self.histories]
+        return histories + [aggregate.name for aggregate in self.aggregates]
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""

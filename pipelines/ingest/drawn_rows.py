@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.ingest.data_options import ItemOptions
+from pipelines.ingest.item_features import items_of_rows
 from pipelines.ingest.source import SPLITS
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable, Sampler
@@ -22,6 +23,18 @@ from recsys_attn.schema import Sequence as History
 
 _AT_ONCE = 32_768  # rows with long histories that are made together
 _HALF = "drawn"
+
+
+def save_items(
+    folder: Path, items: ItemTable | None, options: ItemOptions, schema: Schema
+) -> ItemTable:
+    """Writes the item table, or if there is none one of the train rows, with its positives."""
+    train = DataSplit(folder / "train")
+    if items is None:
+        items = items_of_rows(options.key, train.batches([options.key]))
+    items = count_positives(items, train, schema.tasks)
+    items.save(folder)
+    return items
 
 
 def count_positives(items: ItemTable, split: DataSplit, tasks: Sequence[Task]) -> ItemTable:
@@ -60,7 +73,7 @@ def add_negatives(
         seed: Seed of the draws.
 
     Yields:
-        The drawn rows, in tables.
+        The rows, in tables of whole requests.
     """
     maker = _Rows(items, options, schema, request)
     data = DataSplit(folder / split)
@@ -68,9 +81,9 @@ def add_negatives(
         for number, table in enumerate(data.batches(data.columns)):
             rng = np.random.default_rng([seed, SPLITS.index(split), number, 1])
             for part in maker.parts(table):
-                drawn, together = maker.made(part, rng)
-                writer.write(split, together)
-                yield drawn
+                rows = maker.made(part, rng)
+                writer.write(split, rows)
+                yield rows
     shutil.rmtree(folder / split)
     (folder / _HALF / split).rename(folder / split)
     (folder / _HALF).rmdir()
@@ -99,8 +112,8 @@ class _Rows:
             first, last = starts[begin], starts[min(begin + step, len(starts) - 1)]
             yield table.slice(first, last - first)
 
-    def made(self, table: pa.Table, rng: np.random.Generator) -> tuple[pa.Table, pa.Table]:
-        """The drawn rows, and all rows."""
+    def made(self, table: pa.Table, rng: np.random.Generator) -> pa.Table:
+        """The rows and the drawn ones."""
         starts = run_starts(table[self._request])
         drawn = self._sampler.draw(rng, self._taken(table, starts), self._options.negatives)
         of_request, column = np.nonzero(drawn != ABSENT)
@@ -109,7 +122,7 @@ class _Rows:
         own = np.repeat(np.arange(len(starts)), np.diff(starts, append=table.num_rows))
         number = np.concatenate([own, of_request])
         order = np.lexsort([rng.random(len(number)), number])
-        return new, pa.concat_tables([table, new]).take(pa.array(order))
+        return pa.concat_tables([table, new]).take(pa.array(order))
 
     def _taken(self, table: pa.Table, starts: np.ndarray) -> np.ndarray:
         """The rows of the item table that a request must not get."""

@@ -1,40 +1,38 @@
-"""The step `ingest`: reads a source, adds item features and histories, splits, and writes."""
+"""The step `ingest`: reads a source, adds columns, splits, draws, checks and writes."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections import Counter
+import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import sequences, tables
+from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
-from pipelines.ingest.drawn_rows import add_negatives, count_positives
+from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import Histories, check_histories
-from pipelines.ingest.item_features import (
-    check_covered,
-    items_of_rows,
-    read_items,
-    with_items,
-)
+from pipelines.ingest.item_features import check_covered, read_items, with_items
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
-from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import shown
 from recsys_attn.schema import Schema
 
@@ -57,8 +55,10 @@ def ingest(
     seed: int,
     out: Path,
     progress: Callable[[int], object] | None = None,
+    engine: Engine = LOCAL,
+    named: Mapping[str, str] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Reads the source, adds columns, splits, checks and writes the rows under `out`.
+    """Reads the source, adds made columns, splits, checks and writes the rows under `out`.
 
     With `data.items`, also writes the item table, and adds drawn negatives to the validation and
     test rows.
@@ -67,24 +67,51 @@ def ingest(
         options: The `[data]` table.
         schema: The expected columns; None writes all columns of the source.
         seed: Seed of a split by hash or user, and of the simulation.
-        out: Folder that receives `train`, `valid` and `test`.
+        out: Folder that receives `train`, `valid` and `test`, and the state of the aggregates.
         progress: Called with the total number of rows done.
+        engine: Computes the aggregates.
+        named: By key, further columns that the experiment names.
 
     Returns:
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
-        None, and `labels`, the rows whose label is known and the positive ones, by task and
-        split.
+        None; `labels`, the rows whose label is known and the positive ones, and `comparable`, the
+        requests with a positive and a negative, by task and split; `times`, the first and last
+        time by split, or None.
 
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
     items = _items(options, schema)
-    source = _source(options, schema, seed, items)
-    made = REQUEST if source.request is None and options.items and options.items.negatives else None
-    request = source.request or made
+    source = _source(options, schema, seed)
+    if items is not None:
+        source = with_items(source, items)
+    check_columns(source, options, schema, named)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
+        if options.aggregates:
+            source, state = with_aggregates(source, options.aggregates, engine, Path(folder))
+            state.save(out / aggregates_state.FOLDER)
+        if options.histories:
+            source = _with_histories(source, options)
+        return _write(source, options, schema, seed, out, progress, items)
+
+
+def _write(
+    source: Source,
+    options: DataOptions,
+    schema: Schema | None,
+    seed: int,
+    out: Path,
+    progress: Callable[[int], object] | None,
+    items: ItemTable | None,
+) -> dict[str, Any]:
+    """Splits, checks and writes the rows; returns what `ingest` returns."""
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
-    labels = _LabelCounts(schema)
+    draws = ("valid", "test") if options.items and options.items.negatives and schema else ()
+    made = REQUEST if draws and source.request is None else None
+    request = source.request or made
+    summary = SplitSummary(schema, options, dataclasses.replace(source, request=request))
     rows_of_file: dict[str, int] = {}
     with SplitWriter(out, request) as writer:
         for part, where, table in read_chunks(source):
@@ -102,7 +129,8 @@ def ingest(
             for index, name in enumerate(SPLITS):
                 rows = table.filter(pa.array(split == index))
                 writer.write(name, rows)
-                labels.add(name, rows)
+                if name not in draws:
+                    summary.add(name, rows)
             if progress is not None:
                 progress(sum(writer.rows.values()))
         if log is not None:
@@ -110,25 +138,21 @@ def ingest(
         if not sum(writer.rows.values()):
             raise _no_rows(options)
         check_splits(writer.rows, options.split)
-    rows = dict(writer.rows)
     if options.items is not None and schema is not None:
-        items = items or items_of_rows(
-            options.items.key, DataSplit(out / "train").batches([options.items.key])
-        )
-        items = count_positives(items, DataSplit(out / "train"), schema.tasks)
-        items.save(out)
-        for name in ("valid", "test") if options.items.negatives else ():
-            for drawn in add_negatives(
-                out, name, items, options.items, schema, request or "", seed
-            ):
-                labels.add(name, drawn)
-                rows[name] += drawn.num_rows
-    labels.check(may_draw=items is not None)
+        items = save_items(out, items, options.items, schema)
+        for name in draws:
+            writer.rows[name] = 0
+            for rows in add_negatives(out, name, items, options.items, schema, request or "", seed):
+                summary.add(name, rows)
+                writer.rows[name] += rows.num_rows
+    summary.check(may_draw=options.items is not None)
     return {
-        "rows": rows,
+        "rows": writer.rows,
         "columns": writer.columns,
         "request": request,
-        "labels": labels.counts,
+        "labels": summary.labels,
+        "comparable": summary.comparable,
+        "times": summary.times,
     }
 
 
@@ -152,9 +176,7 @@ def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Tab
     return table.append_column(name, pa.array(np.arange(first, first + table.num_rows)))
 
 
-def _source(
-    options: DataOptions, schema: Schema | None, seed: int, items: ItemTable | None
-) -> Source:
+def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     if options.source == "simulate":
         source = read_simulated(options, seed)
     elif options.source == "csv":
@@ -163,10 +185,7 @@ def _source(
         source = _READERS[options.source](options)
     if options.source in ("csv", "parquet"):
         source = with_common_columns(source, options, schema)
-    source = dataclasses.replace(source, request=options.request or source.request)
-    if items is not None:
-        source = with_items(source, items)
-    return _with_histories(source, options) if options.histories else source
+    return dataclasses.replace(source, request=options.request or source.request)
 
 
 def _with_histories(source: Source, options: DataOptions) -> Source:
@@ -212,50 +231,3 @@ def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
 def _no_rows(options: DataOptions) -> PipelineError:
     given = ", ".join(map(shown, options.places())) or options.source
     return PipelineError(f"{given}: holds no rows; expected a file with rows.")
-
-
-class _LabelCounts:
-    """Known and positive labels by task and split: `counts[task][split] = [known, positive]`."""
-
-    def __init__(self, schema: Schema | None) -> None:
-        self._tasks = schema.tasks if schema else ()
-        self.counts: dict[str, dict[str, list[int]]] = {
-            task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks
-        }
-        self._unmasked: Counter[tuple[str, str]] = Counter()
-
-    def add(self, split: str, rows: pa.Table) -> None:
-        for task in self._tasks:
-            label = rows[task.label_column]
-            if task.mask is not None:
-                label = label.filter(rows[task.mask].cast(pa.bool_()))
-                self._unmasked[task.name, split] += len(label)
-            count = self.counts[task.name][split]
-            count[0] += len(label) - label.null_count
-            count[1] += pc.sum(label).as_py() or 0
-
-    def check(self, may_draw: bool = False) -> None:
-        """Raises an error if a split lacks positive or negative labels.
-
-        Args:
-            may_draw: Whether training may draw negatives, so that its rows need none.
-        """
-        for task, split in itertools.product(self._tasks, ("train", "valid")):
-            known, positive = self.counts[task.name][split]
-            if positive == known and known and may_draw and split == "train":
-                continue
-            if positive in (0, known):
-                lacks = "positive" if positive == 0 else "negative"
-                if may_draw and lacks == "negative":
-                    raise PipelineError(
-                        f"The task {task.name!r} has no negative rows in the split {split!r}. Set "
-                        "`data.items.negatives`, such as 100, to draw them."
-                    )
-                masked = ""
-                if task.mask is not None and not self._unmasked[task.name, split]:
-                    masked = f"the mask {task.mask!r} is false in every row; "
-                raise PipelineError(
-                    f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of "
-                    f"{known} rows with a known label, {positive} are 1; {masked}check the column "
-                    f"{task.label_column!r} and data.split."
-                )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment, TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import (
+    BATCH_REQUESTS,
     LENGTHS,
     TRAINING_CANDIDATES,
     Catalogue,
@@ -20,8 +22,10 @@ from pipelines.feed import (
     Layout,
     Negatives,
 )
+from pipelines.feed.mixing import shuffle_advice
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
+from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.model import build_model
@@ -36,6 +40,7 @@ from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
 LOGS = "tensorboard"
+_EPOCH_STEPS = 256
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,13 @@ class TrainingResult(NamedTuple):
         model: The model with its best weights.
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
+        calibration: Slope and offset of each task's logits.
     """
 
     model: RankingModel
     history: list[dict[str, Any]]
     versions: dict[str, str]
+    calibration: dict[str, tuple[float, float]]
 
 
 def train(
@@ -97,7 +104,7 @@ def train(
     checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
-    fitted = data.fitted.without(experiment.model.exclude)
+    fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
@@ -106,32 +113,43 @@ def train(
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
             part = micro_batch_rows(options.micro_batch_size, model.tower)
-            step = TrainStep(model, optimizer, layout, options.jit_compile, part)
+            step = TrainStep(
+                model, optimizer, layout, options.jit_compile, part, options.id_dropout
+            )
         tasks = [task.name for task in model.schema.tasks]
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
         reporter = TrainingReporter(
-            progress, _candidates(feeds[0], options), options.epochs, tasks, output.logs
+            progress,
+            _candidates(feeds[0], options),
+            options.epochs,
+            tasks,
+            experiment.monitor,
+            output.logs,
         )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
-        valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
+        for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
+            reporter.say(sentence)
+        model.calibrate({})  # the older run's is of other rows
+        valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
         done = Trainer(
             step,
             LearningRate(optimizer, options),
             feeds,
             options,
             saver,
-            Validation(model, valid, options.monitor),
+            Validation(model, valid, model.schema.tasks, experiment.monitor),
             reporter,
             workers,
             _hard_negatives(experiment, model),
         ).run()
+        calibration = calibrate(model, valid) if options.calibrate else {}
     finally:
         keras.config.set_dtype_policy("float32")
-    return TrainingResult(model, done.epochs, done.versions)
+    return TrainingResult(model, done.epochs, done.versions, calibration)
 
 
 def _feeds(
@@ -142,14 +160,15 @@ def _feeds(
     shards: int,
 ) -> list[Feed]:
     """One feed for each replica of this worker."""
-    options = experiment.training
+    options, split = experiment.training, DataSplit(data.folder / "train")
+    requests = Feed(split, fitted, data.request).counts.requests.sum()
     negatives = _negatives(experiment, fitted)
     return [
         Feed(
-            DataSplit(data.folder / "train"),
+            split,
             fitted,
             data.request,
-            options.batch_size,
+            options.batch_size or _batch_size(int(requests) // shards),
             seed=experiment.seed,
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
@@ -192,3 +211,9 @@ def _candidates(feed: Feed, options: TrainingOptions) -> int:
     if options.negatives is None:
         return feed.split.rows
     return feed.split.rows + options.negatives.count * int(feed.counts.requests.sum())
+
+
+def _batch_size(requests: int) -> int:
+    """A power of two that takes about `_EPOCH_STEPS` steps for a shard's requests."""
+    exponent = round(math.log2(max(1, requests / _EPOCH_STEPS)))
+    return int(min(max(2**exponent, 32), BATCH_REQUESTS))

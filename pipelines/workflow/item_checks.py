@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
@@ -14,6 +15,20 @@ def check_draws(experiment: Experiment) -> None:
     items = experiment.data.items
     if items is not None and experiment.training.negatives is not None:
         check_covered(items, experiment.model_schema, "training.negatives")
+
+
+def comparable(experiment: Experiment, manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Requests with a positive and a negative by task and split, drawn negatives included.
+
+    Args:
+        experiment: The experiment.
+        manifest: The manifest of the data.
+    """
+    counts: dict[str, dict[str, int]] = manifest["comparable"]
+    if experiment.training.negatives is None:
+        return counts
+    labels = manifest["labels"]
+    return {task: {**of, "train": labels[task]["train"][1]} for task, of in counts.items()}
 
 
 def check_train_labels(

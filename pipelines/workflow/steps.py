@@ -29,6 +29,8 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.description import described
+from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
     config_hash,
     resolved,
@@ -39,6 +41,7 @@ from pipelines.export.export import export
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
+from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -56,11 +59,12 @@ from pipelines.report import print_metrics, print_skew, write_report, write_skew
 from pipelines.scoring.batch import score
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
-from pipelines.storage.filesystem import Storage, Where, is_uri
+from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.differences import differences
-from pipelines.workflow.item_checks import check_draws, check_train_labels
+from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
 from pipelines.workflow.run import Build, Run
+from pipelines.workflow.source_stamps import source_stamps
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Numeric
 
@@ -90,11 +94,11 @@ class Steps:
         self.evaluate()
         self.export()
 
-    def ingest(self) -> None:
+    def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
         check_draws(self.experiment)
-        options = self.experiment.data
+        experiment, named = self.experiment, self.experiment.evaluation.columns
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -107,9 +111,8 @@ class Steps:
                 done = rows
 
             try:
-                summary = ingest(
-                    options, self.experiment.schema_, self.experiment.seed, folder, total_so_far
-                )
+                data = (experiment.data, experiment.schema_, experiment.seed)
+                summary = ingest(*data, folder, total_so_far, engine, named)
             finally:
                 progress.stop()
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
@@ -118,14 +121,14 @@ class Steps:
             files += [path for path in [folder / ITEMS] if path.exists()]
             return {**summary, "data_hash": hash_files(files)}
 
-        manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
-        for name in self.experiment.evaluation.columns:  # before hours of training
-            where = str(self.run.path("ingest"))
-            require_column(manifest["columns"], name, "named by `evaluation`", where)
+        manifest = self._execute("ingest", build, sources=source_stamps(self.experiment))
+        # If ingest was skipped, this is the first look at the columns.
+        where = str(self.run.path("ingest"))
+        for key, name in named.items():
+            require_column(manifest["columns"], name, key, where)
             if manifest["columns"][name].startswith("list"):
                 raise PipelineError(
-                    f"`evaluation` names the column {name!r}, which holds lists; expected one "
-                    "value per row."
+                    f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
                 )
         check_train_labels(self.experiment, manifest["labels"])
 
@@ -150,6 +153,9 @@ class Steps:
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""
+        data = self.run.manifest("ingest")
+        counts = comparable(self.experiment, data)
+        check_comparable(self.experiment.schema_, self.experiment.monitor, counts)
         target = self.run.path("train")
         checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
         if training.worker_index() > 0:  # only the first worker writes the result
@@ -169,6 +175,10 @@ class Steps:
                 "model": model.name,
                 "weights": weights,
                 "training": trained.history,
+                "kept": training.History(trained.history, self.experiment.training).kept(
+                    str(self.experiment.monitor)
+                ),
+                "calibration": trained.calibration,
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -210,8 +220,14 @@ class Steps:
             manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            rates = {
+                task: positive / known
+                for task, counts in data["labels"].items()
+                for known, positive in [counts["train"]]
+                if known
+            }
             predictions, summary = evaluation.evaluate(
-                self.experiment, split, self.request, fitted, model, Progress(self.console)
+                self.experiment, split, self.request, fitted, model, Progress(self.console), rates
             )
             metrics = {
                 "name": self.experiment.name,
@@ -222,6 +238,10 @@ class Steps:
                 "data_hash": data["data_hash"],
                 "versions": manifest["versions"],
                 "training": manifest["training"],
+                "kept": manifest["kept"],
+                "splits": data["rows"],
+                "times": data["times"],
+                **described(self.experiment, fitted.schema),
             }
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
@@ -254,6 +274,7 @@ class Steps:
         def build(folder: Path) -> Mapping[str, Any]:
             fitted, model = self.load()
             test = DataSplit(self.run.path("ingest") / "test")
+            aggregates = self.run.path("ingest") / aggregates_state.FOLDER
             summary = export(
                 folder,
                 base.name,
@@ -263,6 +284,7 @@ class Steps:
                 self.request,
                 test,
                 self.experiment.export,
+                aggregates if self.experiment.data.aggregates else None,
             )
             parity = summary["parity"]
             Progress(self.console).finish(
@@ -367,18 +389,3 @@ class Steps:
 def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
     """The settings that determine a step's result."""
     return experiment.seed, settings_by_step(experiment)[step]
-
-
-def _source_stamps(experiment: Experiment) -> dict[str, str]:
-    """Size and modification time of the source files; a change makes ingest run again."""
-    stamps: dict[str, str] = {}
-    items = experiment.data.items
-    for place in [*experiment.data.places(), *(items.places() if items else [])]:
-        stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
-    return stamps
-
-
-def _local_stamps(path: Path) -> dict[str, str]:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    stats = [(file, file.stat()) for file in files if file.is_file()]
-    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

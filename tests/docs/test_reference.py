@@ -88,6 +88,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "`[data]`": _options(DATA),
     "`[data.split]`": _options(_table("split", DATA)),
     "`[[data.histories]]`": _options(_table("histories", DATA)),
+    "`[[data.aggregates]]`": _options(_table("aggregates", DATA)),
     "`[data.items]`": _options(_table("items", DATA)),
     "`[data.sequences]`": _options(_table("sequences", DATA)),
     "`[data.simulate]`": _options(_table("simulate", DATA)),

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(folder: Path, output: Path, **overrides) -> list[np.ndarray]:
     data = folder / "run" / "data"
     fitted = FittedFeatures.load(folder / "run" / "features")
-    model, _, _ = train(
+    model, *_ = train(
         next_items.load(folder, training__patience=9, **overrides),
         TrainingData(data, "request", fitted),
         OutputPaths(output, None, "key"),
