@@ -44,7 +44,7 @@ UNKNOWN_KEYS = [
         ("epochs = 2", "epoch = 2"),
         "training.epoch",
         "epochs",
-        "batch_size, checkpoint_every",
+        "batch_size, calibrate, checkpoint_every",
     ),
 ]
 
