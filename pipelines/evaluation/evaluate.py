@@ -15,7 +15,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
-from pipelines.metrics import task_metrics
+from pipelines.metrics import own_metrics, task_metrics
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
@@ -62,6 +62,7 @@ def evaluate(
                 ceiling=None if ceiling is None else _numbers(extras, ceiling),
                 baselines={n: _numbers(extras, c) for n, c in options.baselines.items()},
             )
+            tasks[task]["own"] = own_metrics(options.own_metrics, label, scores[task], requests)
         except ValueError as error:
             raise PipelineError(
                 f"Task {task!r} cannot be evaluated: {error}. Check the columns that `evaluation` "

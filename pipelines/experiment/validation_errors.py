@@ -44,7 +44,11 @@ class _Location(NamedTuple):
 
 
 def explain(
-    error: ValidationError, root: type[BaseModel], where: str, copied: Collection[str] = ()
+    error: ValidationError,
+    root: type[Any],
+    where: str,
+    copied: Collection[str] = (),
+    within: str = "",
 ) -> str:
     """Returns all problems, each on a line that starts with `where`.
 
@@ -53,6 +57,7 @@ def explain(
         root: The checked class.
         where: The file.
         copied: Keys with copied values; their problems are reported for the original key.
+        within: Key of the table that was checked alone, with a dot.
     """
     problems: Any = error.errors(include_url=False)
     wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
@@ -67,11 +72,11 @@ def explain(
             expected = _EXPECTED[problem["type"]].format(**problem.get("ctx", {}))
             mismatches.setdefault((key, received), []).append(expected)
         else:
-            sentences.append(_sentence(problem, root))
+            sentences.append(_sentence(problem, root, within))
     for (key, received), several in mismatches.items():
         expected = " or ".join(dict.fromkeys(several))
         near = _near(received.strip('"'), re.findall("'([^']+)'", expected))
-        sentences.append(f"`{key}`: expected {expected}. Received: {received}.{near}")
+        sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{near}")
     return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
 
 
@@ -84,9 +89,10 @@ def _received(problem: Any, root: type) -> tuple[str, str]:
     return key, text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _sentence(problem: Any, root: type) -> str:
+def _sentence(problem: Any, root: type, within: str) -> str:
     *parents, last = problem["loc"] or [""]
     place = _walk(root, problem["loc"])
+    place = place._replace(key=(within + place.key).rstrip("."))
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = sorted({n for t in _walk(root, parents).types for n in _fields(t)})
         return (

@@ -20,10 +20,11 @@ from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
 from pipelines.ingest.histories import Histories, check_histories
+from pipelines.ingest.own_source import read_own
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
-from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
+from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.storage.filesystem import shown
 from recsys_attn.schema import Schema
@@ -89,7 +90,7 @@ def ingest(
             log.check()
         if not sum(writer.rows.values()):
             raise _no_rows(options)
-        check_splits(writer.rows, options.split)
+        splitter.check(writer.rows)
         labels.check()
     return {
         "rows": writer.rows,
@@ -105,8 +106,8 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     elif options.source == "csv":
         source = tables.read_csv(options, schema)
     else:
-        source = _READERS[options.source](options)
-    if options.source in ("csv", "parquet"):
+        source = _READERS.get(options.source, read_own)(options)
+    if options.source in ("csv", "parquet") or options.source in SOURCES:
         source = with_common_columns(source, options, schema)
     source = dataclasses.replace(source, request=options.request or source.request)
     return _with_histories(source, options) if options.histories else source

@@ -6,6 +6,7 @@ in the dictionary of `task_metrics` it is None.
 """
 
 from pipelines.metrics.checks import UndefinedMetricWarning
+from pipelines.metrics.own import METRICS, own_metrics
 from pipelines.metrics.probability import (
     CalibrationCurve,
     calibration,
@@ -16,6 +17,7 @@ from pipelines.metrics.ranking import RocCurve, auc, auc_by_class, gauc, roc_cur
 from pipelines.metrics.task import task_metrics
 
 __all__ = [
+    "METRICS",
     "CalibrationCurve",
     "RocCurve",
     "UndefinedMetricWarning",
@@ -25,6 +27,7 @@ __all__ = [
     "calibration_curve",
     "gauc",
     "logloss",
+    "own_metrics",
     "roc_curve",
     "task_metrics",
 ]

@@ -10,6 +10,7 @@ from pipelines.common.artifacts import atomic_file
 from pipelines.report import plots
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
+from pipelines.report.tables import own_names
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
@@ -36,6 +37,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     template = environment().get_template("template.html")
     page = template.render(
         metrics=metrics,
+        own=own_names(metrics["tasks"]),
         colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
         hints=HINTS,
         pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},

@@ -37,6 +37,26 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
         by_name = dict(zip(COLUMNS, cells, strict=True))
         table.add_row(escape(label), *(by_name[name] for name in shown), style=style)
     console.print(table)
+    print_own_metrics(console, metrics["tasks"])
+
+
+def print_own_metrics(console: Console, tasks: Mapping[str, Any]) -> None:
+    """Prints the user's metrics, one line per task, if there are any."""
+    names = own_names(tasks)
+    if not names:
+        return
+    table = Table(title="your metrics", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("task", overflow="fold")
+    for name in names:
+        table.add_column(escape(name), justify="right", no_wrap=True)
+    for task, found in tasks.items():
+        table.add_row(escape(task), *(decimal(found["own"].get(name)) for name in names))
+    console.print(table)
+
+
+def own_names(tasks: Mapping[str, Any]) -> list[str]:
+    """The names of the user's metrics."""
+    return list(dict.fromkeys(name for task in tasks.values() for name in task.get("own", {})))
 
 
 def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], str]]:
