@@ -1,4 +1,4 @@
-"""The commands `serve` and `request`; imports TensorFlow only when one of them runs."""
+"""The commands `serve` and `request`; only `serve` imports TensorFlow, when it runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def serve(**options: Any) -> None:
     """Serve models over gRPC and REST.
 
     Speaks TensorFlow Serving's protocol. Serves the newest version in the folder, and loads new
-    versions when they appear. SIGTERM and Ctrl-C let running requests finish. Options of
-    TensorFlow Serving may keep their spelling, such as --model_base_path.
+    versions when they appear. Listens before the models are loaded, and answers UNAVAILABLE until
+    then. SIGTERM and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep
+    their spelling, such as --model_base_path.
     """
     from serving.server import process
 
@@ -43,23 +44,23 @@ def serve(**options: Any) -> None:
     try:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
-            server, port = process.loaded(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            where = _print_models(server, port)
-            process.serve(server, lambda: console.print(where), signals)
+            server, port = process.started(config, "%(asctime)s %(levelname)s %(message)s", signals)
+            console.print(_print_models(server, port))
+            process.serve(server, signals)
     except (ServingError, ValueError) as error:
         raise StartError(str(error)) from error
 
 
 def _print_models(server: Server, port: int) -> str:
     """Prints the served models and returns the line that says where the server listens."""
-    from serving import cli_output
     from serving.server.ports import listening
+    from serving.server.served import served_model
 
     for name, versions in server.manager.models.items():
         if not versions.is_available:  # loaded later, by a reload or from the backend
             continue
         with server.manager.lease(name) as model:
-            Console().print(cli_output.served_model(model))
+            Console().print(served_model(model))
     return listening(server.config, port, 0 if server.rest is None else server.rest.port)
 
 
@@ -96,8 +97,8 @@ def _print_models(server: Server, port: int) -> str:
     envvar="RECSYS_ATTN_TOKEN",
     help="Bearer token; prefer the environment variable RECSYS_ATTN_TOKEN.",
 )
-@click.option("--by", help="Task to rank candidates by.  [default: the first by name]")
-@click.option("--json", "as_json", is_flag=True, help="Print scores as JSON, in request order.")
+@click.option("--by", help="Task to rank candidates by.  [default: the first of the export]")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def request(
     addresses: tuple[str, ...],
     model: str | None,
@@ -122,11 +123,12 @@ def request(
       {"context": {"user_id": "u7", "clicked_items": ["i1", "i2"]},
        "candidates": [{"item_id": "i3", "price": 9.5}, {"item_id": "i4"}]}
 
-    Absent features and null are missing values.
+    Absent features and null are missing values. The second form is also the body of REST's :rank:
+    "rank_by", "top_k" and, with --json, "explain" may stand beside "candidates".
     """
-    from serving.server.process import import_tensorflow_quietly
+    from serving.server.process import silence_grpc
 
-    import_tensorflow_quietly()
+    silence_grpc()
     from serving import cli_output
     from serving.client import Client, Tls
     from serving.common.errors import ServingError
@@ -134,7 +136,7 @@ def request(
     security = Tls(tls["tls_ca"], tls["tls_cert"], tls["tls_key"], tls["tls_server_name"])
     try:
         document = cli_output.read_document(
-            _read(file), "The standard input" if file == "-" else file
+            _read(file), "The standard input" if file == "-" else file, as_json
         )
         with Client(
             addresses,
@@ -143,14 +145,11 @@ def request(
             tls=security if any(tls.values()) else False,
             token=token or None,
         ) as client:
-            if "rows" in document:
-                scores = client.predict_rows(document["rows"])
-            else:
-                scores = client.rank(document.get("context", {}), document["candidates"])
+            answer = cli_output.answer(client, document, by)
         if as_json:
-            click.echo(cli_output.to_json(scores))
+            click.echo(answer.to_json())
         else:
-            Console().print(cli_output.score_table(scores, document.get("candidates"), by))
+            Console().print(answer.table())
     except ServingError as error:
         raise click.ClickException(str(error)) from error
 

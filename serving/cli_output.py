@@ -1,29 +1,32 @@
-"""Input and output of the commands: request documents, tables and JSON."""
+"""Input and output of the command `request`: its document, tables and JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from serving.client.blocking import Client
+from serving.client.ranking import best_first
 from serving.common.errors import InvalidArgument
-from serving.encoding.features import TensorSpec, shortened
-from serving.models.model import Model
+from serving.encoding.documents import FORM, RankDocument, check_rows_of
+from serving.encoding.features import Row
+from serving.encoding.raw_values import shortened
 
-_EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of signatures for Examples
-_EXPECTED = 'Expected {"rows": [{...}]} or {"context": {...}, "candidates": [{...}, ...]}.'
+_EXPECTED = f'Expected {{"rows": [{{...}}]}} or {FORM}.'
 
 
-def read_document(text: bytes, source: str) -> dict[str, Any]:
+def read_document(text: bytes, source: str, as_json: bool) -> list[Row] | RankDocument:
     """Returns the request in a JSON document: rows, or a context and its candidates.
 
     Raises:
-        InvalidArgument: The text is not JSON or not a request; the message names `source`.
+        InvalidArgument: The text is not JSON or not a request; the message names `source`. Or it
+            asks for weights, and the answer is not wanted `as_json`.
     """
     try:
         document = json.loads(text)
@@ -34,81 +37,100 @@ def read_document(text: bytes, source: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         kind = "null" if document is None else f"a {type(document).__name__}"
         raise InvalidArgument(f"{source} holds {kind}. {_EXPECTED}")
-    if set(document) not in ({"rows"}, {"candidates"}, {"context", "candidates"}):
+    if "candidates" in document and "rows" not in document:
+        found = RankDocument.read(document, source)
+        if found.explain and not as_json:
+            raise InvalidArgument(f"{source}: 'explain' adds weights to JSON only: add --json.")
+        return found
+    if set(document) != {"rows"}:
         keys = shortened(sorted(document))
         raise InvalidArgument(f"{source} holds the keys {keys}. {_EXPECTED}")
-    for key, value in document.items():
-        rows = [value] if key == "context" else value
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            form = "an object {...}" if key == "context" else "a list of objects [{...}, ...]"
-            raise InvalidArgument(
-                f"{source}: {key!r} must be {form}. Received: {shortened(value, json.dumps)}"
-            )
-    return document
+    check_rows_of(document, source)
+    rows: list[Row] = document["rows"]
+    return rows
 
 
-def score_table(
-    scores: Mapping[str, np.ndarray],
-    candidates: Sequence[Mapping[str, Any]] | None,
-    by: str | None = None,
-) -> Table:
-    """Returns a table of rows, or of candidates ranked by the task `by`, best first.
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a document.
+
+    Args:
+        scores: By task, in the order of the request.
+        candidates: Those of the request; None for independent rows.
+        ranking: Indices of the candidates, best first; None for independent rows.
+        explanation: Weights by history and by task, if the document asks for them.
+    """
+
+    scores: Mapping[str, np.ndarray]
+    candidates: Sequence[Row] | None = None
+    ranking: np.ndarray | None = None
+    explanation: Mapping[str, Mapping[str, np.ndarray]] | None = None
+
+    def to_json(self) -> str:
+        """Returns the answer as REST has it."""
+        document: dict[str, Any] = {"scores": _lists(self.scores)}
+        if self.ranking is not None:
+            document["ranking"] = self.ranking.tolist()
+        if self.explanation is not None:
+            document["explanation"] = {
+                kind: _lists(weights) for kind, weights in self.explanation.items()
+            }
+        return json.dumps(document)
+
+    def table(self) -> Table:
+        """Returns a table of rows, or of candidates, best first."""
+        if self.candidates is None or self.ranking is None:
+            table = _table(["row", *self.scores])
+            for i in range(len(next(iter(self.scores.values())))):
+                table.add_row(*map(Text, [str(i), *self._cells(i)]))
+            return table
+        # The first feature of a candidate usually identifies it.
+        feature = next(iter(self.candidates[0]), None)
+        known_by = [] if feature is None else [feature]
+        table = _table(["rank", "candidate", *known_by, *self.scores])
+        for place, i in enumerate(self.ranking.tolist(), start=1):
+            values = [self.candidates[i].get(name) for name in known_by]
+            shown = ["-" if value is None else str(value) for value in values]
+            table.add_row(*map(Text, [str(place), str(i), *shown, *self._cells(i)]))
+        return table
+
+    def _cells(self, i: int) -> list[str]:
+        return [_cell(values[i]) for values in self.scores.values()]
+
+
+def answer(client: Client, document: list[Row] | RankDocument, by: str | None) -> Answer:
+    """Sends a document.
+
+    Args:
+        client: Sends it.
+        document: Rows, or a context and its candidates.
+        by: The task that ranks, in place of the document's.
 
     Raises:
-        InvalidArgument: No task has the name `by`.
+        ServingError: The request failed, or no task has the name `by`.
     """
+    if isinstance(document, list):
+        return Answer(client.predict_rows(document))
+    context, candidates = document.context, document.candidates
+    by, top_k = by or document.rank_by, document.top_k
+    if document.explain:
+        found = client.explain(context, candidates, rank_by=by, top_k=top_k)
+        weights = {"attention": found.attention, "gates": found.gates}
+        return Answer(found.scores, candidates, found.ranking, weights)
+    scores = client.rank(context, candidates)
+    first = None if by else client.metadata().first_task
+    return Answer(scores, candidates, best_first(scores, by, first)[: top_k or None])
+
+
+def _lists(arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+    return {name: values.tolist() for name, values in arrays.items()}
+
+
+def _table(heads: Iterable[str]) -> Table:
     table = Table()
-    tasks = list(scores)
-    by = by or tasks[0]
-    if by not in scores:
-        raise InvalidArgument(f"No task is named {by!r}. Tasks: {', '.join(tasks)}.")
-    order: Sequence[int] = range(len(scores[tasks[0]]))
-    if candidates is None:
-        heads = ["row"]
-    else:
-        # The first feature of a candidate usually identifies it.
-        feature = next(iter(candidates[0]), None)
-        heads = ["rank", "candidate", *([] if feature is None else [feature])]
-        order = np.argsort(-scores[by], kind="stable").tolist()
-    for head in [*heads, *tasks]:
+    for head in heads:
         table.add_column(Text(head), justify="right")
-    for place, i in enumerate(order, start=1):
-        cells: list[Any] = [i] if candidates is None else [place, i]
-        if len(heads) == 3 and candidates is not None:
-            known_by = candidates[i].get(heads[2])
-            cells.append("-" if known_by is None else known_by)
-        cells += [_cell(scores[task][i]) for task in tasks]
-        table.add_row(*(Text(str(cell)) for cell in cells))
     return table
-
-
-def to_json(scores: Mapping[str, np.ndarray]) -> str:
-    """Returns scores by task, in the order of the request."""
-    return json.dumps({"scores": {task: values.tolist() for task, values in scores.items()}})
-
-
-def served_model(model: Model) -> RenderableType:
-    """Returns the description of a model: version, signatures, and those for Examples by name."""
-    table = Table("signature", "inputs", "outputs", show_lines=True)
-    of_examples = []
-    for key, signature in sorted(model.signatures.items()):
-        definition = signature.definition
-        if set(definition.inputs) in _EXAMPLES:
-            of_examples.append(key)
-        else:
-            table.add_row(*map(Text, (key, _lines(definition.inputs), _lines(definition.outputs))))
-    parts: list[RenderableType] = [
-        Text(f"Serving model {model.name}, version {model.version}, from {model.path}")
-    ]
-    if table.rows:
-        parts.append(table)
-    if of_examples:
-        parts.append(Text(f"Signatures of serialized Examples: {', '.join(of_examples)}"))
-    return Group(*parts)
-
-
-def _lines(infos: Mapping[str, Any]) -> str:
-    return "\n".join(f"{name}: {TensorSpec.from_proto(infos[name])}" for name in sorted(infos))
 
 
 def _cell(value: Any) -> str:

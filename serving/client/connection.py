@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from serving.client.call import Rpc
 from serving.client.options import ClientOptions
@@ -21,7 +20,7 @@ from serving.common.errors import (
     from_code,
 )
 from serving.common.tls import Tls, Token, check_token
-from serving.protos import scoring_pb2_grpc
+from serving.protos import tensorflow_serving_pb2 as pb
 
 # Part of gRPC's message -> advice.
 _HINTS = (
@@ -45,6 +44,25 @@ _TLS_HINTS = (
     ("Connection reset", _ASKS),
     *_HINTS,
 )
+
+
+# Name, request and response of each method, by service.
+METHODS: Mapping[str, tuple[tuple[str, type[Any], type[Any]], ...]] = {
+    "tensorflow.serving.PredictionService": (
+        ("Predict", pb.PredictRequest, pb.PredictResponse),
+        ("Classify", pb.ClassificationRequest, pb.ClassificationResponse),
+        ("Regress", pb.RegressionRequest, pb.RegressionResponse),
+        ("GetModelMetadata", pb.GetModelMetadataRequest, pb.GetModelMetadataResponse),
+    ),
+    "tensorflow.serving.ModelService": (
+        ("GetModelStatus", pb.GetModelStatusRequest, pb.GetModelStatusResponse),
+        ("HandleReloadConfigRequest", pb.ReloadConfigRequest, pb.ReloadConfigResponse),
+    ),
+    "grpc.health.v1.Health": (
+        ("Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse),
+        ("List", health_pb2.HealthListRequest, health_pb2.HealthListResponse),
+    ),
+}
 
 
 class Connection:
@@ -105,8 +123,11 @@ class Connection:
 def methods_of(channel: Any) -> Mapping[str, Callable[..., Any]]:
     """The methods of all services by name; no two services share one."""
     return {
-        **vars(prediction_service_pb2_grpc.PredictionServiceStub(channel)),
-        **vars(model_service_pb2_grpc.ModelServiceStub(channel)),
-        **vars(scoring_pb2_grpc.ScoringServiceStub(channel)),
-        **vars(health_pb2_grpc.HealthStub(channel)),
+        name: channel.unary_unary(
+            f"/{service}/{name}",
+            request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        for service, methods in METHODS.items()
+        for name, request, response in methods
     }

@@ -12,26 +12,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorflow.core.example import example_pb2, feature_pb2
-from tensorflow_serving.apis import input_pb2
 
 from serving.common.errors import InvalidFeature
-from serving.encoding import arrow
 from serving.encoding.features import Row, Rows, as_rows, check_rows
 from serving.encoding.raw_values import convert, shortened, wrong
+from serving.encoding.tables import Table, is_table
+from serving.protos import tensorflow_serving_pb2 as pb
 
 _BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
 _KINDS = ((_BYTES, (str, bytes)), (_INT64, numbers.Integral), (_FLOAT, numbers.Real))
 _ANY = (str, bytes, numbers.Real)
 
 
-def encode_examples(rows: Rows, context: Row | arrow.Table | None = None) -> input_pb2.Input:
+def encode_examples(rows: Rows, context: Row | Table | None = None) -> pb.Input:
     """Returns one Example for each row; a context, which they share, is sent once.
 
     Raises:
         InvalidFeature: A value cannot be sent, or a feature is in a row and in the context.
     """
-    message = input_pb2.Input()
+    message = pb.Input()
     shared: Sequence[Row] = []
     if context is not None:
         check_rows(as_rows(context), None, {}, "the context")
@@ -45,11 +44,11 @@ def encode_examples(rows: Rows, context: Row | arrow.Table | None = None) -> inp
 
 def _dicts(rows: Rows) -> Sequence[Row]:
     """The rows as dicts, as there is one Example object for each row anyway."""
-    return rows.to_pylist() if arrow.is_table(rows) else rows
+    return rows.to_pylist() if is_table(rows) else rows
 
 
-def _example(row: Mapping[str, Any]) -> example_pb2.Example:
-    example = example_pb2.Example()
+def _example(row: Mapping[str, Any]) -> pb.Example:
+    example = pb.Example()
     for name, value in row.items():
         if not isinstance(name, str):
             raise InvalidFeature(f"A feature's name must be a string. Received: {shortened(name)}")
@@ -77,11 +76,11 @@ def _dtype(name: str, values: list[Any]) -> np.dtype[Any]:
     )
 
 
-def _feature(name: str, values: list[Any]) -> feature_pb2.Feature:
+def _feature(name: str, values: list[Any]) -> pb.Feature:
     dtype = _dtype(name, values)
     entries = convert(name, values, dtype)
     if dtype is _BYTES:
-        return feature_pb2.Feature(bytes_list=feature_pb2.BytesList(value=entries))
+        return pb.Feature(bytes_list=pb.BytesList(value=entries))
     if dtype is _INT64:
-        return feature_pb2.Feature(int64_list=feature_pb2.Int64List(value=entries))
-    return feature_pb2.Feature(float_list=feature_pb2.FloatList(value=entries))
+        return pb.Feature(int64_list=pb.Int64List(value=entries))
+    return pb.Feature(float_list=pb.FloatList(value=entries))

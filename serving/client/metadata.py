@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tensorflow_serving.apis import get_model_metadata_pb2
-
 from serving.common.errors import signature_not_found
+from serving.common.signatures import first_task
 from serving.encoding.features import TensorSpec
+from serving.protos import tensorflow_serving_pb2 as pb
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,22 @@ class SignatureSpec:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """Signatures of one version of a model by name."""
+    """Signatures of one version of a model by name.
+
+    Attributes:
+        first_task: The first task of the experiment file, by which candidates are ranked if the
+            request names none; None for a model of another origin.
+    """
 
     name: str
     version: int
     signatures: Mapping[str, SignatureSpec]
+    first_task: str | None = None
 
     @classmethod
-    def from_proto(cls, response: get_model_metadata_pb2.GetModelMetadataResponse) -> ModelMetadata:
-        definitions = get_model_metadata_pb2.SignatureDefMap()
-        response.metadata["signature_def"].Unpack(definitions)
+    def from_proto(cls, response: pb.GetModelMetadataResponse) -> ModelMetadata:
+        # `Unpack` would refuse the name of TensorFlow Serving's message.
+        definitions = pb.SignatureDefMap.FromString(response.metadata["signature_def"].value)
         return cls(
             name=response.model_spec.name,
             version=response.model_spec.version.value,
@@ -43,6 +49,7 @@ class ModelMetadata:
                     if not key.startswith("__")  # internal to TensorFlow
                 }
             ),
+            first_task=first_task(definitions.signature_def),
         )
 
     def signature(self, key: str) -> SignatureSpec:

@@ -7,16 +7,6 @@ from typing import Any, Unpack
 
 import numpy as np
 from grpc_health.v1 import health_pb2
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_management_pb2,
-    model_pb2,
-    predict_pb2,
-    regression_pb2,
-)
-from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client.call import Answer, CallOptions, Calls, Invocation, Rpc
 from serving.client.examples import encode_examples
@@ -33,9 +23,10 @@ from serving.common.errors import (
 )
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.common.status import VersionStatus
-from serving.encoding import arrow
 from serving.encoding.codec import decode, encode
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
+from serving.encoding.tables import Table, is_table
+from serving.protos import tensorflow_serving_pb2 as pb
 
 Outputs = dict[str, np.ndarray]
 
@@ -98,7 +89,7 @@ class Methods:
         return (yield from self._with_fresh_metadata(invocation, ask))
 
     def rank(
-        self, context: Row | arrow.Table, candidates: Rows, **options: Unpack[CallOptions]
+        self, context: Row | Table, candidates: Rows, **options: Unpack[CallOptions]
     ) -> Calls[Outputs]:
         """Scores by task, each (N,), for N candidates in one context, which is computed once."""
         invocation = self._begin(options)
@@ -113,7 +104,7 @@ class Methods:
 
     def explain(
         self,
-        context: Row | arrow.Table,
+        context: Row | Table,
         candidates: Rows,
         *,
         rank_by: str = "",
@@ -125,7 +116,8 @@ class Methods:
         Args:
             context: Raw values that the candidates share.
             candidates: Their own: dicts, or an Arrow table.
-            rank_by: The task that ranks; the first by name if empty.
+            rank_by: The task that ranks; if empty the first of the experiment file, and with a
+                model of another origin the first by name.
             top_k: Length of the ranking; 0 for all candidates.
             options: `timeout`, `request_id`, `metadata`.
 
@@ -151,7 +143,14 @@ class Methods:
             inputs = _encode(context, candidates, metadata, EXPLAINED_SIGNATURE)
             response = yield from self._send_arrays(invocation, inputs, EXPLAINED_SIGNATURE)
             version, events = response.model_spec.version.value, longest_list(context)
-            return read_ranking(_outputs(response), version, events, rank_by=rank_by, top_k=top_k)
+            return read_ranking(
+                _outputs(response),
+                version,
+                events,
+                rank_by=rank_by,
+                first_task=metadata.first_task,
+                top_k=top_k,
+            )
 
         return (yield from self._with_fresh_metadata(invocation, ask))
 
@@ -159,7 +158,7 @@ class Methods:
         self,
         rows: Rows,
         *,
-        context: Row | arrow.Table | None = None,
+        context: Row | Table | None = None,
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[Outputs]:
@@ -174,7 +173,7 @@ class Methods:
         """
         invocation = self._begin(options)
         _require("rows", rows)
-        request = classification_pb2.ClassificationRequest(
+        request = pb.ClassificationRequest(
             model_spec=(yield from self._spec(invocation, signature_name)),
             input=encode_examples(rows, context),
         )
@@ -193,14 +192,14 @@ class Methods:
         self,
         rows: Rows,
         *,
-        context: Row | arrow.Table | None = None,
+        context: Row | Table | None = None,
         signature_name: str = DEFAULT_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[np.ndarray]:
         """Values (B,) of B rows, which are sent as tf.train.Examples; see `classify`."""
         invocation = self._begin(options)
         _require("rows", rows)
-        request = regression_pb2.RegressionRequest(
+        request = pb.RegressionRequest(
             model_spec=(yield from self._spec(invocation, signature_name)),
             input=encode_examples(rows, context),
         )
@@ -216,7 +215,7 @@ class Methods:
         invocation = self._begin(options)
         spec = yield from self._spec(invocation)
         spec.ClearField("version_label")  # the protocol reports statuses by number only
-        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+        request = pb.GetModelStatusRequest(model_spec=spec)
         response = yield Rpc("GetModelStatus", request, invocation)
         return [VersionStatus.from_proto(proto) for proto in response.model_version_status]
 
@@ -234,17 +233,19 @@ class Methods:
 
     def reload(
         self,
-        model_server_config: model_server_config_pb2.ModelServerConfig,
+        model_server_config: Any,
         **options: Unpack[CallOptions],
     ) -> Calls[None]:
-        """Replaces the models of the server, and returns once the new ones are loaded."""
-        if not isinstance(model_server_config, model_server_config_pb2.ModelServerConfig):
-            raise InvalidArgument(
-                "`model_server_config` must be a ModelServerConfig. "
-                f"Received: {type(model_server_config).__name__}"
-            )
+        """Replaces the models of the server, and returns once the new ones are loaded.
+
+        Args:
+            model_server_config: A ModelServerConfig: of `serving.protos.tensorflow_serving_pb2`,
+                or of `tensorflow_serving.config.model_server_config_pb2`.
+            options: `timeout`, `request_id`, `metadata`.
+        """
+        config = _config(model_server_config)
         invocation = self._begin(options)
-        request = model_management_pb2.ReloadConfigRequest(config=model_server_config)
+        request = pb.ReloadConfigRequest(config=config)
         response = yield Rpc("HandleReloadConfigRequest", request, invocation)
         if response.status.error_code:
             error = from_code(response.status.error_code, response.status.error_message)
@@ -271,18 +272,18 @@ class Methods:
         inputs: Mapping[str, Any],
         signature_name: str,
         output_filter: Sequence[str] = (),
-    ) -> Calls[predict_pb2.PredictResponse]:
+    ) -> Calls[pb.PredictResponse]:
         spec = yield from self._spec(invocation, signature_name)
-        request = predict_pb2.PredictRequest(model_spec=spec, output_filter=output_filter)
+        request = pb.PredictRequest(model_spec=spec, output_filter=output_filter)
         for name, array in inputs.items():
             try:
-                request.inputs[name].CopyFrom(encode(array, content=True))
+                encode(array, request.inputs[name], content=True)
             except (TypeError, ValueError) as error:
                 raise InvalidFeature(f"Feature {name!r}: no tensor holds it: {error}") from error
         return (yield Rpc("Predict", request, invocation))
 
     def _metadata(self, invocation: Invocation) -> Calls[ModelMetadata]:
-        request = get_model_metadata_pb2.GetModelMetadataRequest(
+        request = pb.GetModelMetadataRequest(
             model_spec=(yield from self._spec(invocation)), metadata_field=["signature_def"]
         )
         return ModelMetadata.from_proto((yield Rpc("GetModelMetadata", request, invocation)))
@@ -304,10 +305,10 @@ class Methods:
                 raise
             return (yield from ask(metadata))
 
-    def _spec(self, invocation: Invocation, signature_name: str = "") -> Calls[model_pb2.ModelSpec]:
+    def _spec(self, invocation: Invocation, signature_name: str = "") -> Calls[pb.ModelSpec]:
         if self.model is None:
             self.model = yield from self._only_model(invocation)
-        spec = model_pb2.ModelSpec(name=self.model, signature_name=signature_name)
+        spec = pb.ModelSpec(name=self.model, signature_name=signature_name)
         if self.version is not None:
             spec.version.value = self.version
         if self.label is not None:
@@ -329,20 +330,27 @@ class Methods:
         return names[0]
 
 
-def _encode(
-    context: Row | arrow.Table, candidates: Rows, metadata: ModelMetadata, key: str
-) -> Outputs:
+def _encode(context: Row | Table, candidates: Rows, metadata: ModelMetadata, key: str) -> Outputs:
     rows = metadata.signature(DEFAULT_SIGNATURE).inputs
     return encode_candidates(context, candidates, metadata.signature(key).inputs, rows)
 
 
-def _outputs(response: predict_pb2.PredictResponse) -> Outputs:
+def _outputs(response: pb.PredictResponse) -> Outputs:
     """The outputs sorted by name, as a protobuf map has no order."""
     return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
 
 
+def _config(given: Any) -> pb.ModelServerConfig:
+    kind = type(given).__name__
+    if kind != pb.ModelServerConfig.__name__ or not hasattr(given, "SerializeToString"):
+        raise InvalidArgument(
+            f"`model_server_config` must be a ModelServerConfig. Received: {kind}"
+        )
+    return pb.ModelServerConfig.FromString(given.SerializeToString())
+
+
 def _require(name: str, rows: Any) -> None:
-    if isinstance(rows, (str, bytes)) or not (arrow.is_table(rows) or isinstance(rows, Sequence)):
+    if isinstance(rows, (str, bytes)) or not (is_table(rows) or isinstance(rows, Sequence)):
         raise InvalidArgument(
             f"`{name}` must be a list of dicts or an Arrow table. Received: {type(rows).__name__}"
         )

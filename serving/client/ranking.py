@@ -9,8 +9,8 @@ import numpy as np
 
 from serving.common.errors import InvalidArgument
 from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX
-from serving.encoding import arrow
 from serving.encoding.features import Row
+from serving.encoding.tables import Table, is_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,13 @@ class Ranking:
 
 
 def read_ranking(
-    outputs: Mapping[str, np.ndarray], version: int, events: int, *, rank_by: str, top_k: int
+    outputs: Mapping[str, np.ndarray],
+    version: int,
+    events: int,
+    *,
+    rank_by: str,
+    first_task: str | None,
+    top_k: int,
 ) -> Ranking:
     """Splits the outputs into scores and explanation, and sorts the candidates.
 
@@ -41,7 +47,8 @@ def read_ranking(
         outputs: Outputs of `rank_explained` for one request, (1, N, ...) each.
         version: The version that computed them.
         events: Length of the longest list in the context; attention beyond it is padding.
-        rank_by: The task that ranks; the first by name if empty.
+        rank_by: The task that ranks; `first_task` if empty.
+        first_task: The first task of the experiment file; None for the first by name.
         top_k: Length of the ranking; 0 for all candidates.
 
     Raises:
@@ -52,12 +59,7 @@ def read_ranking(
         for name, value in outputs.items()
         if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX))
     }
-    if rank_by and rank_by not in scores:
-        raise InvalidArgument(
-            f"`rank_by` must be one of the tasks {', '.join(scores)}. Received: {rank_by!r}"
-        )
-    best = -scores[rank_by or min(scores)].astype("float64")
-    order = np.argsort(best, kind="stable").astype("int32")  # NaN comes last
+    order = best_first(scores, rank_by, first_task)
     return Ranking(
         scores=scores,
         ranking=order[: top_k or None],
@@ -75,9 +77,26 @@ def read_ranking(
     )
 
 
-def longest_list(context: Row | arrow.Table) -> int:
+def best_first(
+    scores: Mapping[str, np.ndarray], rank_by: str, first_task: str | None
+) -> np.ndarray:
+    """Indices of the candidates by the scores of one task; see `read_ranking`.
+
+    Raises:
+        InvalidArgument: No task has the name `rank_by`.
+    """
+    if rank_by and rank_by not in scores:
+        raise InvalidArgument(
+            f"`rank_by` must be one of the tasks {', '.join(scores)}. Received: {rank_by!r}"
+        )
+    first = first_task if first_task in scores else min(scores)
+    best = -np.asarray(scores[rank_by or first], "float64")  # type: ignore[index]
+    return np.argsort(best, kind="stable").astype("int32")  # NaN comes last
+
+
+def longest_list(context: Row | Table) -> int:
     """Length of the longest list of a context; a single value counts as one."""
-    row = context.to_pylist()[0] if arrow.is_table(context) else context
+    row = context.to_pylist()[0] if is_table(context) else context
     values = (value for value in row.values() if value is not None)
     return max(map(_length, values), default=0)
 

@@ -142,6 +142,14 @@ def servable_not_found(name: str, version: int | None) -> ServingError:
     return NotFound(f"Servable not found for request: {wanted}")
 
 
+def still_loading(name: str, versions: Iterable[int]) -> ServingError:
+    numbers = ", ".join(map(str, versions))
+    which = f" version {numbers}" if numbers else ""
+    return Unavailable(
+        f"Model {name!r} is still loading{which}. Try again, or wait until its health is SERVING."
+    )
+
+
 def unrecognized_label(label: str) -> ServingError:
     return InvalidArgument(f"Unrecognized servable version label: {label}")
 

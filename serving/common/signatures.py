@@ -1,7 +1,31 @@
-"""Names of signatures, which the exporter uses too."""
+"""Names of signatures, which the exporter uses too, and the task that ranks by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 DEFAULT_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
 EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, with attention and gate weights as outputs
 ATTENTION_PREFIX, GATE_PREFIX = "attention/", "gate/"  # of the outputs that explain a score
 WITH_CONTEXT = "_with_context"  # suffix of signatures for one context and many Examples
+_EXAMPLES, _REGRESS, _REGRESSED = "examples", "regress", "outputs"
+
+
+def first_task(definitions: Mapping[str, Any]) -> str | None:
+    """Returns the first task of the experiment file; None for a model of another origin.
+
+    In an export the signature `examples` has the tensors of all tasks, and `regress` that of the
+    first one.
+
+    Args:
+        definitions: SignatureDefs by name.
+    """
+    if _EXAMPLES not in definitions or _REGRESS not in definitions:
+        return None
+    regressed = {
+        info.name for name, info in definitions[_REGRESS].outputs.items() if name == _REGRESSED
+    }
+    tasks = definitions[_EXAMPLES].outputs.items()
+    return next((task for task, info in tasks if info.name in regressed), None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-
-from tensorflow_serving.apis import get_model_status_pb2
+from typing import Any
 
 from serving.common.errors import ServingError, from_code, truncated
 
@@ -29,14 +28,15 @@ class VersionStatus:
     state: State
     error: ServingError | None = None
 
-    def to_proto(self) -> get_model_status_pb2.ModelVersionStatus:
-        proto = get_model_status_pb2.ModelVersionStatus(version=self.version, state=self.state)
+    def write(self, proto: Any) -> None:
+        """Writes it to an empty ModelVersionStatus."""
+        proto.version, proto.state = self.version, self.state
         proto.status.error_code = 0 if self.error is None else self.error.code.value[0]
         proto.status.error_message = "" if self.error is None else truncated(str(self.error))
-        return proto
 
     @classmethod
-    def from_proto(cls, proto: get_model_status_pb2.ModelVersionStatus) -> VersionStatus:
+    def from_proto(cls, proto: Any) -> VersionStatus:
+        """Reads a ModelVersionStatus, of TensorFlow Serving or of `serving/protos`."""
         code, message = proto.status.error_code, proto.status.error_message
         return cls(
             version=proto.version,

@@ -6,16 +6,14 @@ The arrays equal those of the same values in dicts: null is missing, lists are p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from serving.common.errors import InvalidFeature
-
-Table: TypeAlias = pa.Table | pa.RecordBatch
-
+from serving.encoding.tables import Table
 
 _STRINGS = (
     pa.types.is_string,
@@ -33,10 +31,6 @@ _LISTS = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
-
-
-def is_table(rows: Any) -> TypeGuard[Table]:
-    return isinstance(rows, (pa.Table, pa.RecordBatch))
 
 
 def column(table: Table, name: str) -> pa.Array:

@@ -1,5 +1,8 @@
 """Conversion between TensorProto and NumPy: every dtype, from raw bytes or from typed fields.
 
+A TensorProto is TensorFlow's in the server, and that of `serving/protos` in the client, which does
+not import TensorFlow.
+
 A request may declare any shape, so its size is checked against its content before memory is
 allocated for it.
 """
@@ -8,13 +11,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, TypeVar
 
+import ml_dtypes
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2, types_pb2
 
 from serving.common.errors import DataLoss, unparsable_tensor
+from serving.protos import tensorflow_serving_pb2 as pb
+
+Message = TypeVar("Message", bound=Any)
 
 # As in TensorFlow, the last value fills the rest of the shape. A larger shape needs all its values.
 MAX_FILLED_ELEMENTS = 2**20
@@ -22,38 +27,64 @@ MAX_RANK = 32
 _MAX_CACHED_SHAPE = 64  # bytes; axes may have names of any length
 
 _FIELDS = {
-    types_pb2.DT_FLOAT: "float_val",
-    types_pb2.DT_DOUBLE: "double_val",
-    types_pb2.DT_INT32: "int_val",
-    types_pb2.DT_INT16: "int_val",
-    types_pb2.DT_INT8: "int_val",
-    types_pb2.DT_UINT16: "int_val",
-    types_pb2.DT_UINT8: "int_val",
-    types_pb2.DT_UINT32: "uint32_val",
-    types_pb2.DT_INT64: "int64_val",
-    types_pb2.DT_UINT64: "uint64_val",
-    types_pb2.DT_BOOL: "bool_val",
-    types_pb2.DT_HALF: "half_val",
-    types_pb2.DT_BFLOAT16: "half_val",
-    types_pb2.DT_COMPLEX64: "scomplex_val",
-    types_pb2.DT_COMPLEX128: "dcomplex_val",
-    types_pb2.DT_STRING: "string_val",
-    types_pb2.DT_QINT8: "int_val",
-    types_pb2.DT_QUINT8: "int_val",
-    types_pb2.DT_QINT16: "int_val",
-    types_pb2.DT_QUINT16: "int_val",
-    types_pb2.DT_QINT32: "int_val",
-    types_pb2.DT_INT4: "int_val",
-    types_pb2.DT_UINT4: "int_val",
-    types_pb2.DT_FLOAT8_E5M2: "float8_val",
-    types_pb2.DT_FLOAT8_E4M3FN: "float8_val",
-    types_pb2.DT_FLOAT8_E4M3FNUZ: "float8_val",
-    types_pb2.DT_FLOAT8_E4M3B11FNUZ: "float8_val",
-    types_pb2.DT_FLOAT8_E5M2FNUZ: "float8_val",
+    pb.DT_FLOAT: "float_val",
+    pb.DT_DOUBLE: "double_val",
+    pb.DT_INT32: "int_val",
+    pb.DT_INT16: "int_val",
+    pb.DT_INT8: "int_val",
+    pb.DT_UINT16: "int_val",
+    pb.DT_UINT8: "int_val",
+    pb.DT_UINT32: "uint32_val",
+    pb.DT_INT64: "int64_val",
+    pb.DT_UINT64: "uint64_val",
+    pb.DT_BOOL: "bool_val",
+    pb.DT_HALF: "half_val",
+    pb.DT_BFLOAT16: "half_val",
+    pb.DT_COMPLEX64: "scomplex_val",
+    pb.DT_COMPLEX128: "dcomplex_val",
+    pb.DT_STRING: "string_val",
+    pb.DT_QINT8: "int_val",
+    pb.DT_QUINT8: "int_val",
+    pb.DT_QINT16: "int_val",
+    pb.DT_QUINT16: "int_val",
+    pb.DT_QINT32: "int_val",
+    pb.DT_INT4: "int_val",
+    pb.DT_UINT4: "int_val",
+    pb.DT_FLOAT8_E5M2: "float8_val",
+    pb.DT_FLOAT8_E4M3FN: "float8_val",
+    pb.DT_FLOAT8_E4M3FNUZ: "float8_val",
+    pb.DT_FLOAT8_E4M3B11FNUZ: "float8_val",
+    pb.DT_FLOAT8_E5M2FNUZ: "float8_val",
 }
-_DTYPES = {
-    enum: np.dtype(object if enum == types_pb2.DT_STRING else tf.as_dtype(enum).as_numpy_dtype)
-    for enum in _FIELDS
+_DTYPES: dict[int, np.dtype[Any]] = {
+    pb.DT_FLOAT: np.dtype(np.float32),
+    pb.DT_DOUBLE: np.dtype(np.float64),
+    pb.DT_INT32: np.dtype(np.int32),
+    pb.DT_INT16: np.dtype(np.int16),
+    pb.DT_INT8: np.dtype(np.int8),
+    pb.DT_UINT16: np.dtype(np.uint16),
+    pb.DT_UINT8: np.dtype(np.uint8),
+    pb.DT_UINT32: np.dtype(np.uint32),
+    pb.DT_INT64: np.dtype(np.int64),
+    pb.DT_UINT64: np.dtype(np.uint64),
+    pb.DT_BOOL: np.dtype(np.bool_),
+    pb.DT_HALF: np.dtype(np.float16),
+    pb.DT_BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    pb.DT_COMPLEX64: np.dtype(np.complex64),
+    pb.DT_COMPLEX128: np.dtype(np.complex128),
+    pb.DT_STRING: np.dtype(object),
+    pb.DT_QINT8: np.dtype([("qint8", np.int8)]),
+    pb.DT_QUINT8: np.dtype([("quint8", np.uint8)]),
+    pb.DT_QINT16: np.dtype([("qint16", np.int16)]),
+    pb.DT_QUINT16: np.dtype([("quint16", np.uint16)]),
+    pb.DT_QINT32: np.dtype([("qint32", np.int32)]),
+    pb.DT_INT4: np.dtype(ml_dtypes.int4),
+    pb.DT_UINT4: np.dtype(ml_dtypes.uint4),
+    pb.DT_FLOAT8_E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    pb.DT_FLOAT8_E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    pb.DT_FLOAT8_E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    pb.DT_FLOAT8_E4M3B11FNUZ: np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+    pb.DT_FLOAT8_E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
 _ENUMS = {dtype: enum for enum, dtype in _DTYPES.items()}
 
@@ -77,7 +108,7 @@ _CONVERTED = {
     enum
     for enum, field in _FIELDS.items()
     if field in ("int_val", "half_val", "float8_val", "scomplex_val", "dcomplex_val")
-    and enum != types_pb2.DT_INT32
+    and enum != pb.DT_INT32
 }
 
 
@@ -88,7 +119,12 @@ def numpy_dtype(enum: int) -> np.dtype[Any] | None:
 
 def dtype_name(enum: int) -> str:
     """Returns the name of a dtype, such as `float32` or `string`."""
-    return tf.as_dtype(enum).name if enum in _DTYPES else f"DataType {enum}"
+    dtype = _DTYPES.get(enum)
+    if dtype is None:
+        return f"DataType {enum}"
+    if dtype.names:  # quantized
+        return dtype.names[0]
+    return "string" if dtype.kind == "O" else dtype.name
 
 
 def parse(kind: Any, content: bytes, source: str) -> Any:
@@ -103,12 +139,12 @@ def parse(kind: Any, content: bytes, source: str) -> Any:
         raise DataLoss(f"{source} is not a {kind.DESCRIPTOR.name}: {error}") from error
 
 
-def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+def decode(name: str, proto: Any) -> np.ndarray:
     """Converts a tensor to an array; strings become bytes.
 
     Args:
         name: Name of the tensor, for errors.
-        proto: A tensor, as it was received.
+        proto: A TensorProto, as it was received.
 
     Returns:
         An array of the declared shape.
@@ -130,11 +166,12 @@ def decode(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
     return values.reshape(shape)
 
 
-def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
-    """Converts an array to a tensor.
+def encode(array: Any, proto: Message, *, content: bool = False) -> Message:
+    """Writes an array to an empty TensorProto, and returns that.
 
     Args:
         array: An array, or anything that `numpy.asarray` takes; strings as str or bytes.
+        proto: An empty tensor.
         content: Whether to send numbers as raw bytes, which is faster for both ends. Defaults to
             the typed fields, which clients of TensorFlow Serving read in responses.
 
@@ -144,13 +181,13 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
     given, array = array, np.asarray(array)
     if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
         array = np.asarray(given, object)  # NumPy's strings lose trailing zeros
-    enum = types_pb2.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
+    enum = pb.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
     if enum is None:
         raise TypeError(f"No tensor holds an array of dtype {array.dtype}.")
-    proto = tensor_pb2.TensorProto(dtype=enum)
+    proto.dtype = enum
     for dim in array.shape:
         proto.tensor_shape.dim.add(size=dim)
-    if enum == types_pb2.DT_STRING:
+    if enum == pb.DT_STRING:
         proto.string_val.extend(_to_bytes(value) for value in array.ravel().tolist())
     elif content:
         proto.tensor_content = array.tobytes()
@@ -161,7 +198,7 @@ def encode(array: Any, *, content: bool = False) -> tensor_pb2.TensorProto:
     return proto
 
 
-def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
+def _shape(name: str, proto: Any) -> tuple[int, ...]:
     content = proto.tensor_shape.SerializeToString()
     read = _known_shape if len(content) <= _MAX_CACHED_SHAPE else _read_shape
     shape = read(content)
@@ -172,7 +209,7 @@ def _shape(name: str, proto: tensor_pb2.TensorProto) -> tuple[int, ...]:
 
 def _read_shape(content: bytes) -> tuple[int, ...] | str:
     """Returns the axes of a TensorShapeProto, or an error message."""
-    proto = tensor_shape_pb2.TensorShapeProto.FromString(content)
+    proto = pb.TensorShapeProto.FromString(content)
     if proto.unknown_rank:
         return "a value must have a shape. Received: unknown rank"
     shape = tuple([dim.size for dim in proto.dim])
@@ -189,7 +226,7 @@ _known_shape = functools.lru_cache(maxsize=4096)(_read_shape)
 
 def _from_content(name: str, enum: int, content: bytes, size: int) -> np.ndarray:
     dtype = _DTYPES[enum]
-    if enum == types_pb2.DT_STRING:
+    if enum == pb.DT_STRING:
         return _string_content(name, content, size)
     if len(content) % dtype.itemsize:
         raise unparsable_tensor(
@@ -197,7 +234,7 @@ def _from_content(name: str, enum: int, content: bytes, size: int) -> np.ndarray
             f"tensor_content of dtype {dtype_name(enum)} must be a multiple of "
             f"{dtype.itemsize} bytes long. Received: {len(content)}",
         )
-    if enum == types_pb2.DT_BOOL:
+    if enum == pb.DT_BOOL:
         return np.frombuffer(content, np.uint8).astype(bool)
     return np.frombuffer(content, dtype)
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.errors import InvalidFeature
-from serving.encoding import arrow
 from serving.encoding.codec import dtype_name, numpy_dtype
 from serving.encoding.raw_values import as_list, convert, missing_value, shortened, takes_raw_values
+from serving.encoding.tables import Table, is_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row = Mapping[str, Any]
-Rows: TypeAlias = Sequence[Row] | arrow.Table
+Rows: TypeAlias = "Sequence[Row] | Table"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class TensorSpec:
     numpy_dtype: np.dtype[Any] | None
 
     @classmethod
-    def from_proto(cls, info: meta_graph_pb2.TensorInfo) -> TensorSpec:
+    def from_proto(cls, info: Any) -> TensorSpec:
+        """Reads a TensorInfo, of TensorFlow or of `serving/protos`."""
         shape = None
         if not info.tensor_shape.unknown_rank:
             shape = tuple(None if d.size < 0 else d.size for d in info.tensor_shape.dim)
@@ -56,7 +58,7 @@ def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.nda
 
 
 def encode_candidates(
-    context: Row | arrow.Table,
+    context: Row | Table,
     candidates: Rows,
     rank_specs: Mapping[str, TensorSpec],
     row_specs: Mapping[str, TensorSpec],
@@ -81,9 +83,9 @@ def encode_candidates(
     return arrays
 
 
-def as_rows(context: Row | arrow.Table) -> Rows:
+def as_rows(context: Row | Table) -> Rows:
     """Returns a context as a list of one row, or as a table of one."""
-    if not arrow.is_table(context):
+    if not is_table(context):
         return [context]
     if context.num_rows != 1:
         raise InvalidFeature(f"The context must be one row. Received: {context.num_rows}")
@@ -117,7 +119,7 @@ def check_rows(
         elsewhere: Name of the other side, for errors.
     """
     is_whole = what.startswith("the ")
-    if arrow.is_table(rows):
+    if is_table(rows):
         _check_side(rows.schema.names, own, other, what if is_whole else f"the {what}s", elsewhere)
         return
     for i, row in enumerate(rows):
@@ -144,8 +146,10 @@ def _check_side(
         check_names(names, own, where)
 
 
-def _values(rows: Rows, name: str) -> Sequence[Any] | pa.Array:
-    if arrow.is_table(rows):
+def _values(rows: Rows, name: str) -> list[Any] | pa.Array:
+    if is_table(rows):
+        from serving.encoding import arrow  # loads pyarrow's functions
+
         return arrow.column(rows, name)
     return [row.get(name) for row in rows]
 
@@ -160,7 +164,7 @@ def _rank(name: str, spec: TensorSpec) -> int:
 
 
 def _column(
-    name: str, values: Sequence[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
+    name: str, values: list[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
 ) -> np.ndarray:
     """Converts one feature to an array (len(values),), or (len(values), S) if it takes lists."""
     axes = _rank(name, spec) - leading_axes
@@ -176,7 +180,9 @@ def _column(
             "`Client.predict`."
         )
     missing = missing_value(dtype)
-    if isinstance(values, pa.Array):
+    if not isinstance(values, list):
+        from serving.encoding import arrow
+
         if axes == 0:
             return arrow.entries(name, values, dtype, missing)
         return arrow.lists(name, values, dtype, missing, spec.shape[-1])

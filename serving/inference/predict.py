@@ -26,5 +26,5 @@ def write_predict(model: Model, signature: str, results: Results) -> predict_pb2
     response = predict_pb2.PredictResponse()
     write_spec(response.model_spec, model, signature)
     for name, value in results.items():
-        response.outputs[name].CopyFrom(encode(value))
+        encode(value, response.outputs[name])
     return response

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from serving.common.errors import FailedPrecondition, InvalidArgument
@@ -12,6 +14,7 @@ from serving.common.signatures import (
     EXPLAINED_SIGNATURE,
     GATE_PREFIX,
     RANK_SIGNATURE,
+    first_task,
 )
 from serving.encoding.features import TensorSpec
 from serving.inference.plan import Plan, Results, ref_to, write_spec
@@ -75,13 +78,19 @@ def write_rank(
     scores = {name: np.ravel(value) for name, value in scores.items()}
     for name, values in scores.items():
         response.scores[name].values.extend(values.astype("float32").tolist())
-    best = -scores[message.rank_by or min(scores)].astype("float64")
+    best = -scores[_rank_by(model, message, scores)].astype("float64")
     order = np.argsort(best, kind="stable")  # NaN comes last
     response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
         longest = _longest_list(signature, message)
         _write_explanation(response.explanation, longest, results)
     return response
+
+
+def _rank_by(model: Model, message: scoring_pb2.RankRequest, tasks: Collection[str]) -> str:
+    """The task that ranks: by default the experiment file's first, else the first by name."""
+    first = first_task(model.definitions)
+    return message.rank_by or (first if first is not None and first in tasks else min(tasks))
 
 
 def _write_explanation(

@@ -188,9 +188,10 @@ class InferenceService:
         ]
         if not statuses:
             raise errors.status_not_found(name, version)
-        return get_model_status_pb2.GetModelStatusResponse(
-            model_version_status=[status.to_proto() for status in statuses]
-        )
+        response = get_model_status_pb2.GetModelStatusResponse()
+        for status in statuses:
+            status.write(response.model_version_status.add())
+        return response
 
     def reload(
         self, request: model_management_pb2.ReloadConfigRequest

@@ -1,5 +1,6 @@
 """The models of a server by name, kept in line with the configuration and the version source.
 
+    start           announce
     start, timer    poll ---+
     gRPC, file      reload -+--> one thread --> update, load, switch, unload
     last request    free ---+
@@ -62,6 +63,7 @@ class ModelManager:
         self._options = options
         self._background = SerialWorker("model-loading", helpers=options.num_load_threads)
         self._is_stopped = threading.Event()
+        self._reporting = threading.Lock()  # held while the readiness is read and reported
         self._timer: PeriodicThread | None = None
         # Replaced as a whole by the loading thread, read by all threads.
         self._reconcilers = {config.name: self._reconciler(config) for config in models}
@@ -87,7 +89,8 @@ class ModelManager:
         Raises:
             NotFound: The model or its version is not available.
             InvalidArgument: The model has no such label.
-            Unavailable: A label was given before any model was configured.
+            Unavailable: The model is still loading, or a label was given before any model was
+                configured.
         """
         versions = self._models.get(name)
         if versions is not None:
@@ -102,6 +105,15 @@ class ModelManager:
         """Returns the status of every version seen so far, also of a removed model."""
         versions = self._models.get(name) or self._removed.get(name)
         return [] if versions is None else versions.statuses()
+
+    def announce(self) -> None:
+        """Reports the models as not ready, and their versions as those that will load.
+
+        Call it before the first `poll`, so that requests meanwhile get the right answer.
+        """
+        for one in self._reconcilers.values():
+            one.announce()
+        self._report(dict.fromkeys(self._reconcilers, False))
 
     def poll(self) -> None:
         """Brings every model up to date with its version source."""
@@ -165,15 +177,22 @@ class ModelManager:
     ) -> None:
         def settle_unless_stopped(one: VersionReconciler) -> None:
             if not self._is_stopped.is_set():
+                was_ready = one.is_ready
                 settle(one)
+                if one.is_ready and not was_ready:  # the others may load for minutes
+                    self._report_all()
 
         chosen = self._reconcilers.values() if reconcilers is None else reconcilers
         failures = self._background.each(
             [functools.partial(settle_unless_stopped, one) for one in chosen]
         )
-        self._report({name: one.is_ready for name, one in self._reconcilers.items()})
+        self._report_all()
         if failures:
             raise failures[0]
+
+    def _report_all(self) -> None:
+        with self._reporting:
+            self._report({name: one.is_ready for name, one in self._reconcilers.items()})
 
     def _reload(self, models: Sequence[ModelConfig]) -> None:
         before = self._reconcilers

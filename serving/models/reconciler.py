@@ -85,6 +85,13 @@ class VersionReconciler:
             self._folders, self._looks = {}, {}
         return (config.base_path, config.policy) != (before.base_path, before.policy)
 
+    def announce(self) -> None:
+        """Records the versions that the first `poll` will load, which may come after others."""
+        policy, folders = self._config.policy, list[int]()
+        if not self._source.is_authoritative:  # a folder is found at once
+            folders = list(self._source.find(self.versions.name, self._config.base_path))
+        self.versions.expect(policy.candidates(folders)[: policy.limit])
+
     def poll(self) -> None:
         """Finds the versions that exist now, then settles."""
         self._settle_with(self._source.find, self.versions.name, self._config.base_path)
@@ -123,9 +130,11 @@ class VersionReconciler:
         except NotFound:  # the answer of a source that was reached
             self._folders = {}
             self.versions.keep_only(())
+            self.versions.settle({})
             raise
         except Unavailable:
             self._is_reachable = False
+            self.versions.settle({})
             raise
         self._is_reachable = True
         self._settle()
@@ -145,7 +154,7 @@ class VersionReconciler:
         self.is_settled = bool(chosen)
         if chosen or self._source.is_authoritative:
             self.versions.keep_only(chosen)
-        self.versions.wait_for(self._incomplete)
+        self.versions.settle(self._incomplete)
         self._warn_of_missing(chosen)
 
     def _serves(self, number: int) -> bool:

@@ -3,7 +3,8 @@
     START -> LOADING -> AVAILABLE -> UNLOADING -> END
                  \\-> END, with the error
 
-A version with an incomplete folder is in START, with an error that names what is missing.
+A version that waits for its load is in START, and so is one with an incomplete folder, with an
+error that names what is missing.
 
 A version in UNLOADING gives no more leases, and is closed when its last lease ends.
 """
@@ -12,11 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.common.errors import NotFound, ServingError, servable_not_found, unrecognized_label
+from serving.common.errors import (
+    NotFound,
+    ServingError,
+    servable_not_found,
+    still_loading,
+    unrecognized_label,
+)
 from serving.common.status import State, VersionStatus
 from serving.config.models import ModelConfig
 from serving.models.model import Model
@@ -38,8 +45,8 @@ class Version:
 class ModelVersions:
     """The versions of one model.
 
-    One thread calls the methods that change them (`configure`, `begin`, `fail`, `serve`,
-    `keep_only`, `wait_for`); all threads may call the others.
+    One thread calls the methods that change them (`configure`, `expect`, `begin`, `fail`, `serve`,
+    `keep_only`, `settle`); all threads may call the others.
 
     Args:
         config: The model's configuration.
@@ -57,7 +64,9 @@ class ModelVersions:
         self._config = config
         self._versions: dict[int, Version] = {}
         self._current: int | None = None  # the newest available one
-        self._incomplete: Mapping[int, ServingError] = {}  # replaced as a whole
+        # Replaced as a whole: the versions that wait, with their errors if they are incomplete.
+        self._waiting: Mapping[int, ServingError | None] = {}
+        self._is_expected = False  # whether the wanted versions are yet to be tried
 
     @property
     def config(self) -> ModelConfig:
@@ -79,6 +88,12 @@ class ModelVersions:
         """Whether any version is available."""
         return self._current is not None
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether no version is available yet, but one may be soon."""
+        with self._lock:
+            return self._may_come()
+
     @contextlib.contextmanager
     def lease(self, number: int | None = None, label: str | None = None) -> Iterator[Model]:
         """Leases a loaded version, by default the newest, until the block ends.
@@ -86,6 +101,7 @@ class ModelVersions:
         Raises:
             InvalidArgument: No version has this label.
             NotFound: The version is not available.
+            Unavailable: No version is available yet, and one is loading.
         """
         with self._lock:
             if label is not None:
@@ -94,6 +110,8 @@ class ModelVersions:
                     raise unrecognized_label(label)
             version = self._available(self._current if number is None else number)
             if version is None or version.model is None:
+                if self._may_come():
+                    raise still_loading(self.name, sorted({*self._waiting, *self._versions}))
                 raise servable_not_found(self.name, number)
             model = version.model
             version.running += 1
@@ -113,7 +131,7 @@ class ModelVersions:
                 number: VersionStatus(number, version.state, version.error)
                 for number, version in self._versions.items()
             }
-        for number, error in self._incomplete.items():
+        for number, error in self._waiting.items():
             if number not in found or found[number].state == State.END:
                 found[number] = VersionStatus(number, State.START, error)
         return [found[number] for number in sorted(found, reverse=True)]
@@ -143,6 +161,11 @@ class ModelVersions:
         """Replaces the configuration, and so all labels at once."""
         with self._lock:
             self._config = config
+
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Records the versions that are going to load, as far as they are known."""
+        self._waiting = dict.fromkeys(numbers)
+        self._is_expected = True
 
     def begin(self, number: int, path: Path) -> Version:
         """Registers a version that is about to load.
@@ -174,12 +197,17 @@ class ModelVersions:
         with self._lock:
             left = [version for number, version in self._versions.items() if number not in numbers]
             self._current = max(numbers, default=None)
-        self._incomplete = {}
+        self._waiting = {}
         self._unload(left)
 
-    def wait_for(self, incomplete: Mapping[int, ServingError]) -> None:
-        """Records the incomplete versions with their errors, in place of earlier ones."""
-        self._incomplete = dict(incomplete)
+    def settle(self, incomplete: Mapping[int, ServingError]) -> None:
+        """Records that the wanted versions were tried, except these, which are incomplete."""
+        self._waiting = dict(incomplete)
+        self._is_expected = False
+
+    def _may_come(self) -> bool:
+        loads = any(one.state == State.LOADING for one in self._versions.values())
+        return self._current is None and (loads or self._is_expected)
 
     def _available(self, number: int | None) -> Version | None:
         version = None if number is None else self._versions.get(number)

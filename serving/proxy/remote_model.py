@@ -54,7 +54,7 @@ class RemoteModel:
         request = predict_pb2.PredictRequest(model_spec=self._spec, output_filter=outputs)
         request.model_spec.signature_name = key
         for name, array in inputs.items():
-            request.inputs[name].CopyFrom(encode(array, content=True))
+            encode(array, request.inputs[name], content=True)
         try:
             response = self._pool.call(
                 lambda channel: prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict,

@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +39,10 @@ from serving.common.signatures import DEFAULT_SIGNATURE
 from serving.inference.plan import Api, Plan, compute, ref_to
 from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
 from serving.models.model import Model
-from serving.protos import scoring_pb2
 from serving.rest.bodies import too_large, unpacked
 from serving.rest.documents import parsed
 from serving.rest.examples import classes, fill_examples, values
+from serving.rest.ranking import rank_answer, rank_request
 from serving.rest.tensors import read_inputs, shown, write_outputs
 
 _LOGGER = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ class Rest:
         timeout_seconds: Deadline of a request.
         max_bytes: Largest body, as sent and as unpacked.
         is_ready: Returns whether every model is served.
+        loading: Returns the models that are still loading.
         is_draining: Returns whether new requests are rejected.
         admit: Raises if the `authorization` header has no valid token.
         metrics: Returns the metrics page; None serves none.
@@ -86,6 +87,7 @@ class Rest:
     timeout_seconds: float
     max_bytes: int
     is_ready: Callable[[], bool]
+    loading: Callable[[], Sequence[str]]
     is_draining: Callable[[], bool]
     admit: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
@@ -103,8 +105,10 @@ class Rest:
         return PlainTextResponse("ok\n")
 
     async def _readyz(self, request: Request) -> Response:
-        ready = self.is_ready()
-        return PlainTextResponse("ready\n" if ready else "not ready\n", 200 if ready else 503)
+        if self.is_ready():
+            return PlainTextResponse("ready\n")
+        names = "" if self.is_draining() else ", ".join(self.loading())
+        return PlainTextResponse(f"not ready{names and f': loading {names}'}\n", 503)
 
     async def _metrics(self, request: Request) -> Response:
         if self.metrics is None:
@@ -259,16 +263,16 @@ def _read(
     name: str, spec: model_pb2.ModelSpec, body: bytes
 ) -> tuple[Api, Any, Callable[[Any], Any]]:
     """Returns the API, its message, and the function that makes a document of its answer."""
+    if name == RANK.name:
+        return RANK, rank_request(parsed(body), spec), rank_answer
     document = _document(body, spec)
     if name == CLASSIFY.name:
         classification = classification_pb2.ClassificationRequest(model_spec=spec)
         fill_examples(document, classification.input)
         return CLASSIFY, classification, lambda response: classes(response.result)
-    if name == REGRESS.name:
-        regression = regression_pb2.RegressionRequest(model_spec=spec)
-        fill_examples(document, regression.input)
-        return REGRESS, regression, lambda response: values(response.result)
-    return RANK, _rank(spec, document), _to_json
+    regression = regression_pb2.RegressionRequest(model_spec=spec)
+    fill_examples(document, regression.input)
+    return REGRESS, regression, lambda response: values(response.result)
 
 
 def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
@@ -283,23 +287,6 @@ def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
     if found["label"]:
         spec.version_label = found["label"]
     return spec
-
-
-def _rank(spec: model_pb2.ModelSpec, document: dict[str, Any]) -> scoring_pb2.RankRequest:
-    request = scoring_pb2.RankRequest()
-    for side in ("context", "candidates"):  # a column of null is one that was not sent
-        if isinstance(document.get(side), dict):
-            sent = document[side].items()
-            document = {
-                **document,
-                side: {n: column for n, column in sent if column is not None},
-            }
-    try:
-        json_format.ParseDict(document, request)
-    except (json_format.ParseError, OverflowError) as error:
-        raise errors.InvalidArgument(f"Not a RankRequest in JSON: {error}") from error
-    request.model_spec.MergeFrom(spec)
-    return request
 
 
 async def _watch(request: Request, gone: threading.Event) -> None:

@@ -21,6 +21,7 @@ from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
+from serving.config.server_config import CPUS
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
 from serving.models.model import Model
@@ -133,7 +134,9 @@ class Loader:
                 rows.setdefault(trace.signature, trace.inputs)
 
         try:
-            count = warm_up(model, answer, self._options.warmup_iterations)
+            # Beside another version all cores would delay its requests.
+            threads = 1 if self._newest else CPUS
+            count = warm_up(model, answer, self._options.warmup_iterations, threads)
             if parameters is not None:
                 _warm_sizes(model, rows, parameters.allowed_batch_sizes)
             succeeded = True

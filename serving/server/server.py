@@ -69,13 +69,22 @@ class Server:
         self._config_file = config_file
 
     def start(self) -> None:
-        """Accepts requests and looks for new versions from now on."""
-        self.manager.start(self.config.file_system_poll_wait_seconds)
-        if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
-            self._config_file.start(self.config.model_config_file_poll_wait_seconds)
+        """Accepts requests, loads the models, and looks for new versions from then on.
+
+        Requests of a model that still loads get UNAVAILABLE. A model without a version is
+        NOT_SERVING until a version comes.
+        """
+        loads = self.config.file_system_poll_wait_seconds >= 0
+        if loads:
+            self.manager.announce()
         for listener in (self.grpc, self.rest):
             if listener is not None:
                 listener.start()
+        if loads:
+            _load(self.manager)
+        self.manager.start(self.config.file_system_poll_wait_seconds)
+        if self._config_file is not None and self.config.model_config_file_poll_wait_seconds:
+            self._config_file.start(self.config.model_config_file_poll_wait_seconds)
 
     def drain(self) -> None:
         """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
@@ -98,10 +107,9 @@ class Server:
 
 
 def create_server(config: ServerConfig) -> tuple[Server, int]:
-    """Creates a server, binds its ports, loads its models, and returns it with its gRPC port.
+    """Creates a server, binds its ports, and returns it with its gRPC port.
 
-    `Server.start` lets it accept requests. A model without a version is NOT_SERVING until a
-    version comes.
+    `Server.start` lets it accept requests and loads its models.
 
     Raises:
         ServingError: A file of the configuration is not valid, or a port cannot be used.
@@ -118,8 +126,6 @@ def create_server(config: ServerConfig) -> tuple[Server, int]:
     if config.rest_api_port:
         server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
     report_certificates(config, certificates, metrics)
-    if config.file_system_poll_wait_seconds >= 0:
-        _load(server.manager)
     return server, port
 
 
@@ -223,6 +229,7 @@ def _make_rest(
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,
         lambda: server.health.is_serving,
+        lambda: [name for name, one in server.manager.models.items() if one.is_loading],
         lambda: server.interceptor.is_draining,
         access.require,
         None if metrics is None else metrics.page,

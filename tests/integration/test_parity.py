@@ -109,6 +109,22 @@ def test_rows_and_requests_score_as_in_the_batch(client: Client, scored: pa.Tabl
         _check(answers, table)
 
 
+def test_the_files_first_task_ranks(address: str, client: Client, scored: pa.Table) -> None:
+    """Not the first by name, which is another one."""
+    tasks = [task.name for task in shop.SCHEMA.tasks]
+    assert client.metadata().first_task == tasks[0] != min(tasks)
+    table = split_requests(scored)[0]
+    context, candidates = _raw(table, "context")[0], _raw(table, "candidate")
+    with grpc.insecure_channel(address) as channel:
+        stub = scoring_pb2_grpc.ScoringServiceStub(channel)
+        by_rank = read_rank_response(
+            stub.Rank(make_rank_request("shop", context, candidates), timeout=60)
+        )
+    for found in (by_rank, client.explain(context, candidates)):
+        best = np.argsort(-found.scores[tasks[0]], kind="stable")
+        np.testing.assert_array_equal(found.ranking, best)
+
+
 def test_explanations_are_by_the_events_sent(
     address: str, client: Client, scored: pa.Table
 ) -> None:

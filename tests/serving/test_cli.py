@@ -72,7 +72,14 @@ def test_candidates_are_ranked_by_a_task(shared_address: str) -> None:
     order = [row[1] for row in _cells(result.output)[1:]]
     assert order == ["0", "1", "2"], "equal scores keep the order of the request"
     result = _request(shared_address, RANKING, "--by", "convrt")
-    _refused(result, 1, "No task is named 'convrt'. Tasks: click, convert.")
+    _refused(result, 1, "`rank_by` must be one of the tasks click, convert. Received: 'convrt'")
+
+
+def test_document_may_name_the_task_and_the_count(shared_address: str) -> None:
+    document = {**RANKING, "rank_by": "convert", "top_k": 2}
+    for options, expected in (([], ["0", "1"]), (["--by", "click"], ["1", "0"])):
+        result = _request(shared_address, document, *options)
+        assert [row[1] for row in _cells(result.output)[1:]] == expected
 
 
 def test_json_keeps_the_order_of_the_request(shared_address: str, tmp_path: Path) -> None:
@@ -80,7 +87,9 @@ def test_json_keeps_the_order_of_the_request(shared_address: str, tmp_path: Path
     result = CliRunner().invoke(
         request, ["--address", shared_address, "--file", f"{tmp_path}/request.json", "--json"]
     )
-    assert json.loads(result.output) == {"scores": {"click": [3, 6, 1], "convert": [3, 3, 3]}}
+    assert json.loads(result.output) == {
+        "scores": {"click": [3, 6, 1], "convert": [3, 3, 3]}, "ranking": [1, 0, 2],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,7 @@ def test_json_keeps_the_order_of_the_request(shared_address: str, tmp_path: Path
         ({"rows": [], "context": {}}, "holds the keys ['context', 'rows']. Expected"),
         ({"rows": {"user": "a"}}, "The standard input: 'rows' must be a list of objects [{...}, "),
         ({"context": [], "candidates": [{}]}, "'context' must be an object {...}. Received: []"),
+        ({**RANKING, "explain": True}, "'explain' adds weights to JSON only: add --json."),
         ({"rows": []}, "`rows` must hold at least one row"),
         ({"rows": [{"usr": "a"}]}, "Did you mean 'user'?"),
     ],

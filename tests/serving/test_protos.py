@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import re
 import tomllib
@@ -10,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, json_format
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from grpc_health.v1 import health_pb2
+from tensorflow.core.framework import types_pb2
+from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 
-from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.client.connection import METHODS
+from serving.protos import scoring_pb2, scoring_pb2_grpc, tensorflow_serving_pb2
 from tests.serving.rank_messages import make_rank_request
 from tests.support.protos import PROTOS, ROOT, describe
 
@@ -62,9 +68,62 @@ def test_type_stubs_match_the_messages(path: str) -> None:
     """What mypy reads has every message with its fields."""
     file = (ROOT / path).with_name(Path(path).stem + "_pb2.pyi")
     tree = ast.parse(file.read_text("utf-8"))
-    found = {node.name: _slots(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    # An enum has a keyword.
+    found = {node.name: _slots(node) for node in classes if not node.keywords}
     messages = _module(path).DESCRIPTOR.message_types_by_name
     assert found == {name: tuple(m.fields_by_name) for name, m in messages.items()}
+
+
+def test_the_clients_messages_are_tensorflow_servings() -> None:
+    """Each field has the number, the type and the oneof that it has there."""
+    pool = descriptor_pool.Default()
+    for name, own in tensorflow_serving_pb2.DESCRIPTOR.message_types_by_name.items():
+        package = "serving." if _is_servings(name) else ""
+        _require_same(own, pool.FindMessageTypeByName(f"tensorflow.{package}{name}"))
+    known = dict(types_pb2.DataType.items())
+    assert dict(tensorflow_serving_pb2.DataType.items()).items() <= known.items()
+
+
+def _is_servings(name: str) -> bool:
+    """Whether a message is of TensorFlow Serving, not of TensorFlow."""
+    with contextlib.suppress(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName(f"tensorflow.serving.{name}")
+        return True
+    return False
+
+
+def _require_same(own: Descriptor, theirs: Descriptor) -> None:
+    assert own.name == theirs.name
+    for field in own.fields:
+        other = theirs.fields_by_name[field.name]
+        assert _form(field) == _form(other), field.full_name
+        if field.message_type is not None and not field.message_type.file.package.startswith(
+            "google"
+        ):
+            assert field.message_type.name == other.message_type.name, field.full_name
+            if field.message_type.GetOptions().map_entry:
+                _require_same(field.message_type, other.message_type)
+    for nested in own.nested_types:
+        if not nested.GetOptions().map_entry:
+            _require_same(nested, theirs.nested_types_by_name[nested.name])
+
+
+def _form(field: FieldDescriptor) -> tuple[Any, ...]:
+    """What the wire shows of a field; an enum is an int32 there."""
+    kind = FieldDescriptor.TYPE_INT32 if field.type == FieldDescriptor.TYPE_ENUM else field.type
+    union = field.containing_oneof
+    return field.number, kind, field.is_repeated, None if union is None else union.name
+
+
+def test_the_clients_methods_are_the_services() -> None:
+    """Path, request and response of each method that the client calls."""
+    for module in (prediction_service_pb2, model_service_pb2, health_pb2):
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for name, request, response in METHODS[service.full_name]:
+                method = service.methods_by_name[name]
+                own = (request.DESCRIPTOR.name, response.DESCRIPTOR.name)
+                assert own == (method.input_type.name, method.output_type.name)
 
 
 def _slots(node: ast.ClassDef) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
-serving      starlette uvicorn prometheus_client pyarrow
+serving      starlette uvicorn prometheus_client pyarrow ml_dtypes
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
@@ -61,6 +61,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "grpc_health": "grpcio-health-checking",
     "grpc_reflection": "grpcio-reflection",
     "grpc_tools": "grpcio-tools",
+    "ml_dtypes": "ml-dtypes",
     "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",

@@ -16,7 +16,9 @@ from google.protobuf.descriptor import FileDescriptor
 from tensorflow_serving.apis import model_pb2
 
 ROOT = Path(__file__).parents[2]
-PROTOS = ("serving/protos/scoring.proto", "serving/protos/server_config.proto")
+PROTOS = tuple(
+    f"serving/protos/{name}.proto" for name in ("scoring", "server_config", "tensorflow_serving")
+)
 
 
 def generate(folder: Path) -> None:

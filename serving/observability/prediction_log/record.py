@@ -65,4 +65,4 @@ def _fill(
         (log.response.outputs, trace.results),
     ):
         for name, array in arrays.items():
-            tensors[name].CopyFrom(encode(array, content=True))
+            encode(array, tensors[name], content=True)

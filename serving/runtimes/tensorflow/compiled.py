@@ -109,11 +109,15 @@ class CompiledRuntime:
 
         Requests would wait while the tower is added, so this is called before they come. It
         returns after ten seconds at most; a shape in progress is then compiled beside the requests.
+        Without a version before, clients wait for this one, so all of it is done beside them.
 
         Args:
             before: The version that serves now. Its busiest shapes come first.
         """
-        shapes = [] if before is None else before._busiest(self.definitions[RANK_SIGNATURE])
+        if before is None:
+            self._background.schedule(self._add_tower)
+            return
+        shapes = before._busiest(self.definitions[RANK_SIGNATURE])
         end = time.monotonic() + _PREPARE_SECONDS
         with contextlib.suppress(DeadlineExceeded):
             self._background.run(functools.partial(self._prepare, shapes, end), _PREPARE_SECONDS)

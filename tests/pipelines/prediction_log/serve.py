@@ -54,7 +54,7 @@ class Service:
             request.model_spec.signature_name = signature
             request.model_spec.version.value = 1
             for name, array in raw(self.schema, table).items():
-                request.inputs[name].CopyFrom(encode(array, content=True))
+                encode(array, request.inputs[name], content=True)
             response = replay(self.model, request).response
             values = {"model": self.name, "version": 1, "signature": signature, **changes}
             logger.observe(finished(values.pop("request", request), response, request_id, **values))

@@ -23,9 +23,9 @@ SCHEMA = shop.SCHEMA
 def record(raw: dict[str, np.ndarray], outputs: dict[str, Any] | None = None) -> bytes:
     log = prediction_log_pb2.PredictionLog()
     for name, array in raw.items():
-        log.predict_log.request.inputs[name].CopyFrom(encode(array, content=True))
+        encode(array, log.predict_log.request.inputs[name], content=True)
     for name, array in (outputs or {}).items():
-        log.predict_log.response.outputs[name].CopyFrom(encode(np.asarray(array, "float32")))
+        encode(np.asarray(array, "float32"), log.predict_log.response.outputs[name])
     return log.SerializeToString()
 
 

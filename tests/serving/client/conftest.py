@@ -19,7 +19,8 @@ from serving.client import AsyncClient, Client, ClientOptions
 from serving.encoding.codec import encode
 from tests.serving.client.stub_server import Stub
 
-PREDICTED = predict_pb2.PredictResponse(outputs={"click": encode(np.float32([2, 3, 5]))})
+PREDICTED = predict_pb2.PredictResponse()
+encode(np.float32([2, 3, 5]), PREDICTED.outputs["click"])
 ANSWERS = {
     "Predict": PREDICTED.SerializeToString(),
     "GetModelStatus": get_model_status_pb2.GetModelStatusResponse().SerializeToString(),

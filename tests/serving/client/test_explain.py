@@ -42,9 +42,9 @@ def answers(version: int, feature: str) -> dict[str, bytes]:
         "attention/user": [[[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
         "gate/buy": [[[0.25, 0.75], [1.0, 0.0]]],
     }
-    predicted = predict_pb2.PredictResponse(
-        outputs={name: encode(np.float32(value)) for name, value in outputs.items()}
-    )
+    predicted = predict_pb2.PredictResponse()
+    for name, value in outputs.items():
+        encode(np.float32(value), predicted.outputs[name])
     predicted.model_spec.version.value = version
     return {
         "GetModelMetadata": metadata(version, feature),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from serving.common.errors import InvalidArgument
 from serving.encoding import codec
@@ -32,7 +33,7 @@ def _example(dtype: np.dtype) -> np.ndarray:
 
 
 def _proto(dtype: int = types_pb2.DT_FLOAT, shape: tuple[int, ...] = (), **fields: object):
-    proto = tensor_pb2.TensorProto(dtype=dtype, **fields)
+    proto = TensorProto(dtype=dtype, **fields)
     for dim in shape:
         proto.tensor_shape.dim.add(size=dim)
     return proto
@@ -42,7 +43,7 @@ def _proto(dtype: int = types_pb2.DT_FLOAT, shape: tuple[int, ...] = (), **field
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_numbers_survive(dtype: np.dtype, content: bool) -> None:
     array = _example(dtype)
-    proto = encode(array, content=content)
+    proto = encode(array, TensorProto(), content=content)
     decoded = decode("x", proto)
     assert decoded.dtype == dtype
     np.testing.assert_array_equal(decoded, array)
@@ -54,22 +55,25 @@ def test_numbers_survive(dtype: np.dtype, content: bool) -> None:
 @pytest.mark.parametrize("content", [False, True], ids=["fields", "content"])
 def test_shapes_survive(shape: tuple[int, ...], content: bool) -> None:
     array = np.full(shape, 7, np.int64)
-    np.testing.assert_array_equal(decode("x", encode(array, content=content)), array)
+    np.testing.assert_array_equal(decode("x", encode(array, TensorProto(), content=content)), array)
 
 
 def test_strings_survive_as_bytes() -> None:
     array = np.array([["a", "", "ä"], ["b\0", "c" * 300, "d"]], object)
-    decoded = decode("x", encode(array))
+    decoded = decode("x", encode(array, TensorProto()))
     assert decoded.tolist() == [[value.encode() for value in row] for row in array.tolist()]
-    assert decode("x", encode(np.array(["ab", "c"]))).tolist() == [b"ab", b"c"]
+    assert decode("x", encode(np.array(["ab", "c"]), TensorProto())).tolist() == [
+        b"ab",
+        b"c",
+    ]
 
 
 @pytest.mark.parametrize("values", [[[b"a\0", b"\0\0"]], [["a\0", "\0\0"]]], ids=["bytes", "str"])
 def test_strings_keep_trailing_zeros(values: list[list[object]]) -> None:
-    proto = encode(values)
+    proto = encode(values, TensorProto())
     assert decode("x", proto).tolist() == [[b"a\0", b"\0\0"]]
     assert list(proto.string_val) == list(tf.make_tensor_proto(values).string_val)
-    assert decode("x", encode(b"a\0")).item() == b"a\0"
+    assert decode("x", encode(b"a\0", TensorProto())).item() == b"a\0"
 
 
 def test_packed_strings_are_read() -> None:
@@ -122,7 +126,7 @@ INVALID = {
         _proto(types_pb2.DT_STRING, (1,), tensor_content=b"\xff" * 9), "holds no 1 strings",
     ),
     "unknown rank": (
-        tensor_pb2.TensorProto(dtype=1, tensor_shape={"unknown_rank": True}), "unknown rank",
+        TensorProto(dtype=1, tensor_shape={"unknown_rank": True}), "unknown rank",
     ),
 }  # fmt: skip
 
@@ -137,6 +141,6 @@ def test_an_invalid_tensor_is_an_invalid_argument(case: str) -> None:
 
 def test_unknown_dtypes_are_rejected() -> None:
     with pytest.raises(TypeError, match="datetime64"):
-        encode(np.array(["2020-01-01"], "datetime64[D]"))
+        encode(np.array(["2020-01-01"], "datetime64[D]"), TensorProto())
     with pytest.raises(TypeError, match="str or bytes"):
-        encode(np.array([b"a", 3], object))
+        encode(np.array([b"a", 3], object), TensorProto())

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from serving.config.server_config import ServerConfig
+from serving.encoding import codec
 from serving.encoding.codec import encode, numpy_dtype
 from serving.server.server import create_server
 from tests.serving.stubs import predict, read_by_tensorflow, send
@@ -52,6 +53,13 @@ def _values(name: str) -> np.ndarray:
     return np.array([1, 0, 5]).astype(tf.as_dtype(name).as_numpy_dtype)
 
 
+def test_dtypes_are_tensorflows() -> None:
+    for name in DTYPES:
+        dtype = tf.as_dtype(name)
+        assert codec.numpy_dtype(dtype.as_datatype_enum) == np.dtype(dtype.as_numpy_dtype)
+        assert codec.dtype_name(dtype.as_datatype_enum) == name
+
+
 def test_no_other_dtype_can_be_sent() -> None:
     """Resources and variants stay in a process; TensorProto has no field for narrower numbers."""
     known = {tf.as_dtype(name).as_datatype_enum for name in DTYPES}
@@ -69,7 +77,7 @@ def test_no_other_dtype_can_be_sent() -> None:
 def test_an_output_has_the_dtype_of_its_signature(address: str, name: str, content: bool) -> None:
     values = _values(name)
     request = predict("types", inputs={}, signature_name=name)
-    request.inputs["x"].CopyFrom(encode(values, content=content))
+    encode(values, request.inputs["x"], content=content)
     with grpc.insecure_channel(address) as channel:
         answer = send(channel, request).outputs["y"]
     assert answer.dtype == tf.as_dtype(name).as_datatype_enum

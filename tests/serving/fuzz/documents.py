@@ -19,8 +19,10 @@ _BODIES: dict[str, Any] = {
         "examples": [{"price": 1.5}, {"price": [2.5]}],
     },
     "rank": {
-        "context": {"user": {"strings": {"values": ["ann"]}}},
-        "candidates": {"price": {"floats": {"values": [1.5, 2.5]}, "missing": [1]}},
+        "context": {"user": "ann", "history": ["i1", "i2"]},
+        "candidates": [{"price": 1.5, "tags": []}, {"price": None, "tags": ["a"]}],
+        "rank_by": "click",
+        "top_k": 1,
     },
 }
 _VALUES: tuple[Any, ...] = (

@@ -39,7 +39,7 @@ def _run(signature: Signature, inputs: Mapping[str, np.ndarray]) -> dict[str, np
 
 def test_an_input_with_a_default_may_be_left_out() -> None:
     definition = _definition(x=(-1,), y=())
-    definition.defaults["y"].CopyFrom(encode(np.float32(3)))
+    encode(np.float32(3), definition.defaults["y"])
     signature = Signature("scale", definition, _product)
     x = np.float32([1, 2])
     np.testing.assert_array_equal(_run(signature, {"x": x})["out"], [3, 6])

@@ -31,6 +31,7 @@ def rest(
     base_path = tmp_path_factory.mktemp("models") / "tiny"
     install(twofold, base_path, 5)
     backend, _ = create_server(ServerConfig(str(base_path), port=0))
+    backend.manager.poll()
     with contextlib.ExitStack() as stack:
         stack.callback(backend.stop)
         executor = stack.enter_context(futures.ThreadPoolExecutor(4))
@@ -40,6 +41,7 @@ def rest(
                 "timeout_seconds": 10.0,
                 "max_bytes": 10_000,
                 "is_ready": lambda: True,
+                "loading": tuple,
                 "is_draining": lambda: False,
                 "admit": lambda header: None,
                 **options,

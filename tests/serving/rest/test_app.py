@@ -62,14 +62,16 @@ def test_classify_and_regress(ask: Ask) -> None:
 
 def test_rank(ask: Ask) -> None:
     body = {
-        "context": {"user": {"strings": {"values": ["ann"]}}, "age": {"ints": {"values": [31]}}},
-        "candidates": {"price": {"floats": {"values": [1.5, 7]}}},
-        "rank_by": "click",
+        "context": {"user": "ann", "age": 31, "history": None},
+        "candidates": [{"price": 1.5}, {"price": 7, "tags": []}, {"tags": ["new"]}],
     }
-    status, document = ask("POST", f"{MODEL}:rank", body)
-    assert (status, document["ranking"]) == (200, [1, 0])
-    assert document["scores"]["click"] == {"values": [3.0, 14.0]}
-    assert document["model_spec"]["version"] == "5"
+    answer = {
+        "model": "tiny", "version": 5, "ranking": [2, 1, 0],
+        "scores": {"click": [3.0, 14.0, 100.0], "convert": [34.0, 34.0, 34.0]},
+    }  # fmt: skip
+    assert ask("POST", f"{MODEL}:rank", body) == (200, answer)
+    more = {**body, "rank_by": "convert", "top_k": 2}
+    assert ask("POST", f"{MODEL}:rank", more) == (200, {**answer, "ranking": [0, 1]})
 
 
 def test_status_and_metadata(ask: Ask) -> None:
@@ -149,9 +151,11 @@ BODIES: list[tuple[str, Any, str]] = [
      "Unexpected element type in feature: a expecting type: float"),
     ("regress", {"signature_name": "x", "examples": [{}]},
      "No signature was found with the name: x"),
-    ("rank", {"context": 3}, "Not a RankRequest in JSON: "),
-    ("rank", {"candidates": {"price": {"floats": {"values": [10**400]}}}},
-     "Not a RankRequest in JSON: "),
+    ("rank", {"candidates": [{"prise": 1}]}, "Did you mean 'price'?"),
+    ("rank", {"candidates": [{"user": "ann"}]},
+     "Feature 'user' belongs to the context. Received in the candidates."),
+    ("rank", {"candidates": [{"price": "high"}]},
+     "Feature 'price' of the candidates: expected floats or ints. Received: strings"),
 ]  # fmt: skip
 
 
@@ -177,12 +181,6 @@ def test_nested_body_is_the_clients_error(ask: Ask, depth: int) -> None:
     for method, key in (("predict", "inputs"), ("classify", "examples"), ("rank", "context")):
         body = b'{"%s": %s}' % (key.encode(), nested)
         assert ask("POST", f"{MODEL}:{method}", body)[0] == 400
-
-
-def test_null_column_counts_as_not_sent(ask: Ask) -> None:
-    price = {"price": {"floats": {"values": [1.5, 2.5]}}}
-    body = {"context": {"user": None}, "candidates": {**price, "tags": None}}
-    assert ask("POST", f"{MODEL}:rank", body) == ask("POST", f"{MODEL}:rank", {"candidates": price})
 
 
 @pytest.mark.parametrize(("path", "status"), [(MODEL, 200), (f"{MODEL}:predict", 400)])

@@ -26,8 +26,9 @@ threading.Thread(target=catch, daemon=True).start()
 threading.Thread(target=lambda: time.sleep(60)).start()  # a computation that does not end
 config = SimpleNamespace(grace_seconds=float(sys.argv[1]))
 drain = lambda: (print("draining", flush=True), time.sleep(float(sys.argv[2])))
-server = SimpleNamespace(config=config, start=lambda: None, drain=drain)
-serve(server, lambda: print("started"), Signals(SIGNALS))
+signals = Signals(SIGNALS)
+print("started")
+serve(SimpleNamespace(config=config, drain=drain), signals)
 """
 
 Run = Callable[[float, float], subprocess.Popen[str]]
@@ -100,8 +101,8 @@ def load(*_):
     time.sleep(float(sys.argv[1]))
     return "server", 1
 
-process._loaded = load
-assert process.loaded(None, "", Signals(process.SIGNALS)) == ("server", 1)
+process._started = load
+assert process.started(None, "", Signals(process.SIGNALS)) == ("server", 1)
 print("loaded", flush=True)
 time.sleep(60)
 """
@@ -136,10 +137,10 @@ def load(*_):
     threading.Thread(target=time.sleep, args=(60,)).start()
     raise ValueError("nothing to serve")
 
-process._loaded = load
+process._started = load
 try:
     with Signals(process.SIGNALS) as signals:
-        process.loaded(None, "", signals)
+        process.started(None, "", signals)
 except ValueError:
     print("failed", flush=True)
 """

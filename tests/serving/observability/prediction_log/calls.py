@@ -25,7 +25,7 @@ def finished(message: Any, response: Any, request_id: str, **changes: Any) -> Re
 def answered(request_id: str, letters: int = 1) -> RequestTrace:
     """Returns the trace of a request with one score."""
     response = predict_pb2.PredictResponse()
-    response.outputs["click"].CopyFrom(encode([0.25] * letters))
+    encode([0.25] * letters, response.outputs["click"])
     return finished(predict(), response, request_id)
 
 

@@ -53,9 +53,29 @@ def test_a_prepared_version_has_its_tower(
 ) -> None:
     """Requests would wait while it is added to the session."""
     runtime.prepare(None)
+    runtime._background.run(lambda: None)
     monkeypatch.setattr(TensorFlowSession, "add", None)
     runtime.prepare(None)
     _compile(runtime, 3)
+
+
+def test_first_version_serves_before_it_has_its_tower(
+    runtime: CompiledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow answers alone, with the same scores."""
+    inputs, may_add, add = inputs_of(1, 2, 3), threading.Event(), TensorFlowSession.add
+
+    def slow(*arguments: Any) -> Any:
+        assert may_add.wait(20.0)
+        return add(*arguments)
+
+    monkeypatch.setattr(TensorFlowSession, "add", slow)
+    runtime.prepare(None)
+    before = ask(runtime, inputs)
+    assert runtime.compiled == []
+    may_add.set()
+    _compile(runtime, 3)
+    np.testing.assert_allclose(ask(runtime, inputs), before, 1e-5, 1e-6)
 
 
 def test_the_busiest_shapes_are_compiled_first(
@@ -106,6 +126,7 @@ def test_a_version_does_not_wait_for_a_slow_compilation(
 ) -> None:
     _compile(runtime, 3, 5)
     after.prepare(None)
+    after._background.run(lambda: None)
     tried.clear()
     serves, run = threading.Event(), XlaTower.run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shutil
 import time
 import weakref
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from serving.common.errors import (
     NotFound,
     Unimplemented,
 )
+from serving.runtimes.tensorflow import private_api
 from serving.runtimes.tensorflow.session import TensorFlowSession
 from tests.serving.stubs import ROWS
 
@@ -49,6 +51,33 @@ def test_outputs_equal_tensorflows_own(session: TensorFlowSession, twofold: Path
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
     assert list(session.run("serving_default", ROWS, ["click"], 5.0)) == ["click"]
+
+
+@pytest.mark.parametrize(("is_ours", "sets"), [(True, 1), (False, 3)])
+def test_outputs_of_an_export_are_one_set(
+    twofold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool, sets: int
+) -> None:
+    """TensorFlow prepares each set of tensors when it is first asked for, which takes long."""
+    shutil.copytree(twofold, tmp_path / "1")
+    if is_ours:
+        (tmp_path / "1/manifest.json").write_text("{}")
+    asked, run = set[tuple[Any, ...]](), private_api.run
+
+    def seen(session: Any, given: Any, wanted: list[Any], options: Any) -> Any:
+        asked.add(tuple(wanted))
+        return run(session, given, wanted, options)
+
+    monkeypatch.setattr(private_api, "run", seen)
+    own = TensorFlowSession(tmp_path / "1")
+    asked.clear()
+    both = own.run("serving_default", ROWS, ["convert", "click"], None)
+    assert list(both) == ["convert", "click"]
+    for name, values in both.items():
+        found = own.run("serving_default", ROWS, [name], None)
+        assert list(found) == [name]
+        np.testing.assert_array_equal(found[name], values)
+    assert len(asked) == sets
+    own.close()
 
 
 def test_strings_are_returned_as_bytes(session: TensorFlowSession) -> None:

@@ -1,0 +1,150 @@
+"""The body of `:rank` as a RankRequest, and its answer as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tensorflow_serving.apis import model_pb2
+
+from serving.common.errors import InvalidArgument
+from serving.encoding.documents import RankDocument
+from serving.encoding.features import Row
+from serving.encoding.raw_values import shortened
+from serving.protos import scoring_pb2
+from serving.rest.tensors import from_base64, numbers
+
+_SOURCE = "The body"
+_EXPECTED = "a string, a number, null, or a list of them"
+_INT64 = np.iinfo(np.int64)
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+# Kinds of values in JSON, with the field of a column and a value that stands for a missing one.
+_FIELDS: Mapping[type, tuple[str, Any]] = {
+    str: ("strings", ""),
+    bytes: ("binaries", b""),
+    int: ("ints", 0),
+    float: ("floats", 0.0),
+}
+
+
+def rank_request(document: Mapping[str, Any], spec: model_pb2.ModelSpec) -> scoring_pb2.RankRequest:
+    """Returns the message of a document.
+
+    Raises:
+        InvalidArgument: The document has another form, or a feature holds a value that no column
+            holds; the message names the feature.
+    """
+    if "rows" in document or "instances" in document:
+        raise InvalidArgument(
+            f"{_SOURCE} holds rows, which `:predict` scores. `:rank` takes one context and its "
+            "candidates."
+        )
+    found = RankDocument.read(document, _SOURCE)
+    if not found.candidates:
+        raise InvalidArgument("`candidates` must hold at least one candidate. Received: none")
+    if not any(found.candidates):
+        raise InvalidArgument("`candidates`: no candidate has a feature.")
+    request = scoring_pb2.RankRequest(
+        model_spec=spec, rank_by=found.rank_by, top_k=found.top_k, explain=found.explain
+    )
+    for name, value in found.context.items():
+        if value is not None:
+            _fill(request.context[name], name, "the context", [value])
+    for name, values in _columns(found.candidates).items():
+        _fill(request.candidates[name], name, "the candidates", values)
+    return request
+
+
+def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
+    """Returns the document of an answer; each list follows the order of the candidates."""
+    spec = response.model_spec
+    document: dict[str, Any] = {
+        "model": spec.name,
+        "version": spec.version.value,
+        "scores": {task: _listed(found) for task, found in sorted(response.scores.items())},
+        "ranking": list(response.ranking),
+    }
+    if response.HasField("explanation"):
+        document["explanation"] = {
+            "attention": _weights(response.explanation.attention),
+            "gates": _weights(response.explanation.gates),
+        }
+    return document
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _fill(column: scoring_pb2.Column, name: str, where: str, rows: list[Any]) -> None:
+    """Writes a value, or a list of values, of each row."""
+    values = rows
+    if any(isinstance(row, list) for row in rows):
+        for row in rows:
+            if not isinstance(row, list | None):
+                raise _misfit(name, where, "a list, as elsewhere in the request", row)
+        column.lengths.extend(len(row or ()) for row in rows)
+        values = [value for row in rows for value in row or ()]
+    values = [_decoded(name, where, value) for value in values]
+    kind = _kind(name, where, values)
+    field, absent = _FIELDS[kind]
+    column.missing.extend(place for place, value in enumerate(values) if value is None)
+    sent = [absent if value is None else value for value in values]
+    if kind is bytes:
+        sent = [value.encode() if isinstance(value, str) else value for value in sent]
+    getattr(column, field).values.extend(sent)
+
+
+def _decoded(name: str, where: str, value: Any) -> Any:
+    """A value, or the bytes of `{"b64": "..."}`, as in `:predict`."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return from_base64(value)
+    except InvalidArgument as error:
+        raise _misfit(name, where, _EXPECTED, value) from error
+
+
+def _kind(name: str, where: str, values: Iterable[Any]) -> type:
+    """The kind of all values of a feature; integers among floats are floats."""
+    kinds: dict[type, Any] = {}
+    for value in values:
+        if value is not None:
+            kinds.setdefault(type(value), value)
+            _require_sendable(name, where, value)
+    if kinds.keys() <= {int, float}:
+        return float if float in kinds else int
+    if kinds.keys() <= {str, bytes}:
+        return bytes if bytes in kinds else str
+    one, other = list(kinds.values())[:2]
+    raise _misfit(name, where, f"values of one kind, such as {shortened(one)}", other)
+
+
+def _require_sendable(name: str, where: str, value: Any) -> None:
+    if type(value) not in _FIELDS:
+        raise _misfit(name, where, _EXPECTED, value)
+    if isinstance(value, int) and not _INT64.min <= value <= _INT64.max:
+        raise _misfit(name, where, f"an integer from {_INT64.min} to {_INT64.max}", value)
+    if isinstance(value, float) and abs(value) > _FLOAT_MAX:
+        raise _misfit(name, where, "a finite float32 number, or null for a missing value", value)
+
+
+def _misfit(name: str, where: str, expected: str, value: Any) -> InvalidArgument:
+    return InvalidArgument(
+        f"Feature {name!r} of {where}: expected {expected}. "
+        f"Received: {shortened(value)} ({type(value).__name__})"
+    )
+
+
+def _listed(found: Any) -> Any:
+    return numbers(np.array(found.values, np.float32))
+
+
+def _weights(found: Mapping[str, scoring_pb2.Weights]) -> dict[str, Any]:
+    """The weights of each candidate, by history or task."""
+    return {
+        name: numbers(np.array(one.values, np.float32).reshape(-1, one.width)) if one.width else []
+        for name, one in sorted(found.items())
+    }
