@@ -79,6 +79,7 @@ def test_manifest_and_signatures_are_the_schemas(exported):
         if name == "rank_explained":
             outputs += [f"attention/{history}" for history in fitted.schema.histories]
             outputs += ["gate/click", "gate/buy"]
+            outputs += [f"known/{history}" for history in fitted.schema.histories]
         assert manifest["signatures"][name]["method"] == "tensorflow/serving/predict"
         assert manifest["signatures"][name]["outputs"] == outputs
         assert set(signature.structured_outputs) == set(outputs)
