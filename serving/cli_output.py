@@ -98,13 +98,13 @@ class Answer:
         return [_cell(values[i]) for values in self.scores.values()]
 
 
-def answer(client: Client, document: list[Row] | RankDocument, by: str | None) -> Answer:
+def answer(client: Client, document: list[Row] | RankDocument, by: str | None = None) -> Answer:
     """Sends a document.
 
     Args:
         client: Sends it.
         document: Rows, or a context and its candidates.
-        by: The task that ranks, in place of the document's.
+        by: The task that ranks, in place of the document's; None for that.
 
     Raises:
         ServingError: The request failed, or no task has the name `by`.

@@ -57,16 +57,17 @@ def _requests(steps: Steps) -> list[pa.Table]:
 
 def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
     """Scores of each request's candidates from a server on a free port."""
-    from serving.cli_output import score_table
+    from serving.cli_output import answer
     from serving.client import Client
     from serving.config.server_config import ServerConfig
+    from serving.encoding.documents import RankDocument
     from serving.server.server import create_server
 
     base = steps.export_folder
     sides = {feature.name: feature.side for feature in steps.experiment.model_schema.features}
     server, port = create_server(ServerConfig(str(base), port=0))
     server.start()
-    answers = []
+    answers: list[Scores] = []
     try:
         with Client(f"localhost:{port}", model=base.name, timeout=60) as client:
             for table in requests:
@@ -75,10 +76,10 @@ def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
                 candidates = [
                     {n: v for n, v in row.items() if sides[n] == "candidate"} for row in rows
                 ]
-                answers.append(client.rank(context, candidates))
-                if len(answers) == 1:
-                    by = steps.experiment.tasks[0].name
-                    steps.console.print(score_table(answers[0], candidates, by))
+                found = answer(client, RankDocument(context, candidates))
+                if not answers:
+                    steps.console.print(found.table())
+                answers.append(dict(found.scores))
     finally:
         server.stop()
     return {task: np.concatenate([a[task] for a in answers]) for task in answers[0]}

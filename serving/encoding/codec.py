@@ -26,7 +26,7 @@ MAX_FILLED_ELEMENTS = 2**20
 MAX_RANK = 32
 _MAX_CACHED_SHAPE = 64  # bytes; axes may have names of any length
 
-_FIELDS = {
+_FIELDS: dict[int, str] = {
     pb.DT_FLOAT: "float_val",
     pb.DT_DOUBLE: "double_val",
     pb.DT_INT32: "int_val",

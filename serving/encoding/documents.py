@@ -20,6 +20,7 @@ from serving.encoding.raw_values import shortened
 
 FORM = '{"context": {...}, "candidates": [{...}, ...]}'
 _OPTIONS = ("rank_by", "top_k", "explain")
+_COUNT = "a number of candidates, from 0"
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,13 @@ class RankDocument:
         check_rows_of(given, source)
         for key, kind, form in (
             ("rank_by", str, "the name of a task"),
-            ("top_k", int, "a number of candidates, from 0"),
+            ("top_k", int, _COUNT),
             ("explain", bool, "true or false"),
         ):
-            value = given.get(key, kind())
-            if type(value) is not kind or (kind is int and not 0 <= value < 2**31):
-                raise _wrong(source, key, form, value)
+            if type(given.get(key, kind())) is not kind:
+                raise _wrong(source, key, form, given[key])
+        if not 0 <= given.get("top_k", 0) < 2**31:
+            raise _wrong(source, "top_k", _COUNT, given["top_k"])
         return cls(**{"context": {}, **given})
 
 

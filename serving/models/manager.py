@@ -64,6 +64,7 @@ class ModelManager:
         self._background = SerialWorker("model-loading", helpers=options.num_load_threads)
         self._is_stopped = threading.Event()
         self._reporting = threading.Lock()  # held while the readiness is read and reported
+        self._reported: dict[str, bool] | None = None
         self._timer: PeriodicThread | None = None
         # Replaced as a whole by the loading thread, read by all threads.
         self._reconcilers = {config.name: self._reconciler(config) for config in models}
@@ -113,7 +114,7 @@ class ModelManager:
         """
         for one in self._reconcilers.values():
             one.announce()
-        self._report(dict.fromkeys(self._reconcilers, False))
+        self._report_all()
 
     def poll(self) -> None:
         """Brings every model up to date with its version source."""
@@ -192,7 +193,10 @@ class ModelManager:
 
     def _report_all(self) -> None:
         with self._reporting:
-            self._report({name: one.is_ready for name, one in self._reconcilers.items()})
+            found = {name: one.is_ready for name, one in self._reconcilers.items()}
+            if found != self._reported:
+                self._reported = found
+                self._report(found)
 
     def _reload(self, models: Sequence[ModelConfig]) -> None:
         before = self._reconcilers

@@ -91,7 +91,8 @@ def import_tensorflow_quietly() -> None:
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     hidden = [] if "tensorflow" in sys.modules else [n for n in _UNUSED if n not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # None: an import of it fails
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
     try:
         importlib.import_module("tensorflow")
     finally:
