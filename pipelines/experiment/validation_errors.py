@@ -67,6 +67,8 @@ def explain(
         key = _walk(root, problem["loc"]).key
         if key.startswith(tuple(copied)) or _of_another_kind(problem, wrong_kinds, root):
             continue
+        if _of_another_type(problem, problems):
+            continue
         if problem["type"] in _EXPECTED:
             key, received = _received(problem, root)
             expected = _EXPECTED[problem["type"]].format(**problem.get("ctx", {}))
@@ -122,6 +124,18 @@ def _of_another_kind(problem: Any, wrong_kinds: set[tuple[Any, ...]], root: type
     return any(location[:depth] in wrong_kinds for depth in range(len(location)))
 
 
+def _of_another_type(problem: Any, problems: Sequence[Any]) -> bool:
+    """Whether a table stands where a value may, and the problem is inside the table."""
+    location, inside = problem["loc"], len(problem["loc"])
+    return (
+        isinstance(problem["input"], dict)
+        and problem["type"] in ("string_type", "tuple_type")
+        and any(
+            o["loc"][: inside - 1] == location[:-1] and len(o["loc"]) > inside for o in problems
+        )
+    )
+
+
 def _discriminator(problem: Any) -> str:
     return problem["ctx"]["discriminator"].strip("'")
 
@@ -138,11 +152,16 @@ def _walk(root: type, location: Sequence[Any]) -> _Location:
             key += f"[{part}]"
             here = [leaf for t in here for arg in typing.get_args(t) for leaf in _leaves(arg)]
         elif len(here) > 1:
-            here = [t for t in here if part in (*_kinds(t), _name(t))] or here
+            here = [t for t in here if part in _kinds(t) or _is_label(part, t)] or here
         else:
             key += f".{part}" if key else part
             here = [leaf for t in here for leaf in _leaves(_fields(t).get(part))]
     return _Location(key, here)
+
+
+def _is_label(part: str, cls: Any) -> bool:
+    """Whether pydantic names a class so; of one with a check, it names the check too."""
+    return part == _name(cls) or part.endswith(f", {_name(cls)}]")
 
 
 def _leaves(annotation: Any) -> list[Any]:
