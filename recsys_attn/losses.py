@@ -1,10 +1,20 @@
-"""Losses for requests with several candidates."""
+"""Losses for requests with several candidates.
+
+A loss of `LOSSES` is a pure function of labels, logits and a mask `(B, T)`, and gives one number
+for each request. The loss of a batch is the sum of these numbers, divided by the sum of what the
+loss counts (candidates for cross-entropy, requests for the others), so that batches can be computed
+in parts.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
+from recsys_attn.schema import LossName
 from recsys_attn.tensors import Tensor
 
 
@@ -45,3 +55,214 @@ class CandidateCrossentropy(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return ops.binary_crossentropy(y_true, y_pred, from_logits=True)
+
+
+def cross_entropy_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
+    """Sum of the binary cross-entropy of a request's candidates; teaches probabilities.
+
+    `loss = sum_i -y_i log sigmoid(z_i) - (1 - y_i) log(1 - sigmoid(z_i))`
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+
+    Returns:
+        `(B,)`; divide their sum by that of `known_candidates`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import cross_entropy_loss
+    >>> labels, mask = np.array([[1.0, 0.0]]), np.array([[1, 1]])
+    >>> np.round(cross_entropy_loss(labels, np.zeros((1, 2)), mask), 3).tolist()
+    [1.386]
+    """
+    known, labels, logits = _known(labels, logits, mask)
+    each = ops.binary_crossentropy(labels, logits, from_logits=True)
+    return ops.sum(each * ops.cast(known, each.dtype), axis=-1)
+
+
+def softmax_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
+    """Listwise cross-entropy: the negative log-probability of a request's positives.
+
+    `loss = 1 / P * sum_(i: y_i = 1) (log sum_j exp(z_j) - z_i)`, with P positives. The choice where
+    one candidate of a request is taken, as in next-item prediction: it bounds NDCG and MRR.
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+
+    Returns:
+        `(B,)`; 0 for a request without a positive or without a negative. Divide their sum by that
+        of `comparable_requests`.
+
+    Source:
+        Cao et al. 2007, Learning to Rank: From Pairwise Approach to Listwise Approach; Bruch et
+        al. 2019, An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with Binary
+        Relevance.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import softmax_loss
+    >>> labels, mask = np.array([[1.0, 0.0, 0.0]]), np.array([[1, 1, 0]])
+    >>> np.round(softmax_loss(labels, np.zeros((1, 3)), mask), 3).tolist()
+    [0.693]
+    """
+    requests = _requests(labels, logits, mask)
+    total = requests.of_positives + requests.of_negatives
+    return _over_positives(requests, ops.log(total) * requests.positives)
+
+
+def bpr_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
+    """Bayesian personalised ranking: the mean over all pairs of a positive and a negative.
+
+    `loss = 1 / (P N) * sum_(i: y_i = 1) sum_(j: y_j = 0) log(1 + exp(z_j - z_i))`: a smooth AUC
+    within the request. The choice where a request has several positives and the whole order counts,
+    not only its top. Computes `(B, T, T)` numbers; with thousands of candidates prefer the softmax.
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+
+    Returns:
+        `(B,)`; 0 for a request without a positive or without a negative. Divide their sum by that
+        of `comparable_requests`.
+
+    Source:
+        Rendle et al. 2009, BPR: Bayesian Personalized Ranking from Implicit Feedback,
+        arXiv 1205.2618.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import bpr_loss
+    >>> labels, mask = np.array([[1.0, 0.0, 0.0]]), np.array([[1, 1, 0]])
+    >>> np.round(bpr_loss(labels, np.zeros((1, 3)), mask), 3).tolist()
+    [0.693]
+    """
+    known, labels, logits = _known(labels, logits, mask)
+    positive = labels * ops.cast(known, labels.dtype)
+    negative = (1 - labels) * ops.cast(known, labels.dtype)
+    pairs = positive[..., :, None] * negative[..., None, :]
+    each = ops.softplus(logits[..., None, :] - logits[..., :, None])
+    count = ops.sum(positive, axis=-1) * ops.sum(negative, axis=-1)
+    return ops.sum(pairs * each, axis=(-2, -1)) / ops.maximum(count, 1)
+
+
+def list_mle_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
+    """ListMLE: the negative log-likelihood that the positives are drawn first, one by one.
+
+    `loss = 1 / P * (sum_(k < P) log(S_0 + (1 - k / P) S_1) - sum_(i: y_i = 1) z_i)`, where `S_1`
+    and `S_0` are the sums of `exp(z)` over the P positives and over the negatives. In contrast to
+    the softmax, a drawn positive leaves the list: positives compete less with each other.
+
+    The order among the positives is not known. Efron's approximation takes the mean of what is left
+    over their orders: the loss is exact for one positive (then it is the softmax) and for positives
+    of equal logits, and bounds the mean loss of all orders from above. The order among the
+    negatives does not count.
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+
+    Returns:
+        `(B,)`; 0 for a request without a positive or without a negative. Divide their sum by that
+        of `comparable_requests`.
+
+    Source:
+        Xia et al. 2008, Listwise Approach to Learning to Rank: Theory and Algorithm; Efron 1977,
+        The Efficiency of Cox's Likelihood Function for Censored Data.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import list_mle_loss
+    >>> labels, mask = np.array([[1.0, 1.0, 0.0]]), np.array([[1, 1, 1]])
+    >>> loss = list_mle_loss(labels, np.zeros((1, 3)), mask)
+    >>> np.round(loss, 3).tolist()  # (log 3 + log 2) / 2
+    [0.896]
+    """
+    requests = _requests(labels, logits, mask)
+    place = ops.cumsum(ops.ones_like(requests.logits), axis=-1) - 1
+    left = 1 - place / requests.positives[..., None]
+    drawn = left > 0
+    total = requests.of_negatives[..., None] + left * requests.of_positives[..., None]
+    logs = ops.sum(ops.log(ops.where(drawn, total, 1.0)), axis=-1)
+    return _over_positives(requests, logs)
+
+
+def known_candidates(labels: Tensor, mask: Tensor) -> Tensor:
+    """Number of candidates of each request that count, `(B,)`."""
+    return ops.sum(ops.cast(ops.cast(mask, "bool"), "float32"), axis=-1)
+
+
+def comparable_requests(labels: Tensor, mask: Tensor) -> Tensor:
+    """1 for a request with a positive and a negative, else 0: `(B,)`."""
+    known = ops.cast(mask, "bool")
+    positive = ops.cast(ops.where(known, labels, 0), "bool")
+    negative = ops.logical_and(known, ops.logical_not(positive))
+    both = ops.logical_and(ops.any(positive, axis=-1), ops.any(negative, axis=-1))
+    return ops.cast(both, "float32")
+
+
+class TaskLoss(NamedTuple):
+    """A loss by requests.
+
+    Attributes:
+        of_requests: Maps labels, logits and mask `(B, T)` to `(B,)`.
+        counts: Maps labels and mask `(B, T)` to `(B,)`: what the loss is a mean over.
+    """
+
+    of_requests: Callable[[Tensor, Tensor, Tensor], Tensor]
+    counts: Callable[[Tensor, Tensor], Tensor]
+
+
+LOSSES: Mapping[LossName, TaskLoss] = {
+    "cross_entropy": TaskLoss(cross_entropy_loss, known_candidates),
+    "softmax": TaskLoss(softmax_loss, comparable_requests),
+    "bpr": TaskLoss(bpr_loss, comparable_requests),
+    "list_mle": TaskLoss(list_mle_loss, comparable_requests),
+}
+
+
+class _Requests(NamedTuple):
+    """What listwise losses need. A request that does not count has numbers of 1."""
+
+    is_positive: Tensor  # (B, T), 0 or 1
+    logits: Tensor  # (B, T), less the request's largest
+    counts: Tensor  # (B,), whether a request counts
+    positives: Tensor  # (B,), their number
+    of_positives: Tensor  # (B,), their sum of exp(logits)
+    of_negatives: Tensor  # (B,)
+
+
+def _requests(labels: Tensor, logits: Tensor, mask: Tensor) -> _Requests:
+    known, labels, logits = _known(labels, logits, mask)
+    counts = ops.cast(comparable_requests(labels, known), "bool")
+    top = ops.max(ops.where(known, logits, float("-inf")), axis=-1)
+    top = ops.stop_gradient(ops.where(counts, top, 0.0))[..., None]
+    logits = ops.where(ops.logical_and(known, counts[..., None]), logits - top, 0.0)
+    positive = labels * ops.cast(known, labels.dtype)
+    weights = ops.exp(logits) * ops.cast(known, logits.dtype)
+    of_positives = ops.sum(weights * positive, axis=-1)
+    of_negatives = ops.sum(weights * (1 - positive), axis=-1)
+    sums = ops.sum(positive, axis=-1), of_positives, of_negatives
+    return _Requests(positive, logits, counts, *(ops.where(counts, x, 1.0) for x in sums))
+
+
+def _over_positives(requests: _Requests, logs: Tensor) -> Tensor:
+    """`(logs - sum of the positives' logits) / positives`, 0 for requests that do not count."""
+    chosen = ops.sum(requests.logits * requests.is_positive, axis=-1)
+    loss = (logs - chosen) / requests.positives
+    return ops.where(requests.counts, loss, 0.0)
+
+
+def _known(labels: Tensor, logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mask, labels and logits; labels that do not count become 0 and logits too."""
+    known, logits = ops.cast(mask, "bool"), ops.convert_to_tensor(logits)
+    return known, ops.cast(ops.where(known, labels, 0), logits.dtype), ops.where(known, logits, 0)

@@ -25,6 +25,7 @@ from recsys_attn.id_transforms import (
 
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
+LossName = Literal["cross_entropy", "softmax", "bpr", "list_mle"]
 
 PADDING_ID = 0  # a missing value or padding: never attended, embedded as zeros
 UNKNOWN_ID = 1  # a value outside of the fitted vocabulary
@@ -153,6 +154,9 @@ class Task:
         label: Column of the label. Defaults to the name.
         weight: Weight of the loss in the sum of all tasks.
         mask: Boolean or 0/1 column; rows with a false value do not count for this task.
+        loss: `"cross_entropy"` teaches probabilities. `"softmax"`, `"bpr"` and `"list_mle"` compare
+            the candidates of a request and teach their order only: choose one where the output is a
+            ranked list and nothing needs a probability.
         kind: The kind of the label.
     """
 
@@ -160,9 +164,15 @@ class Task:
     label: str | None = None
     weight: float = 1.0
     mask: str | None = None
+    loss: LossName = "cross_entropy"
     kind: Literal["binary"] = "binary"
 
     def __post_init__(self) -> None:
+        if self.loss not in get_args(LossName):
+            raise ValueError(
+                f"Task {self.name!r}: unknown `loss`. "
+                + unknown_name(self.loss, get_args(LossName))
+            )
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ValueError(
                 f"`weight` must be positive and finite. Received: weight={self.weight}"
@@ -171,6 +181,11 @@ class Task:
     @property
     def label_column(self) -> str:
         return self.label or self.name
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Returns whether the scores are probabilities, and not only an order of candidates."""
+        return self.loss == "cross_entropy"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,25 @@ def _add_step(name: str, method: str, text: str) -> None:
 
 
 _add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
-_add_step("ingest", "ingest", "Read the source files; write the splits as Parquet.")
+
+
+@main.command()
+@experiment_options
+@force_option
+@engine_options
+def ingest(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    engine: str,
+    ray_address: str,
+) -> None:
+    """Read the source files; write the splits as Parquet."""
+    with opened(experiment, run_dir, overrides, force) as steps:
+        from pipelines.engines import choose_engine
+
+        steps.ingest(choose_engine(engine, ray_address))
 
 
 @main.command()

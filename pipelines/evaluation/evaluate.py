@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,25 @@ def evaluate(
     fitted: FittedFeatures,
     model: RankingModel,
     progress: Progress,
+    train_rates: Mapping[str, float] | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Scores every row of a split; returns the predictions and the metrics by task."""
+    """Scores every row of a split; returns the predictions and the metrics by task.
+
+    Args:
+        experiment: The experiment.
+        split: The rows.
+        request: Column of the request id; None: every row is a request.
+        fitted: Schema and transforms.
+        model: The trained model.
+        progress: Shows the rows done.
+        train_rates: Share of positives in the training rows by task, for the trivial prediction.
+    """
     options = experiment.evaluation
+    probabilities = {task.name: task.has_probabilities for task in model.schema.tasks}
     group = options.group or request
-    extra_names = {*options.ceiling.values(), *options.baselines.values()} | (
-        {group} if group else set()
-    )
+    extra_names = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
     _check_columns(split, extra_names)
-    feed = Feed(split, fitted, request, experiment.training.batch_size)
+    feed = Feed(split, fitted, request)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
         labels, scores = Scorer(model).score_labelled(feed, advance)
@@ -59,6 +70,10 @@ def evaluate(
                 label,
                 scores[task],
                 groups=None if group is None else _codes(extras[group]),
+                requests=None if request is None else requests,
+                at=options.at,
+                probabilities=probabilities[task],
+                train_rate=(train_rates or {}).get(task),
                 ceiling=None if ceiling is None else _numbers(extras, ceiling),
                 baselines={n: _numbers(extras, c) for n, c in options.baselines.items()},
             )

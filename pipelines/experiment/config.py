@@ -15,12 +15,14 @@ from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
     ModelOptions,
     any_model,
     default_model,
 )
+from pipelines.experiment.monitor import Monitor
 from pipelines.experiment.names import check_feature_names, check_task_names
 from pipelines.experiment.own_options import (
     check_own_options,
@@ -28,6 +30,7 @@ from pipelines.experiment.own_options import (
     iso_text,
     own_transform,
 )
+from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.validation_errors import explain
 from pipelines.features.base import TRANSFORMS
 from pipelines.feed.order import SHUFFLE_ROWS
@@ -49,7 +52,8 @@ class TrainingOptions(TomlTable):
 
     Attributes:
         epochs: Maximum number of epochs.
-        batch_size: Requests of each shard in a step.
+        batch_size: Requests of each shard in a step. None: so many that an epoch has about 256
+            steps, at least 32 and at most 1024: few rows in large batches would take few steps.
         shards: Parts of the data, each of which gives a batch to each step. None: one for each
             replica. One worker with two shards takes the same steps as two workers.
         learning_rate: Learning rate; with a row-wise optimizer, of all weights but the tables.
@@ -64,9 +68,11 @@ class TrainingOptions(TomlTable):
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
         learning_rate_decay: Factor of the learning rate after each epoch.
-        reduce_on_plateau: Factor of the learning rate after an epoch without a better AUC.
-        patience: Epochs without a better AUC after which training stops.
-        monitor: Task whose validation AUC is monitored. None: the mean of all tasks.
+        reduce_on_plateau: Factor of the learning rate after an epoch that is no better.
+        patience: Epochs without a better one after which training stops.
+        monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
+            `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
+            of AUC, or of NDCG@10 where a task's loss gives no probabilities.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the tower with XLA; on a CPU only DIN gains a little.
         micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
@@ -76,7 +82,11 @@ class TrainingOptions(TomlTable):
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
             looked up, each divided by its frequency (as in DIN); else of all rows in each step,
-            which is slow with a large vocabulary.
+            which is slow with a large vocabulary. None: 10 with a row-wise optimizer, else 0.
+        id_dropout: Share of the ids of a step that are made unknown, so that new users and items
+            get a trained row, and known ones are not learnt by heart.
+        calibrate: Fit slope and offset of each task's logits on the validation rows, so that
+            predicted rates are the observed ones. The order of candidates stays.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
@@ -84,7 +94,7 @@ class TrainingOptions(TomlTable):
     """
 
     epochs: int = Field(default=10, ge=1)
-    batch_size: int = Field(default=1024, ge=1)
+    batch_size: int | None = Field(default=None, ge=1)
     shards: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     embeddings_learning_rate: float | None = Field(default=None, gt=0)
@@ -103,7 +113,9 @@ class TrainingOptions(TomlTable):
     jit_compile: bool = False
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
-    embeddings_l2: float = Field(default=0.0, ge=0)
+    embeddings_l2: float | None = Field(default=None, ge=0)
+    id_dropout: float = Field(default=0.1, ge=0, lt=1)
+    calibrate: bool = True
     warm_start: Path | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -124,6 +136,7 @@ class EvaluationOptions(TomlTable):
     Attributes:
         split: The evaluated split.
         group: Column of the groups of GAUC, usually the user. None: the request, if there is one.
+        at: Places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
         ceiling: By task, the column with its true probabilities, as simulated data have them.
         baselines: By name, the column with the scores of a simple rule to compare with.
         metrics: Metrics of your own, by name, or as tables of the name and its options.
@@ -131,6 +144,7 @@ class EvaluationOptions(TomlTable):
 
     split: Literal["train", "valid", "test"] = "test"
     group: str | None = None
+    at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
     ceiling: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str] = Field(default_factory=dict)
     metrics: tuple[str | dict[str, Any], ...] = ()
@@ -142,10 +156,12 @@ class EvaluationOptions(TomlTable):
         return {t["name"]: {k: v for k, v in t.items() if k != "name"} for t in tables}
 
     @property
-    def columns(self) -> list[str]:
-        """Data columns besides features and labels."""
-        named = [self.group, *self.ceiling.values(), *self.baselines.values()]
-        return [name for name in named if name is not None]
+    def columns(self) -> dict[str, str]:
+        """Data columns besides features and labels, by key."""
+        named = {} if self.group is None else {"evaluation.group": self.group}
+        for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
+            named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
+        return named
 
 
 class ExportOptions(TomlTable):
@@ -212,9 +228,9 @@ class Experiment(TomlTable):
                 _known(key, [feature.transform.name], list(TRANSFORMS))
         tasks = [task.name for task in self.tasks]
         check_task_names(tasks)
+        check_made_columns(self.data, self.schema_)
         _known("model.exclude", self.model.exclude, features)
         _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
-        _known("training.monitor", [self.training.monitor or tasks[0]], tasks)
         try:
             used = {feature.name for feature in self.model_schema.features}
         except ValueError as error:
@@ -226,12 +242,18 @@ class Experiment(TomlTable):
                     "of the model, which would learn to copy it. Remove the feature, or name it "
                     "in `model.exclude`."
                 )
+        check_ranked_tasks(self.model_schema, self.data, self.monitor)
         return self
 
     @property
     def own_parts(self) -> OwnParts:
         """The user's modules."""
         return OwnParts(self.imports, self.imports_from or "")
+
+    @property
+    def monitor(self) -> Monitor:
+        """The validation metric that decides which epoch is the best."""
+        return Monitor.of(self.training.monitor, self.tasks)
 
     @property
     def model_schema(self) -> Schema:
@@ -338,7 +360,7 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
             if feature.get("kind") == "sequence" and key in owner and key not in feature:
                 feature[key] = owner[key]
                 inherited.append(f"features[{index}].{key}")
-    return inherited
+    return inherited + fill_histories(tables, values.get("data"))
 
 
 def _known(key: str, names: Iterable[str], known: list[str]) -> None:

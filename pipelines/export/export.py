@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pipelines.export.parity import check_parity, sample_requests
 from pipelines.export.raw_inputs import OF_CANDIDATES
 from pipelines.export.serving_module import ServingModule, raw_shape
 from pipelines.export.signatures import EXAMPLE_INPUTS, PREDICT_METHOD, View, add_views, views
-from pipelines.export.warmup import warmup_logs, write_warmup
+from pipelines.export.warmup import WARMUP_FILE, warmup_logs, write_warmup
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
 from pipelines.storage.dataset import DataSplit
@@ -30,8 +31,12 @@ def export(
     request: str | None,
     sample: DataSplit,
     options: ExportOptions,
+    aggregates: Path | None = None,
 ) -> dict[str, Any]:
     """Writes a checked SavedModel with its warm-up file; returns what its manifest holds.
+
+    `aggregates` is the folder of the aggregates' definition and state, which the export receives
+    as `assets.extra/aggregates`, for a store that computes them online.
 
     Raises:
         PipelineError: The exported model does not score like the trained one.
@@ -45,6 +50,8 @@ def export(
     add_views(folder, added)
     parity = check_parity(model, fitted, folder, requests, options.tolerance)
     write_warmup(folder, warmup_logs(schema, name, requests[: options.warmup_requests], signatures))
+    if aggregates is not None:
+        shutil.copytree(aggregates, folder / WARMUP_FILE.parent / aggregates.name)
     described = {key: _describe(schema, key, found) for key, found in signatures.items()}
     described |= {key: _describe_view(view, described[view.of]) for key, view in added.items()}
     return {

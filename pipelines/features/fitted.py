@@ -22,7 +22,7 @@ from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import OwnTransform
-from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, is_listed
+from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, Task, is_listed
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class FittedFeatures:
         """The same transforms, without some features."""
         kept = tuple(f for f in self.schema.features if f.name not in names)
         return FittedFeatures(Schema(kept, self.schema.tasks), self.transforms)
+
+    def with_tasks(self, tasks: tuple[Task, ...]) -> FittedFeatures:
+        """The same transforms for other tasks, of which none depends on them."""
+        return FittedFeatures(Schema(self.schema.features, tasks), self.transforms)
 
     def save(self, folder: Path) -> None:
         """Writes `features.json` and a Parquet file per vocabulary."""

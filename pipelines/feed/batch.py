@@ -16,6 +16,7 @@ from recsys_attn.schema import CANDIDATE_MASK
 # Limits of the candidates of a batch with its padding, which bound the memory of a step: a
 # thousand requests, padded to a request of thousands of candidates, would not fit.
 PADDED_CANDIDATES = 65_536
+BATCH_REQUESTS = 1024
 TRAINING_CANDIDATES = 4 * PADDED_CANDIDATES
 # 1, 2, 3, 4, 6, 8, 12, ...: padding adds at most half, and few shapes are compiled.
 LENGTHS = (1, *sorted(size << k for k in range(16) for size in (2, 3)))

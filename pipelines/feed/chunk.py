@@ -57,7 +57,7 @@ class Chunk:
                 first_rows = context if request is None else context.take(pa.array(begins[:-1]))
                 _fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
             if labelled:
-                blocks[LABELS][done : done + table.num_rows] = _labels(table, fitted.schema.tasks)
+                blocks[LABELS][done : done + table.num_rows] = labels_of(table, fitted.schema.tasks)
             begins, done = done + begins[1:], done + table.num_rows
             requests += len(begins)
             return begins
@@ -140,7 +140,8 @@ def _fill(
         blocks[block][begin : begin + rows, :count] = across.T
 
 
-def _labels(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:
+def labels_of(table: pa.Table, tasks: tuple[Task, ...]) -> np.ndarray:
+    """The labels `(rows, tasks)`; NaN is unknown."""
     labels = np.empty((table.num_rows, len(tasks)), "float32")
     for column, task in zip(labels.T, tasks, strict=True):
         values = table[task.label_column].combine_chunks().cast(pa.float32())

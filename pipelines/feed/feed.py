@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.feed.batch import PADDED_CANDIDATES, Batch, BatchSize, assemble
+from pipelines.feed.batch import BATCH_REQUESTS, PADDED_CANDIDATES, Batch, BatchSize, assemble
 from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
 from pipelines.feed.counts import RequestCounts
@@ -65,7 +65,7 @@ class Feed:
     split: DataSplit
     fitted: FittedFeatures
     request: str | None
-    batch_size: int
+    batch_size: int = BATCH_REQUESTS
     seed: int | None = None
     shuffle_rows: int = SHUFFLE_ROWS
     candidates: int = PADDED_CANDIDATES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,10 +38,10 @@ def check_table(
         table = _replace(table, feature.name, checked)
     for name in _unique(task.label_column for task in schema.tasks) if labels else ():
         column = _column(table, name, "label, 0 or 1 or null", where)
-        table = _replace(table, name, _cast_label(column, name, where, first_row))
+        table = _replace(table, name, cast_label(column, name, where, first_row))
     for name in _unique(task.mask for task in schema.tasks) if labels else ():
         column = _column(table, name, "mask, 0 or 1 or bool", where)
-        mask = _cast_label(column, name, where, first_row, "mask", "false")
+        mask = cast_label(column, name, where, first_row, "mask", "false")
         if name not in {feature.name for feature in schema.features}:
             table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
@@ -98,7 +99,7 @@ def _cast(
     if kind == arrow_type(dtype) and dtype != "float32":
         return column
     if pa.types.is_floating(kind):
-        _check_finite(column, name, where, first_row)
+        check_finite(column, name, where, first_row)
     try:
         if dtype == "string" and (pa.types.is_large_string(kind) or pa.types.is_null(kind)):
             return column.cast(pa.string())
@@ -106,7 +107,7 @@ def _cast(
             return column.cast(pa.int64())
         if dtype == "float32" and (is_number(kind) or pa.types.is_null(kind)):
             number = column.cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
-            _check_finite(number, name, where, first_row, column)
+            check_finite(number, name, where, first_row, column)
             return number
     except pa.ArrowInvalid as error:
         raise PipelineError(
@@ -124,6 +125,11 @@ def is_number(kind: pa.DataType) -> bool:
         or pa.types.is_boolean(kind)
         or pa.types.is_decimal(kind)
     )
+
+
+def is_one(column: pa.ChunkedArray) -> np.ndarray:
+    """Whether each number is 1; a null is not."""
+    return pc.fill_null(pc.equal(column.cast(pa.float64()), 1.0), False).to_numpy()
 
 
 def _hint(feature: Feature, kind: pa.DataType) -> str:
@@ -152,7 +158,7 @@ def _type_error(
     return PipelineError(f"{where}: column {name!r}: expected {expected}, received {kind}.{hint}")
 
 
-def _check_finite(
+def check_finite(
     column: pa.ChunkedArray,
     name: str,
     where: str,
@@ -176,7 +182,7 @@ def _check_finite(
     )
 
 
-def _cast_label(
+def cast_label(
     column: pa.ChunkedArray,
     name: str,
     where: str,

@@ -73,4 +73,6 @@ def _of_options(options: DataOptions) -> set[str]:
     names = [options.request, options.split.column]
     for history in options.histories:
         names += [history.of, history.by, history.time, history.where]
+    for aggregate in options.aggregates:
+        names += aggregate.columns
     return {name for name in names if name is not None}

@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split and histories."""
+"""The `[data]` table of an experiment: source, split, histories and aggregates."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.source import ALL, SOURCES
 from pipelines.storage.filesystem import Where, is_uri, shown
 
@@ -41,6 +42,9 @@ def known_source(name: str) -> str:
 
 
 _SHARE = 0.1
+
+
+WITH_REQUESTS = ("simulate", "trivago")  # have requests of their own
 
 
 class SplitOptions(TomlTable):
@@ -194,6 +198,7 @@ class DataOptions(TomlTable):
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
+        aggregates: Columns of numbers to make from earlier rows.
         simulate: Options of the source `simulate`.
         options: Options of your own source.
     """
@@ -203,6 +208,7 @@ class DataOptions(TomlTable):
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
+    aggregates: tuple[AggregateOptions, ...] = ()
     simulate: SimulateOptions | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -230,10 +236,26 @@ class DataOptions(TomlTable):
                 '`path` names files by split, which belongs to split = { by = "provided" }. '
                 f"Received: by={self.split.by!r}"
             )
-        names = [history.name for history in self.histories]
+        names = self.made
         if len(set(names)) < len(names):
-            raise ValueError(f"`histories` must have different names. Received: {names}")
+            raise ValueError(
+                f"`histories` and `aggregates` must have different names. Received: {names}"
+            )
+        times = list(dict.fromkeys(aggregate.time for aggregate in self.aggregates))
+        if len(times) > 1:
+            raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
         return self
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a request may have several rows."""
+        return self.request is not None or self.source in WITH_REQUESTS
+
+    @property
+    def made(self) -> list[str]:
+        """The columns that ingest makes."""
+        histories = [history.name for history in self.histories]
+        return histories + [aggregate.name for aggregate in self.aggregates]
 
     def places_by_part(self) -> dict[str, list[Where]]:
         """The files or folders of `path` by split, or all under `ALL`; local ones exist."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import is_number
+from pipelines.ingest.checks import is_number, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
 from pipelines.storage.columns import require_column
@@ -88,35 +88,42 @@ def _ranks(column: pa.ChunkedArray) -> np.ndarray:
 def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
     if options.where is None:
         return np.ones(table.num_rows, bool)
-    is_one = pc.fill_null(pc.equal(table[options.where].cast(pa.float64()), 1.0), False)
-    return is_one.to_numpy()
+    return is_one(table[options.where])
 
 
 def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
     """Checks that a file has the columns of the histories."""
+    check_history_columns(table.schema, histories, where)
     for history in histories:
-        _check(table, history, where)
+        missing = table[history.time].null_count
+        if missing:
+            raise PipelineError(
+                f"{where}: column {history.time!r} orders the history {history.name!r} and must "
+                f"have no nulls. Received {missing} nulls."
+            )
 
 
-def _check(table: pa.Table, options: HistoryOptions, where: str) -> None:
+def check_history_columns(
+    schema: pa.Schema, histories: Sequence[HistoryOptions], where: str
+) -> None:
+    """Checks names and types of the columns of the histories."""
+    for history in histories:
+        _check(schema, history, where)
+
+
+def _check(schema: pa.Schema, options: HistoryOptions, where: str) -> None:
     roles = {"of": options.of, "by": options.by, "time": options.time, "where": options.where}
     for role, name in roles.items():
         if name is not None:
             key = f"data.histories {options.name!r}: {role}"
-            require_column(table.column_names, name, key, where)
-    if options.name in table.column_names:
+            require_column(schema.names, name, key, where)
+    if options.name in schema.names:
         raise PipelineError(
             f"{where}: the history {options.name!r} would replace a column of that name; "
             "give data.histories another `name`."
         )
-    if options.where is not None and not is_number(table[options.where].type):
+    if options.where is not None and not is_number(schema.field(options.where).type):
         raise PipelineError(
             f"{where}: column {options.where!r} (data.histories {options.name!r}: where) must hold "
-            f"0 and 1, received {table[options.where].type}."
-        )
-    missing = table[options.time].null_count
-    if missing:
-        raise PipelineError(
-            f"{where}: column {options.time!r} orders the history {options.name!r} and must "
-            f"have no nulls. Received {missing} nulls."
+            f"0 and 1, received {schema.field(options.where).type}."
         )

@@ -1,20 +1,23 @@
-"""The step `ingest`: reads a source, adds histories, splits, checks and writes."""
+"""The step `ingest`: reads a source, adds aggregates and histories, splits, checks and writes."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections import Counter
+import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import tables
+from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -24,6 +27,7 @@ from pipelines.ingest.own_source import read_own
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.storage.filesystem import shown
@@ -46,28 +50,53 @@ def ingest(
     seed: int,
     out: Path,
     progress: Callable[[int], object] | None = None,
+    engine: Engine = LOCAL,
+    named: Mapping[str, str] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Reads the source, adds histories, splits, checks and writes the rows under `out`.
+    """Reads the source, adds made columns, splits, checks and writes the rows under `out`.
 
     Args:
         options: The `[data]` table.
         schema: The expected columns; None writes all columns of the source.
         seed: Seed of a split by hash or user, and of the simulation.
-        out: Folder that receives `train`, `valid` and `test`.
+        out: Folder that receives `train`, `valid` and `test`, and the state of the aggregates.
         progress: Called with the total number of rows done.
+        engine: Computes the aggregates.
+        named: By key, further columns that the experiment names.
 
     Returns:
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
-        None, and `labels`, the rows whose label is known and the positive ones, by task and
-        split.
+        None; `labels`, the rows whose label is known and the positive ones, and `comparable`, the
+        requests with a positive and a negative, by task and split; `times`, the first and last
+        time by split, or None.
 
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
     source = _source(options, schema, seed)
+    check_columns(source, options, schema, named)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
+        if options.aggregates:
+            source, state = with_aggregates(source, options.aggregates, engine, Path(folder))
+            state.save(out / aggregates_state.FOLDER)
+        if options.histories:
+            source = _with_histories(source, options)
+        return _write(source, options, schema, seed, out, progress)
+
+
+def _write(
+    source: Source,
+    options: DataOptions,
+    schema: Schema | None,
+    seed: int,
+    out: Path,
+    progress: Callable[[int], object] | None,
+) -> dict[str, Any]:
+    """Splits, checks and writes the rows; returns what `ingest` returns."""
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
-    labels = _LabelCounts(schema)
+    summary = SplitSummary(schema, options, source)
     rows_of_file: dict[str, int] = {}
     with SplitWriter(out, source.request) as writer:
         for part, where, table in read_chunks(source):
@@ -83,7 +112,7 @@ def ingest(
             for index, name in enumerate(SPLITS):
                 rows = table.filter(pa.array(split == index))
                 writer.write(name, rows)
-                labels.add(name, rows)
+                summary.add(name, rows)
             if progress is not None:
                 progress(sum(writer.rows.values()))
         if log is not None:
@@ -91,12 +120,14 @@ def ingest(
         if not sum(writer.rows.values()):
             raise _no_rows(options)
         splitter.check(writer.rows)
-        labels.check()
+        summary.check()
     return {
         "rows": writer.rows,
         "columns": writer.columns,
         "request": source.request,
-        "labels": labels.counts,
+        "labels": summary.labels,
+        "comparable": summary.comparable,
+        "times": summary.times,
     }
 
 
@@ -109,8 +140,7 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
         source = _READERS.get(options.source, read_own)(options)
     if options.source in ("csv", "parquet") or options.source in SOURCES:
         source = with_common_columns(source, options, schema)
-    source = dataclasses.replace(source, request=options.request or source.request)
-    return _with_histories(source, options) if options.histories else source
+    return dataclasses.replace(source, request=options.request or source.request)
 
 
 def _with_histories(source: Source, options: DataOptions) -> Source:
@@ -156,39 +186,3 @@ def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
 def _no_rows(options: DataOptions) -> PipelineError:
     given = ", ".join(map(shown, options.places())) or options.source
     return PipelineError(f"{given}: holds no rows; expected a file with rows.")
-
-
-class _LabelCounts:
-    """Known and positive labels by task and split: `counts[task][split] = [known, positive]`."""
-
-    def __init__(self, schema: Schema | None) -> None:
-        self._tasks = schema.tasks if schema else ()
-        self.counts: dict[str, dict[str, list[int]]] = {
-            task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks
-        }
-        self._unmasked: Counter[tuple[str, str]] = Counter()
-
-    def add(self, split: str, rows: pa.Table) -> None:
-        for task in self._tasks:
-            label = rows[task.label_column]
-            if task.mask is not None:
-                label = label.filter(rows[task.mask].cast(pa.bool_()))
-                self._unmasked[task.name, split] += len(label)
-            count = self.counts[task.name][split]
-            count[0] += len(label) - label.null_count
-            count[1] += pc.sum(label).as_py() or 0
-
-    def check(self) -> None:
-        """Raises an error if a split lacks positive or negative labels."""
-        for task, split in itertools.product(self._tasks, ("train", "valid")):
-            known, positive = self.counts[task.name][split]
-            if positive in (0, known):
-                lacks = "positive" if positive == 0 else "negative"
-                masked = ""
-                if task.mask is not None and not self._unmasked[task.name, split]:
-                    masked = f"the mask {task.mask!r} is false in every row; "
-                raise PipelineError(
-                    f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of "
-                    f"{known} rows with a known label, {positive} are 1; {masked}check the column "
-                    f"{task.label_column!r} and data.split."
-                )

@@ -13,7 +13,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.hashing import hash_column, mix, uniform
 from pipelines.ingest.request_log import whole_requests
-from pipelines.ingest.source import SPLITS, Source
+from pipelines.ingest.source import SPLITS, Source, SourceFile
 from pipelines.ingest.split_times import cuts, request_times
 from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
@@ -218,11 +218,18 @@ def read_chunks(
     """Part, file and table of every chunk, each of whole requests."""
     for part, files in source.parts.items():
         for file in files:
-            tables = file.read(columns)
-            if source.request is not None:
-                tables = whole_requests(tables, source.request, file.where)
-            for table in tables:
+            for table in file_chunks(source, file, columns):
                 yield part, file.where, table
+
+
+def file_chunks(
+    source: Source, file: SourceFile, columns: frozenset[str] | None = None
+) -> Iterator[pa.Table]:
+    """The tables of one file, each of whole requests."""
+    tables = file.read(columns)
+    if source.request is None:
+        return tables
+    return whole_requests(tables, source.request, file.where)
 
 
 def request_runs(table: pa.Table, request: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -15,11 +15,14 @@ from pipelines.metrics.probability import (
 )
 from pipelines.metrics.ranking import RocCurve, auc, auc_by_class, gauc, roc_curve
 from pipelines.metrics.task import task_metrics
+from pipelines.metrics.top_k import AT_K, TopK
 
 __all__ = [
+    "AT_K",
     "METRICS",
     "CalibrationCurve",
     "RocCurve",
+    "TopK",
     "UndefinedMetricWarning",
     "auc",
     "auc_by_class",

@@ -1,15 +1,18 @@
 """All metrics of one task in one dictionary."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import UndefinedMetricWarning, check_shape, group_codes
+from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_shape, group_codes
 from pipelines.metrics.probability import calibration, logloss
 from pipelines.metrics.ranking import auc, gauc
+from pipelines.metrics.top_k import TopK
+
+CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
 
 
 def task_metrics(
@@ -17,6 +20,10 @@ def task_metrics(
     scores: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    requests: ArrayLike | None = None,
+    at: Sequence[int] = (10,),
+    probabilities: bool = True,
+    train_rate: float | None = None,
     ceiling: ArrayLike | None = None,
     baselines: Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, Any]:
@@ -27,11 +34,18 @@ def task_metrics(
         scores: Predicted probability per row, shape (rows,).
         groups: The group of each row; without it GAUC is None. Rows whose group is missing (None
             or nan) count in everything but GAUC.
+        requests: Number of each row's request, for the metrics at k; without it there are none.
+        at: The values of k.
+        probabilities: Whether the scores are probabilities; if not, logloss and calibration are
+            None.
+        train_rate: Share of positives in the training rows, for the trivial prediction.
         ceiling: True probability per row, if known.
         baselines: Other scores per row by name, of any scale.
 
     Returns:
-        Counts and metrics by name; a metric that the data does not define is None.
+        Counts and metrics by name; a metric that the data does not define is None. `at_k` has the
+        metrics at k by name, and `trivial` what the training rate for every row reaches, whose
+        order is random.
     """
     every = np.asarray(labels, dtype=np.float64)
     known = ~np.isnan(every)
@@ -44,29 +58,67 @@ def task_metrics(
     if groups is not None:
         found = group_codes(rows("groups", groups), y)
         codes = np.where(found < 0, np.nan, found)
+    named = None if requests is None else rows("requests", requests)
 
-    def ranking(name: str, column: ArrayLike) -> tuple[dict[str, float | None], int | None]:
+    def ranking(name: str, column: ArrayLike) -> tuple[dict[str, Any], dict[str, int | None]]:
         scored = rows(name, column)
         within, counted = (np.nan, None) if codes is None else gauc(y, scored, codes)
-        return {"auc": _or_none(auc(y, scored)), "gauc": _or_none(within)}, counted
+        top = TopK(at)
+        if named is not None:
+            top.add(y, scored, named)
+        at_k = top.metrics() if top.requests else {}
+        ranked = None if named is None else top.requests
+        counts = {"gauc_groups": counted, "ranked_requests": ranked}
+        return {"auc": _or_none(auc(y, scored)), "gauc": _or_none(within), "at_k": at_k}, counts
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
-        own, counted = ranking("scores", scores)
-        best = None
+        own, counts = ranking("scores", scores)
+        best = trivial = None
         if ceiling is not None:
             best, _ = ranking("ceiling", ceiling)
             best["logloss"] = _or_none(logloss(y, rows("ceiling", ceiling)))
+        if train_rate is not None:
+            constant = np.full(every.shape, train_rate)
+            trivial, _ = ranking("train_rate", constant)
+            trivial |= _of_probabilities(y, constant[known], probabilities)
         return {
             "rows": y.size,
             "positives": int(np.count_nonzero(y)),
             **own,
-            "gauc_groups": counted,
-            "logloss": _or_none(logloss(y, rows("scores", scores))),
-            "calibration": _or_none(calibration(y, rows("scores", scores))),
+            **counts,
+            **_of_probabilities(y, rows("scores", scores), probabilities),
+            "trivial": trivial,
             "ceiling": best,
             "baselines": {n: ranking(n, column)[0] for n, column in (baselines or {}).items()},
         }
+
+
+def _of_probabilities(
+    labels: Floats, scores: NDArray[Any], probabilities: bool
+) -> dict[str, float | str | None]:
+    """Logloss, calibration, and whether it is off; None if the scores are no probabilities."""
+    if not probabilities:
+        return {"logloss": None, "calibration": None, "calibration_off": None}
+    ratio = calibration(labels, scores)
+    return {
+        "logloss": _or_none(logloss(labels, scores)),
+        "calibration": _or_none(ratio),
+        "calibration_off": _off(ratio, labels, scores.astype(np.float64)),
+    }
+
+
+def _off(ratio: float, labels: Floats, scores: Floats) -> str | None:
+    """`"high"` or `"low"`: outside `CALIBRATED`, and by more than two standard errors.
+
+    The standard error is that of the number of positives under the predicted probabilities.
+    """
+    if np.isnan(ratio) or CALIBRATED[0] <= ratio <= CALIBRATED[1]:
+        return None
+    error = np.sqrt((scores * (1 - scores)).sum())
+    if abs(scores.sum() - labels.sum()) <= 2 * error:
+        return None
+    return "high" if ratio > 1 else "low"
 
 
 def _or_none(value: float) -> float | None:

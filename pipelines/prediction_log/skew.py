@@ -113,7 +113,8 @@ def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -
         task.name: compare_task(
             task.name,
             scores.get(f"task/{task.name}/scores", NOTHING),
-            label_rate(baseline.train, task.name),
+            # Scores that only order candidates have no rate to agree with.
+            label_rate(baseline.train, task.name) if task.has_probabilities else None,
             statistics,
         )
         for task in fitted.schema.tasks

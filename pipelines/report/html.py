@@ -7,16 +7,18 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
+from pipelines.metrics import AT_K
 from pipelines.report import plots
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
-from pipelines.report.tables import own_names
+from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
     "Calibration": "Bins of rising score; the bars are 95% intervals, on the line is perfect.",
     "Scores by label": "The less the two overlap, the higher the AUC.",
-    "Training": "After each epoch, on the validation rows; the ring marks the best.",
+    "Training": "After each epoch, on the validation rows; rings mark the best, the line what is "
+    "kept.",
 }
 
 
@@ -40,6 +42,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
         own=own_names(metrics["tasks"]),
         colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
         hints=HINTS,
+        at_k=AT_K,
         pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
     )
     with atomic_file(Path(out_file)) as part:
@@ -55,7 +58,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals.update(below=below, ratio=ratio)
+    found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
@@ -69,13 +72,14 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:
     if metrics["auc"] is not None:
         pictures["ROC curve"] = plots.roc(rows, metrics)
     if rows.labels.size:
-        pictures["Calibration"] = plots.calibration(rows)
+        if metrics["logloss"] is not None:  # else the scores are no probabilities
+            pictures["Calibration"] = plots.calibration(rows)
         pictures["Scores by label"] = plots.distribution(rows)
     if epochs:
-        pictures["Training"] = plots.training(task, epochs)
+        pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
     return pictures
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    keys = (f"val_{task}_auc", f"val_{task}_logloss")
+    keys = [f"val_{task}_{metric}" for metric in ("auc", "logloss")]
     return [epoch for epoch in training if any(epoch.get(key) is not None for key in keys)]

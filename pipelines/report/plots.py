@@ -163,22 +163,37 @@ def distribution(figure: Figure, rows: TaskRows) -> None:
 
 
 @picture
-def training(figure: Figure, task: str, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """AUC and logloss on the validation rows after each epoch, one above the other."""
+def training(
+    figure: Figure,
+    task: str,
+    epochs: Sequence[Mapping[str, Any]],
+    kept: Mapping[str, Any] | None = None,
+) -> None:
+    """AUC and logloss on the validation rows after each epoch, one above the other.
+
+    NDCG takes the place of logloss where the scores are no probabilities.
+    """
     x = np.array([epoch["epoch"] for epoch in epochs])
+    last = f"val_{task}_"
+    ranked = [name.removeprefix(last) for name in epochs[0] if name.startswith(f"{last}ndcg@")]
     curves = {
-        metric: np.array([epoch.get(f"val_{task}_{metric}") for epoch in epochs], dtype=float)
-        for metric in ("auc", "logloss")
+        metric: np.array([epoch.get(f"{last}{metric}") for epoch in epochs], dtype=float)
+        for metric in ("auc", "logloss", *ranked)
     }
     curves = {metric: values for metric, values in curves.items() if np.isfinite(values).any()}
+    if "logloss" in curves:
+        curves = {metric: curves[metric] for metric in curves if metric in ("auc", "logloss")}
     panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
     for axes, (metric, values) in zip(panels, curves.items(), strict=True):
-        axes.set_ylabel(f"validation\n{'AUC' if metric == 'auc' else metric}")
+        falls = metric == "logloss"
+        axes.set_ylabel(f"validation\n{metric if falls else metric.upper()}")
+        if kept is not None:
+            axes.axvline(kept["epoch"], color=FAINT, linewidth=0.8)
         axes.plot(x, values, "o-", color=MODEL, markersize=3.5, clip_on=False)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.margins(y=0.3)
-        at = np.nanargmax(values) if metric == "auc" else np.nanargmin(values)
-        _mark_best(axes, x[at], values[at], above=metric == "auc")
+        at = np.nanargmin(values) if falls else np.nanargmax(values)
+        _mark_best(axes, x[at], values[at], above=not falls)
     panels[-1].set(xlabel="epoch", xlim=(x.min() - 0.5, x.max() + 0.5))
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 

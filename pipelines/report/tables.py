@@ -1,20 +1,22 @@
 """Prints the metrics as a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pipelines.metrics import AT_K
 from pipelines.report.numbers import ABSENT, below, count, decimal
 
 COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
 ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
+Cells = Mapping[str, str]  # text by column
 
 
 def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
-    """Prints one line per task, and below it one per baseline.
+    """Prints one line per task, and below it one per baseline; then the metrics at k.
 
     Columns without values, such as the ceiling, are left out, to fit a narrow terminal.
 
@@ -24,34 +26,55 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     """
     rows = list(_rows(metrics["tasks"]))
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
+    present = {name for _, cells, _ in rows for name, text in cells.items() if text != ABSENT}
+    shown = [name for name in COLUMNS if name in ALWAYS or name in present]
+    table = _table(title, shown)
+    for label, cells, style in rows:
+        texts = (cells.get(name, "") for name in shown)
+        table.add_row(escape(label), *texts, style=style)
+    console.print(table)
+    if any(task.get("at_k") for task in metrics["tasks"].values()):
+        console.print(_places(metrics["tasks"]))
+    if own_names(metrics["tasks"]):
+        console.print(_own(metrics["tasks"]))
+
+
+def calibrated(task: Mapping[str, Any]) -> str:
+    """The calibration, with `high` or `low` where it is off."""
+    off = task.get("calibration_off")
+    return decimal(task["calibration"], 3) + (f" {off}" if off else "")
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("task", overflow="fold")
-    shown = [
-        name
-        for index, name in enumerate(COLUMNS)
-        if name in ALWAYS or any(cells[index] not in ("", ABSENT) for _, cells, _ in rows)
-    ]
-    for column in shown:
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
-    for label, cells, style in rows:
-        by_name = dict(zip(COLUMNS, cells, strict=True))
-        table.add_row(escape(label), *(by_name[name] for name in shown), style=style)
-    console.print(table)
-    print_own_metrics(console, metrics["tasks"])
+    return table
 
 
-def print_own_metrics(console: Console, tasks: Mapping[str, Any]) -> None:
-    """Prints the user's metrics, one line per task, if there are any."""
+def _places(tasks: Mapping[str, Any]) -> Table:
+    """The metrics at k, over the requests with a positive and a negative."""
+    table = _table("order within requests", ["k", "requests", *map(str.upper, AT_K)])
+    for name, task in tasks.items():
+        for k in places(task.get("at_k") or {}):
+            rows = {name: task, **{f"  {n}": found for n, found in ordered(task).items()}}
+            for label, found in rows.items():
+                numbers = (decimal(found["at_k"].get(f"{metric}@{k}")) for metric in AT_K)
+                own = found is task
+                requests = count(task["ranked_requests"]) if own else ""
+                style = "" if own else "dim"
+                table.add_row(escape(label), str(k), requests, *numbers, style=style)
+    return table
+
+
+def _own(tasks: Mapping[str, Any]) -> Table:
+    """The user's metrics."""
     names = own_names(tasks)
-    if not names:
-        return
-    table = Table(title="your metrics", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("task", overflow="fold")
-    for name in names:
-        table.add_column(escape(name), justify="right", no_wrap=True)
+    table = _table("your metrics", [escape(name) for name in names])
     for task, found in tasks.items():
         table.add_row(escape(task), *(decimal(found["own"].get(name)) for name in names))
-    console.print(table)
+    return table
 
 
 def own_names(tasks: Mapping[str, Any]) -> list[str]:
@@ -59,25 +82,36 @@ def own_names(tasks: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for task in tasks.values() for name in task.get("own", {})))
 
 
-def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Label, a cell for each of `COLUMNS`, and style."""
+def places(at_k: Mapping[str, float]) -> list[int]:
+    """The values of k, from names such as `ndcg@10`."""
+    return list(dict.fromkeys(int(name.partition("@")[2]) for name in at_k))
+
+
+def ordered(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What else orders the task's requests: true probabilities, chance and the baselines."""
+    others = {"ceiling": task["ceiling"], "random order": task.get("trivial"), **task["baselines"]}
+    return {name: found for name, found in others.items() if found and found.get("at_k")}
+
+
+def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
+    """Label, cells and style."""
     for name, task in tasks.items():
-        yield name, _model_cells(task), ""
+        ceiling = (task["ceiling"] or {}).get("auc")
+        counts = {"rows": count(task["rows"]), "positives": count(task["positives"])}
+        best = {"ceiling": decimal(ceiling), "distance": decimal(below(ceiling, task["auc"]))}
+        yield name, {**counts, **best, **_metrics(task)}, ""
+        trivial = task.get("trivial")
+        if trivial and trivial["logloss"] is not None:
+            yield "  train rate", _metrics(trivial), "dim"
         for baseline, found in task["baselines"].items():
-            cells = dict.fromkeys(COLUMNS, "")
-            cells["AUC"], cells["GAUC"] = decimal(found.get("auc")), decimal(found.get("gauc"))
-            yield f"  {baseline}", tuple(cells.values()), "dim"
+            order = {"AUC": decimal(found.get("auc")), "GAUC": decimal(found.get("gauc"))}
+            yield f"  {baseline}", order, "dim"
 
 
-def _model_cells(task: Mapping[str, Any]) -> tuple[str, ...]:
-    ceiling = (task["ceiling"] or {}).get("auc")
-    return (
-        count(task["rows"]),
-        count(task["positives"]),
-        decimal(task["auc"]),
-        decimal(ceiling),
-        decimal(below(ceiling, task["auc"])),
-        decimal(task["gauc"]),
-        decimal(task["logloss"]),
-        decimal(task["calibration"], 3),
-    )
+def _metrics(found: Mapping[str, Any]) -> Cells:
+    return {
+        "AUC": decimal(found["auc"]),
+        "GAUC": decimal(found["gauc"]),
+        "logloss": decimal(found["logloss"]),
+        "calibration": calibrated(found),
+    }

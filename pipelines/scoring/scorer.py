@@ -65,19 +65,20 @@ class Scorer:
         zero = MicroBatchResult([], [], [tf.TensorSpec((None, None), tf.float32) for _ in tasks])
         return dict(zip(tasks, over_micro_batches(part, blocks, size, zero).pieces, strict=True))
 
-    def labelled(self, dataset: Feed) -> Iterator[tuple[Scores, Scores]]:
-        """Labels (NaN is unknown) and scores by task, batch by batch."""
+    def labelled(self, dataset: Feed) -> Iterator[tuple[Scores, Scores, np.ndarray]]:
+        """Labels (NaN is unknown) and scores by task, and each row's request in its batch."""
         for batch in dataset:
             mask = batch.blocks[CANDIDATE_MASK]
             labels = batch.layout.labels(batch.blocks).items()
-            yield {task: label[mask] for task, label in labels}, self.score(batch)
+            known = {task: label[mask] for task, label in labels}
+            yield known, self.score(batch), np.nonzero(mask)[0]
 
     def score_labelled(
         self, dataset: Feed, progress: Callable[[int], None] | None = None
     ) -> tuple[Scores, Scores]:
         """Labels and scores by task of a whole dataset."""
         labels, scores = [], []
-        for label, score in self.labelled(dataset):
+        for label, score, _ in self.labelled(dataset):
             labels.append(label)
             scores.append(score)
             if progress is not None:

@@ -1,5 +1,6 @@
 """Training: from a data split to a model with its best weights."""
 
+from pipelines.training.history import History
 from pipelines.training.model import MODEL_FILE, build_model, check_model
 from pipelines.training.train import LOGS, OutputPaths, TrainingData, TrainingResult, train
 from pipelines.training.workers import worker_index
@@ -7,6 +8,7 @@ from pipelines.training.workers import worker_index
 __all__ = [
     "LOGS",
     "MODEL_FILE",
+    "History",
     "OutputPaths",
     "TrainingData",
     "TrainingResult",

@@ -9,12 +9,12 @@ from typing import Any
 
 from pipelines.experiment.config import TrainingOptions
 
-_LEAST = 1e-5  # smallest improvement of an AUC that counts
+_LEAST = 1e-5  # smallest improvement that counts
 
 
 @dataclass(frozen=True)
 class History:
-    """Decisions that follow from the epochs' validation AUC.
+    """Decisions that follow from the monitored metric of the epochs, of which higher is better.
 
     A function of plain data, so that a resumed training decides as an uninterrupted one.
 
@@ -27,17 +27,17 @@ class History:
     options: TrainingOptions
 
     @property
-    def aucs(self) -> list[float]:
-        """The monitored AUC of each epoch."""
-        return [epoch["val_auc"] for epoch in self.epochs]
+    def monitored(self) -> list[float]:
+        """The monitored metric of each epoch."""
+        return [epoch["val_monitored"] for epoch in self.epochs]
 
     @property
     def better(self) -> list[bool]:
         """Whether each epoch was better than all before it."""
         best, found = float("-inf"), []
-        for auc in self.aucs:
-            found.append(auc - _LEAST > best)
-            best = auc if found[-1] else best
+        for value in self.monitored:
+            found.append(value - _LEAST > best)
+            best = value if found[-1] else best
         return found
 
     @property
@@ -52,6 +52,31 @@ class History:
             return True
         waited = len(self.epochs) - 1 - (self.best or 0)
         return len(self.epochs) > 1 and waited >= max(self.options.patience, 1)
+
+    @property
+    def reason(self) -> str:
+        """Why a complete training stopped."""
+        if len(self.epochs) >= self.options.epochs:
+            return f"after the last epoch (`training.epochs` = {self.options.epochs})"
+        waited = max(self.options.patience, 1)
+        epochs = "1 epoch" if waited == 1 else f"{waited} epochs"
+        return f"after {epochs} without a better one (`training.patience`)"
+
+    def kept(self, monitor: str) -> dict[str, Any] | None:
+        """The kept epoch and why the training stopped, as manifest and report have them.
+
+        Args:
+            monitor: The monitored metric, in words.
+        """
+        if self.best is None:
+            return None
+        return {
+            "epoch": self.best + 1,
+            "epochs": len(self.epochs),
+            "monitor": monitor,
+            "value": self.monitored[self.best],
+            "stopped": self.reason,
+        }
 
     @property
     def overrun(self) -> bool:

@@ -28,4 +28,4 @@ def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, R
         raise PipelineError(
             f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
         ) from None
-    return fitted, model
+    return fitted.with_tasks(model.schema.tasks), model

@@ -15,6 +15,7 @@ _TABLES = {
     "lazy_adagrad": LazyAdagrad,
     "row_wise_adagrad": RowWiseAdagrad,
 }
+_ROW_L2 = 10.0
 _DENSE = {
     "adam": keras.optimizers.Adam,
     "adagrad": keras.optimizers.Adagrad,
@@ -47,7 +48,7 @@ def _optimizer(
     tables = _TABLES[options.optimizer](
         options.embeddings_learning_rate or options.learning_rate,
         weight_decay=decay,
-        l2=options.embeddings_l2 or None,
+        l2=(_ROW_L2 if options.embeddings_l2 is None else options.embeddings_l2) or None,
     )
     rest = keras.optimizers.Adam(options.learning_rate, weight_decay=decay)
     if not any(map(tables.is_table, variables)):  # no tables

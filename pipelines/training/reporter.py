@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from pipelines.common.progress import Progress
+from pipelines.experiment.monitor import Monitor
+from pipelines.training.history import History
 
 
 class TrainingReporter:
@@ -18,16 +20,24 @@ class TrainingReporter:
         rows: RowMapping of an epoch.
         epochs: Maximum number of epochs.
         tasks: Names of the tasks.
+        monitor: The monitored metric.
         logs: Folder of TensorBoard's logs; None writes none.
     """
 
     def __init__(
-        self, progress: Progress, rows: int, epochs: int, tasks: list[str], logs: Path | None
+        self,
+        progress: Progress,
+        rows: int,
+        epochs: int,
+        tasks: list[str],
+        monitor: Monitor,
+        logs: Path | None,
     ) -> None:
         self._progress = progress
         self._rows = rows
         self._epochs = epochs
         self._tasks = tasks
+        self._monitor = monitor
         self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
 
     def start(self, epoch: int, rows: int) -> None:
@@ -52,10 +62,27 @@ class TrainingReporter:
         )
         width = max(map(len, self._tasks))
         for task in self._tasks:
-            auc, logloss = metrics[f"val_{task}_auc"], metrics[f"val_{task}_logloss"]
-            self.say(f"  {task:{width}}  AUC {auc:.4f}  logloss {logloss:.4f}")
+            wanted = ("auc", "logloss", f"ndcg@{self._monitor.places}")
+            names = dict.fromkeys((*wanted, self._monitor.metrics.get(task, "auc")))
+            found = {name: metrics.get(f"val_{task}_{name}") for name in names}
+            numbers = "  ".join(f"{_written(n)} {x:.4f}" for n, x in found.items() if x is not None)
+            self.say(f"  {task:{width}}  validation {numbers}")
         if self._writer is not None:
             with self._writer.as_default(step=epoch):
                 for name, value in metrics.items():
                     tf.summary.scalar(name, value)
             self._writer.flush()
+
+    def kept(self, history: History) -> None:
+        """Prints which epoch is kept, and why the training stopped."""
+        kept = history.kept(str(self._monitor))
+        if kept is not None:
+            self.say(
+                f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
+                f"{kept['value']:.4f} is the best on the validation rows"
+            )
+            self.say(f"stopped {kept['stopped']}")
+
+
+def _written(metric: str) -> str:
+    return metric if metric == "logloss" else metric.upper()

@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
+from pipelines.training.id_dropout import IdDropout
 from pipelines.training.tower_gradient import TowerGradient
+from recsys_attn.losses import LOSSES
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -28,7 +30,8 @@ class StepResult(NamedTuple):
 class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
-    The loss of a task is the mean over all known labels of the global batch, so several replicas
+    The loss of a task is the mean over all known labels of the global batch, or over all its
+    requests with a positive and a negative for a loss that compares candidates. So several replicas
     take the same step as one replica with their batches concatenated.
 
     Args:
@@ -39,6 +42,7 @@ class TrainStep:
             as XLA would make their gradients as large as the tables.
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
+        id_dropout: Share of the ids that are made unknown.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class TrainStep:
         layout: Layout,
         jit_compile: bool = False,
         micro_batch_size: int | None = None,
+        id_dropout: float = 0.0,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
@@ -56,6 +61,7 @@ class TrainStep:
         self._tower = TowerGradient(
             model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
+        self._id_dropout = IdDropout(model.schema, id_dropout)
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
     def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
@@ -97,9 +103,9 @@ class TrainStep:
 
     def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
         inputs = self._layout.inputs(blocks)
+        inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
         labels = self._layout.labels(blocks)
-        known = {task: tf.logical_not(tf.math.is_nan(label)) for task, label in labels.items()}
-        totals = self._global_counts(known)
+        totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape() as tape:
             fields = embedding(inputs)
@@ -119,11 +125,18 @@ class TrainStep:
         rows = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
         return self._sum(tf.stack([loss, rows, stop]))
 
-    def _global_counts(self, known: Blocks) -> dict[str, tf.Tensor]:
-        """Known labels by task on all replicas, at least one."""
-        counts = tf.stack([tf.reduce_sum(tf.cast(k, "float32")) for k in known.values()])
+    def _global_counts(self, labels: Blocks) -> dict[str, tf.Tensor]:
+        """What the loss of each task is a mean over, on all replicas: at least one."""
+        tasks = self._model.schema.tasks
+        known = [tf.logical_not(tf.math.is_nan(labels[task.name])) for task in tasks]
+        counts = tf.stack(
+            [
+                tf.reduce_sum(LOSSES[task.loss].counts(labels[task.name], mask))
+                for task, mask in zip(tasks, known, strict=True)
+            ]
+        )
         counts = tf.unstack(tf.maximum(self._sum(counts), 1.0))
-        return dict(zip(known, counts, strict=True))
+        return dict(zip((task.name for task in tasks), counts, strict=True))
 
     def _sum(self, x: tf.Tensor) -> tf.Tensor:
         """The sum over all replicas."""

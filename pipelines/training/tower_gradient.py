@@ -13,7 +13,7 @@ from pipelines.scoring.microbatches import (
     micro_batch_requests,
     over_micro_batches,
 )
-from recsys_attn.losses import CandidateCrossentropy
+from recsys_attn.losses import LOSSES
 from recsys_attn.schema import CANDIDATE_MASK, Task
 
 Tensors = Mapping[str, tf.Tensor]
@@ -34,13 +34,13 @@ class TowerGradient:
     """Computes the loss of embedded requests and its gradients, in micro-batches.
 
     Losses and gradients are added up over the micro-batches, so the step is that of the whole
-    batch. Layers with batch statistics, such as Dice, see one micro-batch ("ghost" batch
-    normalisation, Hoffer et al. 2017, arXiv 1705.08741); their running means are updated by the
-    first one.
+    batch. A micro-batch has whole requests, as some losses compare a request's candidates. Layers
+    with batch statistics, such as Dice, see one micro-batch ("ghost" batch normalisation, Hoffer et
+    al. 2017, arXiv 1705.08741); their running means are updated by the first one.
 
     Args:
         tower: Maps the embedding's output to logits by task.
-        tasks: The tasks, for their weights.
+        tasks: The tasks, for their losses and weights.
         scale_loss: The optimizer's scaling of the loss.
         jit_compile: Whether XLA compiles it, forwards and backwards.
         rows: Candidates of a micro-batch; None for the whole batch.
@@ -58,7 +58,6 @@ class TowerGradient:
         self._tasks = tasks
         self._scale_loss = scale_loss
         self._rows = rows
-        self._loss = CandidateCrossentropy(reduction="none")
         self._compute: Callable[..., MicroBatchResult] = self._part
         if jit_compile:
             self._compute = tf.function(self._part, jit_compile=True, autograph=False)
@@ -70,7 +69,8 @@ class TowerGradient:
         Args:
             fields: The embedding's output.
             labels: (B, T) by task; NaN is unknown.
-            totals: Number of known labels of each task, over all replicas.
+            totals: What the loss of each task is a mean over, of all replicas: known labels, or
+                requests.
             replicas: Number of replicas, which share the tower's penalties.
         """
         weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
@@ -145,10 +145,8 @@ class TowerGradient:
         for task in self._tasks:
             label = labels[task.name]
             known = tf.logical_not(tf.math.is_nan(label))
-            each = self._loss(
-                tf.where(known, label, 0.0),
-                tf.cast(logits[task.name], "float32"),
-                sample_weight=tf.cast(known, "float32"),
+            each = LOSSES[task.loss].of_requests(
+                tf.where(known, label, 0.0), tf.cast(logits[task.name], "float32"), known
             )
             losses.append(task.weight * tf.reduce_sum(each) / totals[task.name])
         return tf.add_n(losses)

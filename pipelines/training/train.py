@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,11 @@ import keras
 from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
-from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed import BATCH_REQUESTS, LENGTHS, TRAINING_CANDIDATES, Feed, Layout
+from pipelines.feed.mixing import shuffle_advice
 from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
+from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
@@ -27,6 +30,7 @@ from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
 LOGS = "tensorboard"
+_EPOCH_STEPS = 256
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,13 @@ class TrainingResult(NamedTuple):
         model: The model with its best weights.
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
+        calibration: Slope and offset of each task's logits.
     """
 
     model: RankingModel
     history: list[dict[str, Any]]
     versions: dict[str, str]
+    calibration: dict[str, tuple[float, float]]
 
 
 def train(
@@ -88,7 +94,7 @@ def train(
     checkpoints = Checkpoints(output.checkpoints, options.keep_checkpoints)
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
-    fitted = data.fitted.without(experiment.model.exclude)
+    fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
@@ -97,29 +103,37 @@ def train(
             optimizer = make_optimizer(options, model.trainable_variables)
             layout = Layout.of(model.schema)
             part = micro_batch_rows(options.micro_batch_size, model.tower)
-            step = TrainStep(model, optimizer, layout, options.jit_compile, part)
+            step = TrainStep(
+                model, optimizer, layout, options.jit_compile, part, options.id_dropout
+            )
         tasks = [task.name for task in model.schema.tasks]
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, fitted, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
-        reporter = TrainingReporter(progress, split.rows, options.epochs, tasks, output.logs)
+        reporter = TrainingReporter(
+            progress, split.rows, options.epochs, tasks, experiment.monitor, output.logs
+        )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
-        valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request, options.batch_size)
+        for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
+            reporter.say(sentence)
+        model.calibrate({})  # the older run's is of other rows
+        valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
         done = Trainer(
             step,
             LearningRate(optimizer, options),
             feeds,
             options,
             saver,
-            Validation(model, valid, options.monitor),
+            Validation(model, valid, model.schema.tasks, experiment.monitor),
             reporter,
             workers,
         ).run()
+        calibration = calibrate(model, valid) if options.calibrate else {}
     finally:
         keras.config.set_dtype_policy("float32")
-    return TrainingResult(model, done.epochs, done.versions)
+    return TrainingResult(model, done.epochs, done.versions, calibration)
 
 
 def _feeds(
@@ -130,13 +144,14 @@ def _feeds(
     shards: int,
 ) -> list[Feed]:
     """One feed for each replica of this worker."""
-    options = experiment.training
+    options, split = experiment.training, DataSplit(data.folder / "train")
+    requests = Feed(split, fitted, data.request).counts.requests.sum()
     return [
         Feed(
-            DataSplit(data.folder / "train"),
+            split,
             fitted,
             data.request,
-            options.batch_size,
+            options.batch_size or _batch_size(int(requests) // shards),
             seed=experiment.seed,
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
@@ -146,3 +161,9 @@ def _feeds(
         )
         for own in workers.shards(shards)
     ]
+
+
+def _batch_size(requests: int) -> int:
+    """A power of two that takes about `_EPOCH_STEPS` steps for a shard's requests."""
+    exponent = round(math.log2(max(1, requests / _EPOCH_STEPS)))
+    return int(min(max(2**exponent, 32), BATCH_REQUESTS))

@@ -33,7 +33,7 @@ class Trainer:
         feeds: One feed for each replica of this worker.
         options: Training options.
         saver: Saves and loads the state.
-        validate: Returns the metrics of an epoch, including `val_auc`.
+        validate: Returns the metrics of an epoch, including `val_monitored`.
         reporter: Shows the progress.
         workers: The workers that train together.
     """
@@ -60,6 +60,7 @@ class Trainer:
         if progress.best_step not in (None, progress.step):
             best = self.saver.load(self.saver.checkpoints.at(progress.best_step))
             progress.versions = best.versions
+        self.reporter.kept(self._history(progress))
         return progress
 
     def _epoch(self, progress: TrainingProgress, stop: StopRequest) -> None:

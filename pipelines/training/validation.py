@@ -6,63 +6,82 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.monitor import Monitor
 from pipelines.feed import Feed
-from pipelines.metrics import auc_by_class, logloss
+from pipelines.metrics import TopK, auc_by_class, logloss
 from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Task
 
 
 class Validation:
-    """AUC and logloss of every task, and the monitored AUC.
+    """The metrics of every task, and the monitored one.
+
+    AUC; logloss where the scores are probabilities; HR, NDCG, MRR and MAP where requests have
+    candidates to rank.
 
     Args:
         model: The model.
         feed: The validation split.
-        monitor: Task whose AUC is monitored; None: the mean of all tasks.
+        tasks: The tasks.
+        monitor: The metric that decides which epoch is the best.
     """
 
-    def __init__(self, model: RankingModel, feed: Feed, monitor: str | None) -> None:
+    def __init__(
+        self, model: RankingModel, feed: Feed, tasks: tuple[Task, ...], monitor: Monitor
+    ) -> None:
         self._scorer = Scorer(model)
         self._feed = feed
+        self._tasks = tasks
         self._monitor = monitor
 
     def __call__(self) -> dict[str, Any]:
-        tasks: dict[str, _Task] = {}
-        for labels, scores in self._scorer.labelled(self._feed):
+        found = {task.name: _TaskMetrics(task, self._monitor.places) for task in self._tasks}
+        for labels, scores, requests in self._scorer.labelled(self._feed):
             for name, label in labels.items():
                 if not np.isfinite(scores[name]).all():
                     raise diverged(f"scores of {name!r} are not finite")
-                tasks.setdefault(name, _Task()).add(label, scores[name])
-        metrics: dict[str, Any] = {}
-        for name, task in tasks.items():
-            metrics[f"val_{name}_auc"] = task.auc()
-            metrics[f"val_{name}_logloss"] = task.logloss()
-        aucs = [metrics[f"val_{name}_auc"] for name in tasks]
-        decides = metrics[f"val_{self._monitor}_auc"] if self._monitor else float(np.mean(aucs))
-        return {**metrics, "val_auc": decides}
+                found[name].add(label, scores[name], requests)
+        metrics = {
+            f"val_{name}_{metric}": value
+            for name, task in found.items()
+            for metric, value in task.metrics().items()
+        }
+        try:
+            return {**metrics, "val_monitored": self._monitor.value(metrics)}
+        except KeyError:
+            raise PipelineError(
+                f"`training.monitor`: {self._monitor} is not defined, as no validation request has "
+                "a positive and a negative. Check `data.request`, or monitor another metric."
+            ) from None
 
 
-class _Task:
-    """One task's scores by label, which an exact AUC needs, and its losses."""
+class _TaskMetrics:
+    """One task's scores by label, which an exact AUC needs, its losses and its ranked requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: Task, places: int) -> None:
+        self._task = task
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._losses: list[float] = []  # losses of batches times their rows
         self._rows = 0
+        self._top = TopK([places])
 
-    def add(self, labels: np.ndarray, scores: np.ndarray) -> None:
+    def add(self, labels: np.ndarray, scores: np.ndarray, requests: np.ndarray) -> None:
         for label, kept in enumerate(self._by_label):
             kept.append(scores[labels == label])
         known = ~np.isnan(labels)
         rows = int(np.count_nonzero(known))
-        if rows:
+        if rows and self._task.has_probabilities:
             self._losses.append(logloss(labels[known], scores[known]) * rows)
             self._rows += rows
+        self._top.add(labels, scores, requests)
 
-    def auc(self) -> float:
+    def metrics(self) -> dict[str, float]:
         negative, positive = map(np.concatenate, self._by_label)
-        return auc_by_class(positive, negative)
-
-    def logloss(self) -> float:
-        return sum(self._losses) / self._rows if self._rows else np.nan
+        found = {"auc": auc_by_class(positive, negative)}
+        if self._task.has_probabilities:
+            found["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
+        at_k = self._top.metrics().items()
+        return found | {name: value for name, value in at_k if value is not None}

@@ -29,6 +29,8 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.description import described
+from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
     config_hash,
     resolved,
@@ -39,6 +41,7 @@ from pipelines.export.export import export
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
+from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.source import SPLITS
 from pipelines.prediction_log.reference import of_split
 from pipelines.prediction_log.skew import (
@@ -87,7 +90,7 @@ class Steps:
         self.evaluate()
         self.export()
 
-    def ingest(self) -> None:
+    def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
         options = self.experiment.data
@@ -104,7 +107,13 @@ class Steps:
 
             try:
                 summary = ingest(
-                    options, self.experiment.schema_, self.experiment.seed, folder, total_so_far
+                    options,
+                    self.experiment.schema_,
+                    self.experiment.seed,
+                    folder,
+                    total_so_far,
+                    engine,
+                    self.experiment.evaluation.columns,
                 )
             finally:
                 progress.stop()
@@ -114,13 +123,13 @@ class Steps:
             return {**summary, "data_hash": hash_files(files)}
 
         manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
-        for name in self.experiment.evaluation.columns:  # before hours of training
+        # If ingest was skipped, this is the first look at the columns.
+        for key, name in self.experiment.evaluation.columns.items():
             where = str(self.run.path("ingest"))
-            require_column(manifest["columns"], name, "named by `evaluation`", where)
+            require_column(manifest["columns"], name, key, where)
             if manifest["columns"][name].startswith("list"):
                 raise PipelineError(
-                    f"`evaluation` names the column {name!r}, which holds lists; expected one "
-                    "value per row."
+                    f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
                 )
 
     def fit(self, engine: Engine = LOCAL) -> None:
@@ -142,6 +151,8 @@ class Steps:
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""
+        data = self.run.manifest("ingest")
+        check_comparable(self.experiment.schema_, self.experiment.monitor, data["comparable"])
         target = self.run.path("train")
         checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
         if training.worker_index() > 0:  # only the first worker writes the result
@@ -161,6 +172,10 @@ class Steps:
                 "model": model.name,
                 "weights": weights,
                 "training": trained.history,
+                "kept": training.History(trained.history, self.experiment.training).kept(
+                    str(self.experiment.monitor)
+                ),
+                "calibration": trained.calibration,
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -202,8 +217,14 @@ class Steps:
             manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            rates = {
+                task: positive / known
+                for task, counts in data["labels"].items()
+                for known, positive in [counts["train"]]
+                if known
+            }
             predictions, summary = evaluation.evaluate(
-                self.experiment, split, self._request, fitted, model, Progress(self.console)
+                self.experiment, split, self._request, fitted, model, Progress(self.console), rates
             )
             metrics = {
                 "name": self.experiment.name,
@@ -214,6 +235,10 @@ class Steps:
                 "data_hash": data["data_hash"],
                 "versions": manifest["versions"],
                 "training": manifest["training"],
+                "kept": manifest["kept"],
+                "splits": data["rows"],
+                "times": data["times"],
+                **described(self.experiment, fitted.schema),
             }
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
@@ -246,6 +271,7 @@ class Steps:
         def build(folder: Path) -> Mapping[str, Any]:
             fitted, model = self.load()
             test = DataSplit(self.run.path("ingest") / "test")
+            aggregates = self.run.path("ingest") / aggregates_state.FOLDER
             summary = export(
                 folder,
                 base.name,
@@ -255,6 +281,7 @@ class Steps:
                 self._request,
                 test,
                 self.experiment.export,
+                aggregates if self.experiment.data.aggregates else None,
             )
             parity = summary["parity"]
             Progress(self.console).finish(
@@ -362,10 +389,9 @@ def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:
     """Size and modification time of the source files; a change makes ingest run again."""
-    stamps: dict[str, str] = {}
-    for place in experiment.data.places():
-        stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
-    return stamps
+    places = experiment.data.places()
+    stamps = [Storage.of(p).stamps() if is_uri(p) else _local_stamps(Path(p)) for p in places]
+    return {name: stamp for of_place in stamps for name, stamp in of_place.items()}
 
 
 def _local_stamps(path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,8 +29,8 @@ class RankingModel(keras.Model):
         inputs: Dict of ids and numbers by feature name; see `FeatureEmbedding`.
 
     Returns:
-        Dict by task name of logits `(B, T)`. `probabilities(inputs)` returns their sigmoid, and
-        `explain(inputs)` also the attention weights.
+        Dict by task name of logits `(B, T)`. `probabilities(inputs)` returns their calibrated
+        sigmoid, and `explain(inputs)` also the attention weights.
 
     Example:
 
@@ -47,6 +48,12 @@ class RankingModel(keras.Model):
         # embedding
         self.embedding = embedding
         self.tower = tower
+        self._calibration = self.add_weight(
+            shape=(len(self.schema.tasks), 2),
+            initializer="zeros",
+            trainable=False,
+            name="calibration",
+        )  # logarithm of the slope, and offset; zeros change nothing
         self(example_inputs(self.schema, batch=2, candidates=3))
 
     @property
@@ -62,8 +69,50 @@ class RankingModel(keras.Model):
         return self.tower(self.embedding(inputs), training=training)
 
     def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns probabilities `(B, T)` by task name, in float32."""
-        return _probabilities(self(inputs, training=False))
+        """Returns probabilities `(B, T)` by task name, in float32.
+
+        `p = sigmoid(slope * logit + offset)` with the numbers of `calibrate`.
+        """
+        return self._probabilities(self(inputs, training=False))
+
+    def calibrate(self, by_task: Mapping[str, tuple[float, float]]) -> None:
+        """Sets how logits become probabilities; the training does not see it.
+
+        Args:
+            by_task: Slope and offset by task name; the slope is positive, so that the order of
+                candidates stays. Tasks that are left out get 1 and 0.
+
+        Raises:
+            ValueError: A task is unknown, or a slope is not positive.
+
+        Source: Platt (1999), "Probabilistic outputs for support vector machines".
+
+        Example:
+
+        >>> import numpy as np
+        >>> from recsys_attn.models import mlp
+        >>> from recsys_attn.schema import Categorical, Schema, Task
+        >>> model = mlp(Schema((Categorical("item", size=7),), (Task("click"),)), units=(8,))
+        >>> model.calibrate({"click": (1.0, -1.0)})
+        >>> round(float(model.probabilities({"item": np.zeros((1, 1), int)})["click"][0, 0]), 4)
+        0.2689
+        """
+        names = [task.name for task in self.schema.tasks]
+        for task, (slope, _) in by_task.items():
+            if task not in names or not slope > 0:
+                raise ValueError(
+                    f"`by_task` must have a positive slope for tasks of {names}. "
+                    f"Received: {dict(by_task)}"
+                )
+        found = [by_task.get(name, (1.0, 0.0)) for name in names]
+        self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
+
+    def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found = {}
+        for index, task in enumerate(self.schema.tasks):
+            slope, offset = ops.exp(self._calibration[index, 0]), self._calibration[index, 1]
+            found[task.name] = ops.sigmoid(ops.cast(logits[task.name], "float32") * slope + offset)
+        return found
 
     @property
     def explanations(self) -> tuple[str, ...]:
@@ -102,7 +151,7 @@ class RankingModel(keras.Model):
         if not self.explanations:
             return self.probabilities(inputs), {}
         logits, explanation = self.tower(self.embedding(inputs), training=False, explain=True)
-        return _probabilities(logits), explanation
+        return self._probabilities(logits), explanation
 
     def get_config(self) -> Config:
         return {
@@ -115,7 +164,3 @@ class RankingModel(keras.Model):
     def from_config(cls, config: Config, custom_objects: Any = None) -> RankingModel:
         parts: dict[str, Any] = {key: deserialize(config[key]) for key in ("embedding", "tower")}
         return cls(**{**config, **parts})
-
-
-def _probabilities(logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {task: ops.sigmoid(ops.cast(logit, "float32")) for task, logit in logits.items()}

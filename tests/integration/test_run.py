@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +61,7 @@ def test_second_run_skips_every_step(folder: Path) -> None:
 def test_missing_column_of_the_evaluation_is_an_early_error(folder: Path) -> None:
     arguments = ("--run-dir", folder / "run", "--set", "evaluation.group=user")
     error = error_of(invoke("run", folder / "experiment.toml", *arguments))
-    message = "the column 'user' (named by `evaluation`) is missing. Did you mean 'user_id'?"
+    message = "the column 'user' (evaluation.group) is missing. Did you mean 'user_id'?"
     assert message in error
 
 
@@ -83,9 +85,30 @@ def test_batch_scores_of_rows_without_labels(folder: Path) -> None:
     assert hidden_or_half(folder) == []
 
 
-def test_compare_shows_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_shows_runs_beside_each_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
+    metrics = json.loads((folder / "run" / "evaluation" / "metrics.json").read_text("utf-8"))
     result = invoke("compare", "run", folder / "run")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("attention_ranker") == 4  # two runs, two tasks
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
     assert "…" not in result.stdout  # a long path is folded
+    assert "compare no numbers" not in result.stdout
+    assert lines[1].split()[:3] == ["run", "attention_ranker", "3"]
+    for task, found in metrics["tasks"].items():
+        (at,) = (n for n, line in enumerate(lines) if line.split()[:1] == [task] and "AUC" in line)
+        assert lines[at].split()[-2:] == ["logloss", "calibration"]
+        cells = dict(zip(lines[at].split()[1:], lines[at + 1].split()[1:], strict=False))
+        assert cells["AUC"] == f"{found['auc']:.4f}"
+        assert cells["calibration"] == f"{found['calibration']:.3f}"
+        (at,) = (n for n, line in enumerate(lines) if line.startswith(f"{task}, first 10 places"))
+        assert lines[at].split()[-4:] == ["HR", "NDCG", "MRR", "MAP"]
+        assert lines[at + 1].split()[2] == f"{found['at_k']['ndcg@10']:.4f}"
+
+    changed = shutil.copytree(folder / "run" / "evaluation", folder / "other" / "evaluation").parent
+    other = json.dumps({**metrics, "data_hash": "other"})
+    (changed / "evaluation" / "metrics.json").write_text(other, "utf-8")
+    output = invoke("compare", "run", "other").stdout
+    assert "The runs were evaluated on different rows: compare no numbers." in output

@@ -1,11 +1,19 @@
-"""Cross-entropy per candidate, against its definition."""
+"""Losses over candidates and requests, against their definitions."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import get_args
+
 import keras
 import numpy as np
+import pytest
+from keras import ops
 
-from recsys_attn.losses import CandidateCrossentropy
+from recsys_attn.losses import LOSSES, CandidateCrossentropy
+from recsys_attn.schema import LossName, Task
+from tests.support.gradients import gradient
 
 RNG = np.random.default_rng(0)
 LABELS = (RNG.random((5, 3)) < 0.4).astype("float32")
@@ -45,3 +53,126 @@ def test_batch_without_weights_has_no_loss() -> None:
 def test_survives_its_config() -> None:
     revived = keras.losses.deserialize(keras.losses.serialize(CandidateCrossentropy()))
     assert float(revived(LABELS, LOGITS)) == float(CandidateCrossentropy()(LABELS, LOGITS))
+
+
+def requests_of(
+    count: int = 60, longest: int = 7, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, logits and a mask; some requests lack a positive, a negative or a candidate."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.random((count, longest)) < rng.random((count, 1))).astype("float32")
+    logits = rng.normal(scale=4, size=(count, longest)).astype("float32")
+    return labels, logits, rng.random((count, longest)) < rng.random((count, 1))
+
+
+def softmax_of(positive: np.ndarray, negative: np.ndarray) -> float:
+    total = np.log(np.exp(positive).sum() + np.exp(negative).sum())
+    return float(np.mean([total - z for z in positive]))
+
+
+def bpr_of(positive: np.ndarray, negative: np.ndarray) -> float:
+    return float(np.mean([np.log1p(np.exp(n - p)) for p in positive for n in negative]))
+
+
+def list_mle_of(positive: np.ndarray, negative: np.ndarray) -> float:
+    """The mean share of the positives is left when some of them are drawn."""
+    count, loss = len(positive), -positive.sum()
+    for drawn in range(count):
+        left = (count - drawn) / count * np.exp(positive).sum()
+        loss += np.log(np.exp(negative).sum() + left)
+    return float(loss / count)
+
+
+def drawn_first(positive: np.ndarray, negative: np.ndarray) -> float:
+    """The mean negative log-likelihood of the positives' orders, one draw at a time."""
+    losses = []
+    for order in itertools.permutations(positive):
+        rest = [np.log(np.exp([*order[k:], *negative]).sum()) - z for k, z in enumerate(order)]
+        losses.append(np.mean(rest))
+    return float(np.mean(losses))
+
+
+RANKING: dict[LossName, Callable[..., float]] = {
+    "softmax": softmax_of,
+    "bpr": bpr_of,
+    "list_mle": list_mle_of,
+}
+
+
+def by_loop(
+    reference: Callable[..., float], labels: np.ndarray, logits: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
+    found = []
+    for y, z, known in zip(labels, logits.astype("float64"), mask, strict=True):
+        positive, negative = z[known & (y == 1)], z[known & (y == 0)]
+        counts = len(positive) and len(negative)
+        found.append(reference(positive, negative) if counts else 0.0)
+    return np.array(found)
+
+
+def test_every_loss_name_has_a_loss() -> None:
+    assert set(LOSSES) == set(get_args(LossName))
+    with pytest.raises(ValueError, match=r"Task 'click': unknown `loss`"):
+        Task("click", loss="sofmax")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_ranking_loss_is_that_of_the_loop_over_requests(name: LossName) -> None:
+    labels, logits, mask = requests_of()
+    expected = by_loop(RANKING[name], labels, logits, mask)
+    assert 10 < (expected == 0).sum() < 50
+    found = LOSSES[name].of_requests(labels, logits, mask)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+    np.testing.assert_array_equal(LOSSES[name].counts(labels, mask), expected != 0)
+
+
+def test_cross_entropy_of_requests_is_that_of_the_candidates() -> None:
+    labels, logits, mask = requests_of()
+    loss = LOSSES["cross_entropy"]
+    total = ops.sum(loss.of_requests(labels, logits, mask)) / ops.sum(loss.counts(labels, mask))
+    expected = CandidateCrossentropy()(labels, logits, mask.astype("float32"))
+    np.testing.assert_allclose(total, expected, rtol=1e-6)
+
+
+def test_list_mle_is_exact_for_one_positive_or_equal_ones() -> None:
+    rng = np.random.default_rng(2)
+    negative, positive = rng.normal(size=4), rng.normal(size=3)
+    for of_positives in (positive[:1], np.full(3, positive[0]), positive):
+        labels = np.repeat([1.0, 0.0], [len(of_positives), 4])[None]
+        logits = np.concatenate([of_positives, negative])[None]
+        found = float(LOSSES["list_mle"].of_requests(labels, logits, np.ones_like(labels))[0])
+        expected = drawn_first(of_positives, negative)
+        if len(set(of_positives)) == 1:
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        else:  # a bound
+            assert expected < found < expected + 0.2
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_ignore_what_is_masked_and_the_order(name: LossName) -> None:
+    """Also with NaN labels and huge logits behind the mask."""
+    labels, logits, mask = requests_of()
+    order = np.random.default_rng(3).permutation(labels.shape[1])
+
+    def gradients(labels: np.ndarray, logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return gradient(lambda z: LOSSES[name].of_requests(labels, z, mask), logits)
+
+    found = gradients(labels, logits, mask)
+    assert np.isfinite(found).all()
+    assert (found[~mask] == 0).all()
+    assert np.abs(found).max() > 0.05
+    hidden = np.where(mask, labels, np.nan), np.where(mask, logits, 1e4).astype("float32")
+    np.testing.assert_array_equal(gradients(*hidden, mask), found)
+    moved = gradients(labels[:, order], logits[:, order], mask[:, order])
+    np.testing.assert_allclose(moved, found[:, order], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_ranking_loss_is_stable_and_sees_differences_only(name: LossName) -> None:
+    labels, logits, mask = requests_of()
+    expected = LOSSES[name].of_requests(labels, logits, mask)
+    shifted = LOSSES[name].of_requests(labels, logits + 1000, mask)
+    np.testing.assert_allclose(shifted, expected, atol=1e-3)
+    far = np.array([[-1e4, 1e4], [-1e4, 1e4]], "float32")
+    extreme = LOSSES[name].of_requests(np.eye(2, dtype="float32"), far, np.ones((2, 2)))
+    np.testing.assert_allclose(extreme, [2e4, 0.0], rtol=1e-5)

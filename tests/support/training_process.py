@@ -54,7 +54,7 @@ def main(
     own = folder / str(worker)
     own.mkdir(exist_ok=True)
     try:
-        model, history, _ = train(
+        model, history, *_ = train(
             load(own, **{**OPTIONS, **options}),
             TrainingData(
                 prepared / "data", "request_id", FittedFeatures.load(prepared / "features")

@@ -22,6 +22,7 @@ from tests.support import shop
 
 EVALUATION = {
     "group": "segment",
+    "at": (2, 5),
     "ceiling": {"click": "truth"},
     "baselines": {"popular": "popularity"},
 }
@@ -83,10 +84,13 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
         labels = labels[known]
         scores = saved[f"{task}/score"].to_numpy()[known].astype("float64")
         of_groups = [g for g, k in zip(groups, known, strict=True) if k]
+        requests = saved["request"].to_numpy()[known]
         assert found == task_metrics(
             labels,
             scores,
             groups=of_groups,
+            requests=requests,
+            at=(2, 5),
             ceiling=saved["click/ceiling"].to_numpy()[known] if task == "click" else None,
             baselines={"popular": saved["baseline/popular"].to_numpy()[known]},
         )

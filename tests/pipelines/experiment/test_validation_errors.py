@@ -21,7 +21,7 @@ TOP = "data, evaluation, export, features, imports, imports_from, model, name, s
 
 UNKNOWN_KEYS = [
     ("", ("seed = 3", "sede = 3"), "sede", "seed", TOP),
-    ("data", (DATA, DATA + "pth = 1\n"), "data.pth", "path", "histories, options, path, request"),
+    ("data", (DATA, DATA + "pth = 1\n"), "data.pth", "path", "aggregates, histories, options"),
     ("path", (DATA, DATA + 'path = { trian = "a" }\n'), "data.path.trian", "train", "test, train"),
     ("sequence", (SEQUENCE, "share = 3"), "features[3].share", "shares", "dtype, history, kind"),
     ("of another kind", (PRICE, "max_length = 3"), "features[2].max_length", None, "dtype, kind"),
@@ -45,7 +45,7 @@ UNKNOWN_KEYS = [
         ("epochs = 2", "epoch = 2"),
         "training.epoch",
         "epochs",
-        "batch_size, checkpoint_every",
+        "batch_size, calibrate, checkpoint_every",
     ),
 ]
 

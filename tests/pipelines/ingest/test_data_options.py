@@ -52,9 +52,18 @@ TWO_TYPES = {"by": "time", "valid_from": 4, "test_from": "5"}
         (
             {
                 "source": "movielens-1m",
+                "aggregates": [
+                    {"name": time, "kind": "count", "by": "u", "time": time} for time in "ab"
+                ],
+            },
+            r"`aggregates` must all have the same `time`. Received: \['a', 'b'\]",
+        ),
+        (
+            {
+                "source": "movielens-1m",
                 "histories": [{"name": "h", "of": "i", "by": "u", "time": "t"}] * 2,
             },
-            "`histories` must have different names",
+            "`histories` and `aggregates` must have different names",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pipelines.metrics import auc, calibration, gauc, logloss, task_metrics
+from pipelines.metrics import TopK, auc, calibration, gauc, logloss, task_metrics
 from tests.pipelines.metrics.samples import ROWS, sample
 from tests.support.refusals import refusals
 
@@ -19,27 +19,78 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         np.where(unknown, np.nan, labels),
         scores,
         groups=groups,
+        requests=np.arange(ROWS) // 5,
+        at=(2, 3),
+        train_rate=0.4,
         ceiling=truth,
         baselines={"popularity": popularity},
     )
-    y, s, g, t, p = (column[~unknown] for column in (labels, scores, groups, truth, popularity))
+    columns = (labels, scores, groups, truth, popularity, np.arange(ROWS) // 5)
+    y, s, g, t, p, r = (column[~unknown] for column in columns)
     within, counted = gauc(y, s, g)
+    rate = np.full(y.shape, 0.4)
+    ranked = np.unique(r[y == 1]).size - sum(y[r == one].all() for one in np.unique(r))
+
+    def at_k(column):
+        top = TopK((2, 3))
+        top.add(y, column, r)
+        assert top.requests == ranked
+        return top.metrics()
+
     assert found == {
         "rows": y.size,
         "positives": int(y.sum()),
         "auc": auc(y, s),
         "gauc": within,
         "gauc_groups": counted,
+        "at_k": at_k(s),
+        "ranked_requests": ranked,
         "logloss": logloss(y, s),
         "calibration": calibration(y, s),
-        "ceiling": {"auc": auc(y, t), "gauc": gauc(y, t, g)[0], "logloss": logloss(y, t)},
-        "baselines": {"popularity": {"auc": auc(y, p), "gauc": gauc(y, p, g)[0]}},
+        "calibration_off": None,
+        "trivial": {
+            "auc": 0.5,
+            "gauc": 0.5,
+            "at_k": at_k(rate),
+            "logloss": logloss(y, rate),
+            "calibration": calibration(y, rate),
+            "calibration_off": "low",
+        },
+        "ceiling": {
+            "auc": auc(y, t),
+            "gauc": gauc(y, t, g)[0],
+            "at_k": at_k(t),
+            "logloss": logloss(y, t),
+        },
+        "baselines": {"popularity": {"auc": auc(y, p), "gauc": gauc(y, p, g)[0], "at_k": at_k(p)}},
     }
-    assert {type(found[key]) for key in ("rows", "positives", "gauc_groups")} == {int}
+    counts = ("rows", "positives", "gauc_groups", "ranked_requests")
+    assert {type(found[key]) for key in counts} == {int}
+
+
+def test_calibration_is_off_beyond_a_tenth_and_chance():
+    def off(rate, positives, rows):
+        labels = np.arange(rows) < positives
+        return task_metrics(labels, np.full(rows, rate))["calibration_off"]
+
+    assert off(0.24, 200, 1000) == "high"  # 20% too many; two standard errors are 13.5%
+    assert off(0.16, 200, 1000) == "low"
+    assert off(0.24, 20, 100) is None  # chance
+    assert off(0.208, 20_000, 100_000) is None  # small
+
+
+def test_scores_of_a_ranking_loss_are_no_probabilities():
+    labels, scores, _ = sample()
+    found = task_metrics(labels, 10 * scores, probabilities=False, train_rate=0.5)
+    for metrics in (found, found["trivial"]):
+        for name in ("logloss", "calibration", "calibration_off"):
+            assert metrics[name] is None
+    assert found["auc"] == auc(labels, scores)
 
 
 def test_undefined_task_metrics_are_none():
-    nothing = dict.fromkeys(("auc", "gauc", "gauc_groups", "logloss", "calibration", "ceiling"))
+    names = "auc gauc gauc_groups ranked_requests logloss calibration calibration_off trivial"
+    nothing = {**dict.fromkeys([*names.split(), "ceiling"]), "at_k": {}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unlabelled = task_metrics([np.nan, np.nan], [0.1, 0.2])
@@ -53,7 +104,7 @@ def test_undefined_task_metrics_are_none():
         **nothing,
         "gauc_groups": 0,
         "logloss": pytest.approx(np.log(2)),
-        "baselines": {"b": {"auc": None, "gauc": None}},
+        "baselines": {"b": {"auc": None, "gauc": None, "at_k": {}}},
     }
 
 

@@ -13,6 +13,13 @@ ROWS = 1009
 LABELLED = 401
 POSITIVES = 251
 
+
+def at_k(*numbers: float) -> dict[str, float]:
+    """Metrics at the first places, different for each name."""
+    names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "map") for k in (5, 10)]
+    return {name: numbers[i % 2] + i / 1000 for i, name in enumerate(names)}
+
+
 # Invented numbers, no two alike: what the report shows must come from here.
 METRICS: dict[str, Any] = {
     "name": "spring sale",
@@ -33,9 +40,27 @@ METRICS: dict[str, Any] = {
             "gauc": 0.69876543,
             "gauc_groups": 83,
             "logloss": 0.45678912,
-            "calibration": 1.03456789,
-            "ceiling": {"auc": 0.73456789, "gauc": 0.72345678, "logloss": 0.44567891},
-            "baselines": {"popularity": {"auc": 0.61357913, "gauc": 0.60246802}},
+            "calibration": 1.13456789,
+            "calibration_off": "high",
+            "at_k": at_k(0.41, 0.42),
+            "ranked_requests": 71,
+            "trivial": {
+                "auc": 0.5,
+                "gauc": 0.5,
+                "logloss": 0.56128734,
+                "calibration": 0.97531864,
+                "calibration_off": None,
+                "at_k": at_k(0.21, 0.22),
+            },
+            "ceiling": {
+                "auc": 0.73456789,
+                "gauc": 0.72345678,
+                "logloss": 0.44567891,
+                "at_k": at_k(0.51, 0.52),
+            },
+            "baselines": {
+                "popularity": {"auc": 0.61357913, "gauc": 0.60246802, "at_k": at_k(0.31, 0.32)}
+            },
         },
         "conversion": {
             "rows": LABELLED,
@@ -45,6 +70,10 @@ METRICS: dict[str, Any] = {
             "gauc_groups": 0,
             "logloss": 0.33221144,
             "calibration": 0.90817263,
+            "calibration_off": None,
+            "at_k": {},
+            "ranked_requests": 0,
+            "trivial": None,
             "ceiling": None,
             "baselines": {},
         },
@@ -53,6 +82,37 @@ METRICS: dict[str, Any] = {
         {"epoch": 1, "loss": 0.52, "val_click_auc": 0.6511, "val_click_logloss": 0.5122},
         {"epoch": 2, "loss": 0.48, "val_click_auc": 0.7033, "val_click_logloss": 0.4744},
         {"epoch": 3, "loss": 0.47, "val_click_auc": 0.6955, "val_click_logloss": 0.4866},
+    ],
+    "kept": {
+        "epoch": 2,
+        "epochs": 3,
+        "monitor": "AUC of click",
+        "value": 0.7033,
+        "stopped": "after 1 epoch without a better one (`training.patience`)",
+    },
+    "splits": {"train": 8089, "valid": 1009, "test": 1013},
+    "times": {
+        "column": "shown_at",
+        "train": [1001, 2003],
+        "valid": [2011, 3001],
+        "test": [3011, 4001],
+    },
+    "settings": {"model.name": "attention_ranker", "training.epochs": 17},
+    "features": [
+        {
+            "name": "item_id",
+            "kind": "categorical",
+            "side": "candidate",
+            "transform": "hash",
+            "table_rows": 50021,
+        },
+        {
+            "name": "price",
+            "kind": "numeric",
+            "side": "candidate",
+            "transform": "log1p",
+            "table_rows": None,
+        },
     ],
 }
 

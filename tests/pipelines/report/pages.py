@@ -22,16 +22,20 @@ class Page(HTMLParser):
         self.html = html
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
+        self.tables: dict[str, list[list[str]]] = {}  # rows of texts, by class
         self.summary: dict[str, dict[str, list[Cell]]] = {}
         self.sections: dict[str, Section] = {}
         self.facts: dict[str, str] = {}
         self._row: list[Cell] = []
+        self._class = ""
         self._task = self._title = self._fact = ""
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
         self.open.append(tag)
+        if tag == "table":
+            self._class = dict(attrs).get("class") or ""
         if tag == "tr":
             self._row = []
         if tag in ("td", "th"):
@@ -42,6 +46,9 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         while self.open and self.open.pop() != tag:
             pass
+        if tag == "tr":
+            texts = [" ".join(text.split()) for text, _ in self._row]
+            self.tables.setdefault(self._class, []).append(texts)
         if tag == "tr" and "tbody" in self.open:
             label = self._row[0][0]
             if len(self._row) == 1:

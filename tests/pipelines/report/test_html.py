@@ -36,9 +36,13 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     click = folders.METRICS["tasks"]["click"]
     best, rule = click["ceiling"], click["baselines"]["popularity"]
     found = page.summary["click"]
-    assert list(found) == ["about", "model", "ceiling", "distance", "popularity baseline"]
+    rows = ["about", "model", "ceiling", "distance", "train rate for every row"]
+    assert list(found) == [*rows, "popularity baseline"]
     names = ("auc", "gauc", "logloss", "calibration")
-    assert found["model"] == shown(*(click[name] for name in names))
+    calibration = (f"{click['calibration']:.3f} too high", click["calibration"])
+    assert found["model"] == [*shown(*(click[name] for name in names))[:3], calibration]
+    trivial = click["trivial"]
+    assert found["train rate for every row"] == shown(*(trivial[name] for name in names))
     assert found["ceiling"][:3] == shown(*(best[name] for name in names[:3]), places=(4, 4, 4))
     gaps = (best["auc"] - click["auc"], best["gauc"] - click["gauc"])
     loss_gap = click["logloss"] - best["logloss"]
@@ -56,6 +60,24 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     expected = ["1,009", "127", "41", "c0ffee12", "decade34", "3.15.1"]
     assert [page.facts[name] for name in names] == expected
     assert "0.0222 below the ceiling of 0.7346" in text
+    assert "Marked calibration: below 0.9 or above 1.1, and by more than chance" in text
+    names = ("Kept epoch", "Chosen by", "Training stopped", "training.epochs")
+    expected = ["2 of 3", "AUC of click 0.7033 on the validation rows", "17"]
+    stopped = "after 1 epoch without a better one (training.patience)"
+    assert [page.facts[name] for name in names] == [*expected[:2], stopped, *expected[2:]]
+    places = page.tables["places"]
+    assert places[0] == ["Order within 71 requests", "k", "HR", "NDCG", "MRR", "MAP"]
+    assert places[1] == ["model", "5", "0.4100", "0.4120", "0.4140", "0.4160"]
+    assert [row[0] for row in places[1:5]] == ["model", "ceiling", "random order", "popularity"]
+    assert len(places) == 9
+    assert page.tables["splits"][:2] == [
+        ["Split", "Rows", "First shown_at", "Last shown_at"],
+        ["train", "8,089", "1001", "2003"],
+    ]
+    assert page.tables["features"][1:] == [
+        ["item_id", "categorical", "candidate", "hash", "50,021"],
+        ["price", "numeric", "candidate", "log1p", ""],
+    ]
     assert page.sections["click"].pictures == ALL_PICTURES
     assert page.sections["conversion"].pictures == ALL_PICTURES[:3]  # it was not validated
     assert [tag for tag, _ in page.tags].count("svg") == 7
@@ -91,6 +113,7 @@ def test_a_task_of_one_class_or_no_rows_says_so(tmp_path, label, word):
     undefined = {"auc": None, "gauc": None, "positives": label * folders.ROWS}
     metrics["tasks"]["click"] |= undefined | {"ceiling": dict.fromkeys(("auc", "gauc", "logloss"))}
     metrics["tasks"]["click"]["baselines"]["popularity"] = {"auc": None, "gauc": None}
+    metrics["tasks"]["click"] |= {"trivial": None, "at_k": {}, "calibration_off": None}
     columns["click/label"] = np.full(folders.ROWS, label, np.float32)
     page = render(tmp_path, metrics, columns)
     assert f"All 1,009 labelled rows are {word}" in page.sections["click"].text
@@ -105,6 +128,34 @@ def test_a_task_of_one_class_or_no_rows_says_so(tmp_path, label, word):
     assert "No row has a label for this task" in page.sections["conversion"].text
     assert page.sections["conversion"].pictures == []
     assert page.summary["conversion"]["model"] == [("—", None)] * 4
+
+
+def test_a_task_without_probabilities_has_no_calibration(tmp_path):
+    metrics = folders.metrics()
+    names = ("logloss", "calibration", "calibration_off")
+    task = metrics["tasks"]["click"]
+    task |= dict.fromkeys(names)
+    task["trivial"] |= dict.fromkeys(names)
+    for epoch in metrics["training"]:
+        epoch["val_click_ndcg@10"] = 1 - epoch.pop("val_click_logloss")
+    page = render(tmp_path, metrics)
+    assert page.summary["click"]["model"][2:] == [("—", None)] * 2
+    assert "train rate for every row" not in page.summary["click"]
+    assert "are no probabilities" in page.sections["click"].text
+    assert page.sections["click"].pictures == ["ROC curve", "Scores by label", "Training"]
+    assert "NDCG@10" in page.html
+
+
+def test_a_folder_of_an_older_version_has_a_report(tmp_path):
+    metrics = folders.metrics()
+    for name in ("kept", "splits", "times", "settings", "features"):
+        del metrics[name]
+    for task in metrics["tasks"].values():
+        for name in ("at_k", "ranked_requests", "trivial", "calibration_off"):
+            del task[name]
+    page = render(tmp_path, metrics)
+    assert page.sections["click"].pictures == ALL_PICTURES
+    assert "Kept epoch" not in page.facts
 
 
 def test_names_are_escaped(tmp_path):

@@ -10,13 +10,21 @@ from recsys_attn.optimizers import WarmUp
 
 
 def history(*aucs: float, **options: float) -> History:
-    return History([{"val_auc": auc} for auc in aucs], TrainingOptions(**options))
+    return History([{"val_monitored": auc} for auc in aucs], TrainingOptions(**options))
 
 
 def test_better_epoch_exceeds_rounding() -> None:
     assert history(0.6, 0.7, 0.65, 0.7, 0.700001, 0.71).better == [True, True, *[False] * 3, True]
     assert history(0.6, 0.7, 0.65).best == 1
     assert history().best is None
+
+
+def test_end_of_training_has_a_reason() -> None:
+    last = history(0.6, 0.7, epochs=2)
+    assert (last.finished, last.reason) == (True, "after the last epoch (`training.epochs` = 2)")
+    waited = history(0.7, 0.6, 0.6, epochs=9)
+    reason = "after 2 epochs without a better one (`training.patience`)"
+    assert (waited.finished, waited.best, waited.reason) == (True, 0, reason)
 
 
 def test_learning_rate_warm_up_and_decay() -> None:

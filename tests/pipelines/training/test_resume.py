@@ -14,9 +14,19 @@ from pipelines.training.checkpoint import Checkpoints
 Arrays = dict[str, np.ndarray]
 
 
+# One loss over candidates and one over requests.
+TASKS = [{"name": "click"}, {"name": "conversion", "loss": "list_mle"}]
+
+
 def run(prepared: Path, folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     module = ["-m", "tests.support.training_process"]
-    command = [sys.executable, *module, str(prepared), str(folder), json.dumps(options)]
+    command = [
+        sys.executable,
+        *module,
+        str(prepared),
+        str(folder),
+        json.dumps({"tasks": TASKS, **options}),
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
 
 

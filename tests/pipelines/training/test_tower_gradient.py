@@ -1,6 +1,7 @@
 """The tower in micro-batches takes the step of the whole batch."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -13,7 +14,7 @@ from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.schema import Task
+from recsys_attn.schema import LossName, Task
 from tests.support import shop
 
 B, T = 11, 3
@@ -35,16 +36,19 @@ def batch(features: Any, seed: int) -> dict[str, np.ndarray]:
 
 @functools.cache
 def trained(
-    micro_batch_size: int | None, jit_compile: bool = False
+    micro_batch_size: int | None, jit_compile: bool = False, losses: tuple[LossName, ...] = ()
 ) -> tuple[list[float], list[np.ndarray]]:
-    """The losses of a few steps, and the weights after them."""
+    """The losses of a few steps, and the weights after them; the tasks may have other losses."""
     keras.utils.set_random_seed(5)
     features = shop.fitted()
+    if losses:
+        tasks = zip(features.schema.tasks, losses, strict=True)
+        features = features.with_tasks(tuple(replace(task, loss=loss) for task, loss in tasks))
     model = shop.model(features)
     optimizer = make_optimizer(TrainingOptions(clip_norm=1.0), model.trainable_variables)
     step = TrainStep(model, optimizer, Layout.of(features.schema), jit_compile, micro_batch_size)
-    losses = [step([batch(features, seed)]).loss for seed in range(4)]
-    return losses, model.get_weights()
+    steps = [step([batch(features, seed)]).loss for seed in range(4)]
+    return steps, model.get_weights()
 
 
 @pytest.mark.xdist_group("tower")
@@ -58,8 +62,19 @@ def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None
 
 
 @pytest.mark.xdist_group("tower")
-def test_compiled_step_is_the_same() -> None:
-    (losses, weights), (expected, plain) = trained(7, True), trained(7)
+@pytest.mark.parametrize("losses", [("softmax", "cross_entropy"), ("bpr", "list_mle")], ids=str)
+def test_requests_are_compared_as_in_the_whole_batch(losses: tuple[LossName, ...]) -> None:
+    (steps, weights), (expected, whole) = trained(7, losses=losses), trained(None, losses=losses)
+    assert abs(expected[0] - trained(None)[0][0]) > 0.01
+    np.testing.assert_allclose(steps, expected, rtol=1e-5)
+    for variable, wanted in zip(weights, whole, strict=True):
+        np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.xdist_group("tower")
+@pytest.mark.parametrize("others", [(), ("list_mle", "bpr")], ids=str)
+def test_compiled_step_is_the_same(others: tuple[LossName, ...]) -> None:
+    (losses, weights), (expected, plain) = trained(7, True, others), trained(7, False, others)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     for variable, wanted in zip(weights, plain, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)

@@ -105,6 +105,21 @@ def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None
     np.testing.assert_allclose(history[0]["loss"], expected, rtol=1e-5)
 
 
+def test_ranking_loss_is_monitored_by_what_it_teaches(trainer: Trainer) -> None:
+    """NDCG decides unless another metric is monitored, and there is no logloss."""
+    tasks = (Task("click", loss="softmax"), Task("conversion"))
+    model, history = trainer(tasks, "ndcg", **FAST), trainer.history
+    assert model.schema.tasks == tasks
+    for epoch in history:
+        assert "val_click_logloss" not in epoch
+        both = epoch["val_click_ndcg@10"], epoch["val_conversion_auc"]
+        assert epoch["val_monitored"] == np.mean(both)
+    kept = next(line for line in trainer.output.getvalue().splitlines() if "kept" in line)
+    assert ": mean of NDCG@10 (click), AUC (conversion) " in kept
+    trainer(tasks, "mrr", **FAST, training__monitor="click/mrr@2")
+    assert all(epoch["val_monitored"] == epoch["val_click_mrr@2"] for epoch in trainer.history)
+
+
 def test_bfloat16_trains_in_mixed_precision(trainer: Trainer) -> None:
     model, history = trainer(training__precision="mixed_bfloat16"), trainer.history
     assert keras.config.dtype_policy().name == "float32"
@@ -121,14 +136,22 @@ def test_output_of_a_training(trainer: Trainer) -> None:
     for tag in ("loss", "val_click_auc", "rows_per_second", "input_wait"):
         assert tag.encode() in events.read_bytes()
     lines = trainer.output.getvalue().splitlines()
+    first = history[0]
     assert lines[:3] == [
-        f"  epoch 1/2  loss {history[0]['loss']:.4f}  {history[0]['rows_per_second']:,.0f} rows/s",
-        f"    click       AUC {history[0]['val_click_auc']:.4f}  "
-        f"logloss {history[0]['val_click_logloss']:.4f}",
-        f"    conversion  AUC {history[0]['val_conversion_auc']:.4f}  "
-        f"logloss {history[0]['val_conversion_logloss']:.4f}",
+        f"  epoch 1/2  loss {first['loss']:.4f}  {first['rows_per_second']:,.0f} rows/s",
+        *(
+            f"    {task:10}  validation AUC {first[f'val_{task}_auc']:.4f}  "
+            f"logloss {first[f'val_{task}_logloss']:.4f}  "
+            f"NDCG@10 {first[f'val_{task}_ndcg@10']:.4f}"
+            for task in ("click", "conversion")
+        ),
     ]
-    assert len(lines) == 6
+    best = max(range(2), key=lambda epoch: history[epoch]["val_monitored"])
+    assert lines[6:] == [
+        f"  kept epoch {best + 1} of 2: mean AUC {history[best]['val_monitored']:.4f} is the best "
+        "on the validation rows",
+        "  stopped after the last epoch (`training.epochs` = 2)",
+    ]
     assert max(map(len, lines)) < 80
 
 

@@ -7,29 +7,35 @@ import numpy as np
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.metrics import task_metrics
+from pipelines.experiment.monitor import Monitor
+from pipelines.metrics import TopK, task_metrics
 from pipelines.training import validation
 from pipelines.training.validation import Validation
+from recsys_attn.schema import Task
 
 SIZES = (7, 1, 40, 12)
+TASKS = (Task("click"), Task("buy"))
+Part = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
 
 
-def batches(seed: int = 0) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
-    """Labels of two tasks, of which some are not known, and rounded scores."""
+def batches(seed: int = 0) -> list[Part]:
+    """Labels of two tasks, of which some are not known, rounded scores and requests of three."""
     rng = np.random.default_rng(seed)
     found = []
     for size in SIZES:
         labels = {task: rng.integers(0, 2, size).astype("float32") for task in ("click", "buy")}
         labels["buy"][rng.random(size) < 0.6] = np.nan
         scores = {task: rng.random(size).round(1).astype("float32") for task in labels}
-        found.append((labels, scores))
+        found.append((labels, scores, np.arange(size) // 3))
     return found
 
 
-def validated(monkeypatch: pytest.MonkeyPatch, found: list[Any]) -> dict[str, Any]:
+def validated(
+    monkeypatch: pytest.MonkeyPatch, found: list[Any], monitor: str | None = None
+) -> dict[str, Any]:
     scorer = SimpleNamespace(labelled=lambda feed: iter(found))
     monkeypatch.setattr(validation, "Scorer", lambda model: scorer)
-    return Validation(model=None, feed=None, monitor=None)()
+    return Validation(None, None, TASKS, Monitor.of(monitor, TASKS))()
 
 
 def test_the_metrics_are_those_of_all_rows_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,11 +47,27 @@ def test_the_metrics_are_those_of_all_rows_together(monkeypatch: pytest.MonkeyPa
         assert metrics[f"val_{task}_auc"] == expected["auc"]
         assert metrics[f"val_{task}_logloss"] == pytest.approx(expected["logloss"], rel=1e-12)
     mean = (metrics["val_click_auc"] + metrics["val_buy_auc"]) / 2
-    assert metrics["val_auc"] == pytest.approx(mean, rel=1e-12)
+    assert metrics["val_monitored"] == pytest.approx(mean, rel=1e-12)
 
     unknown = {task: np.full(3, np.nan, "float32") for task in ("click", "buy")}
     scores = {task: np.full(3, 0.5, "float32") for task in unknown}
-    assert validated(monkeypatch, [*found, (unknown, scores)]) == metrics
+    assert validated(monkeypatch, [*found, (unknown, scores, np.arange(3))]) == metrics
+
+
+def test_metrics_at_k_are_those_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = batches()
+    metrics = validated(monkeypatch, found, "buy/map@2")
+    top = TopK([2])
+    for number, (labels, scores, requests) in enumerate(found):
+        top.add(labels["buy"], scores["buy"], requests + 100 * number)
+    for name, value in top.metrics().items():
+        assert metrics[f"val_buy_{name}"] == pytest.approx(value, rel=1e-12)
+    assert metrics["val_monitored"] == metrics["val_buy_map@2"]
+
+    alone = [(labels, scores, np.arange(len(r))) for labels, scores, r in found]
+    assert "val_buy_map@10" not in validated(monkeypatch, alone)
+    with pytest.raises(PipelineError, match=r"`training.monitor`: MAP@2 of buy is not defined"):
+        validated(monkeypatch, alone, "buy/map@2")
 
 
 def test_non_finite_scores_are_divergence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,15 +36,13 @@ class Trainer:
         experiment = load(folder, **{"model": MLP, **options})
         if tasks is not None:
             experiment = experiment.model_copy(update={"tasks": tasks})
-        fitted = self.fitted
-        schema = dataclasses.replace(fitted.schema, tasks=experiment.tasks)
         self.output = io.StringIO()
-        model, self.history, _ = train(
+        model, self.history, *_ = train(
             experiment,
             TrainingData(
                 self.data or self.prepared / "data",
                 "request_id",
-                FittedFeatures(schema, fitted.transforms),
+                self.fitted,
             ),
             OutputPaths(folder / "checkpoints", folder / "tensorboard", "key"),
             Progress(Console(file=self.output, width=200)),

@@ -64,6 +64,18 @@ def test_a_run_leaves_every_folder_with_its_manifest(finished: Path, tmp_path: P
     assert not list(finished.rglob(".*.new"))
     metrics = json.loads((finished / "evaluation" / "metrics.json").read_text())
     assert metrics["config_hash"] == config_hash(load(tmp_path))
+    assert metrics["kept"] == manifests["model"]["kept"]
+    kept = manifests["model"]["training"][metrics["kept"]["epoch"] - 1]
+    assert metrics["kept"]["value"] == kept["val_monitored"]
+    assert metrics["splits"] == manifests["data"]["rows"]
+    train, valid, test = (metrics["times"][split] for split in ("train", "valid", "test"))
+    assert train[0] < train[1] < valid[0] < valid[1] < test[0] < test[1]  # the split is by time
+    assert metrics["settings"]["training.epochs"] == 2
+    assert [feature["name"] for feature in metrics["features"]][:2] == ["user_id", "item_id"]
+    known, positive = manifests["data"]["labels"]["click"]["train"]
+    rate, counts = positive / known, metrics["tasks"]["click"]
+    trivial = rate * counts["rows"] / counts["positives"]
+    assert counts["trivial"]["calibration"] == pytest.approx(trivial)
 
 
 def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> None:
@@ -119,6 +131,7 @@ def test_a_damaged_model_file_is_named(run: Path, tmp_path: Path) -> None:
         (('name = "price"', 'name = "cost"'), {"ingest", "fit"}),
         (('dtype = "int64"', 'dtype = "string"'), {"ingest", "fit"}),
         (('name = "click"', 'name = "click"\nweight = 2'), {"train"}),
+        (('name = "click"', 'name = "click"\nloss = "bpr"'), {"train"}),
         (('name = "click"', 'name = "click"\nmask = "seen"'), {"ingest", "train"}),
     ],
 )

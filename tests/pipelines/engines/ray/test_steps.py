@@ -1,4 +1,4 @@
-"""Fitting and scoring write the same bytes with both engines."""
+"""Aggregates, fitting and scoring write the same bytes with both engines."""
 
 import io
 from functools import partial
@@ -12,9 +12,13 @@ from rich.console import Console
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
+from pipelines.ingest.aggregates.batch import with_aggregates
+from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.scoring.batch import score
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
+from tests.pipelines.ingest.aggregates.events import source as of_tables
+from tests.pipelines.ingest.aggregates.events import table as events
 from tests.support import shop
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -84,3 +88,20 @@ def test_rows_are_scored_to_the_same_bytes(
         rows = score(source, tmp_path / name, TASKS, load, request_column, _progress(), each)
         assert rows == DataSplit(source).rows
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
+
+
+def test_aggregates_are_the_same_to_the_byte(engine: Engine, tmp_path: Path) -> None:
+    aggregates = [
+        AggregateOptions(name="ctr", kind="rate", of="click", by="item", time="time"),
+        AggregateOptions(name="items", kind="distinct", of="item", by="user", time="time", last=7),
+    ]
+    columns, states = [], []
+    for name, each in (("local", LOCAL), ("ray", engine)):
+        (tmp_path / name).mkdir()
+        rows = of_tables(events(rows=1009))
+        made, state = with_aggregates(rows, aggregates, each, tmp_path / name)
+        columns.append([table for file in made.parts["all"] for table in file.read(None)])
+        state.save(tmp_path / f"{name}-state")
+        states.append(_files(tmp_path / f"{name}-state"))
+    assert columns[0] == columns[1]
+    assert states[0] == states[1]

@@ -1,0 +1,51 @@
+"""An experiment's settings and features, as a report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.experiment.config import Experiment
+from pipelines.experiment.step_fingerprints import resolved
+from recsys_attn.schema import Schema
+
+_TABLES = ("model", "training", "evaluation")
+
+
+def described(experiment: Experiment, schema: Schema) -> dict[str, Any]:
+    """Settings by dotted key, and the features of the model.
+
+    Args:
+        experiment: The experiment.
+        schema: The fitted schema of the model, with the sizes of its tables.
+    """
+    values = resolved(experiment)
+    shown = {table: values[table] for table in _TABLES}
+    shown["data"] = {key: values["data"][key] for key in ("source", "path", "request", "split")}
+    shown["tasks"] = {task["name"]: task for task in values["tasks"]}
+    return {
+        "settings": dict(_flat(shown)),
+        "features": [
+            {
+                "name": feature.name,
+                "kind": feature.kind,
+                "side": feature.side,
+                "transform": _transform(feature.transform),
+                "table_rows": getattr(feature, "size", None),
+            }
+            for feature in schema.features
+        ],
+    }
+
+
+def _flat(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Set values by dotted key."""
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from _flat(value, f"{key}.{name}" if key else name)
+    elif values not in (None, [], ""):
+        yield key, values
+
+
+def _transform(transform: Any) -> str:
+    return ", ".join(transform) if isinstance(transform, tuple) else transform.kind

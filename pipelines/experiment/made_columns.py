@@ -1,0 +1,102 @@
+"""Features of the columns that ingest makes: their defaults, and what cannot work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines.ingest.data_options import DataOptions, HistoryOptions
+from recsys_attn.schema import Feature, Schema, is_listed
+
+_SAME_EVENTS = ("by", "time", "where", "max_length")  # sequences with equal ones are aligned
+_MAX_LENGTH = HistoryOptions.model_fields["max_length"].default
+_GROUP = "history"
+
+
+def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[str]:
+    """Gives each sequence the `max_length` of its history, and a `history` for the same events.
+
+    Sequences of `data.histories` that list the same events share a `history`. The first one is
+    called `history`, another one like its first sequence.
+
+    Args:
+        features: Tables of the file by their index; missing keys are added.
+        data: The table `data` of the file.
+
+    Returns:
+        The keys that were added.
+    """
+    listed = data.get("histories") if isinstance(data, dict) else None
+    entries = {
+        str(entry.get("name")): {"max_length": _MAX_LENGTH, **entry}
+        for entry in (listed if isinstance(listed, list) else [])
+        if isinstance(entry, dict)
+    }
+    events = {
+        index: json.dumps([entries.get(str(f.get("name")), {}).get(key) for key in _SAME_EVENTS])
+        for index, f in features.items()
+        if f.get("kind") == "sequence"
+    }
+    groups: dict[str, Any] = {}
+    for index, same in events.items():
+        if _GROUP in features[index]:
+            groups.setdefault(same, features[index][_GROUP])
+    added = []
+    for index, same in events.items():
+        feature = features[index]
+        name = str(feature.get("name"))
+        own = groups.setdefault(same, name if _GROUP in groups.values() else _GROUP)
+        given = {_GROUP: own}
+        if name in entries:
+            given["max_length"] = entries[name]["max_length"]
+        for key in given.keys() - feature.keys():
+            feature[key] = given[key]
+            added.append(f"features[{index}].{key}")
+    return added
+
+
+def check_made_columns(data: DataOptions, schema: Schema) -> None:
+    """Checks the features that use columns of `data.histories` and `data.aggregates`.
+
+    Raises:
+        ValueError: A feature has another kind than its column, or sequences of one history list
+            different events.
+    """
+    numbers = {aggregate.name for aggregate in data.aggregates}
+    histories = {history.name: history for history in data.histories}
+    for index, feature in enumerate(schema.features):
+        key = f"`features[{index}].kind`: the feature {feature.name!r} is a column of"
+        if feature.name in numbers and (is_listed(feature) or feature.dtype != "float32"):
+            raise ValueError(
+                f'{key} `data.aggregates`, which holds numbers: expected kind = "numeric". '
+                f"Received: {feature.kind!r}"
+            )
+        if feature.name in histories and not is_listed(feature):
+            raise ValueError(
+                f'{key} `data.histories`, which holds lists: expected kind = "sequence". '
+                f"Received: {feature.kind!r}"
+            )
+    for task in schema.tasks:
+        if task.label_column in data.made:
+            raise ValueError(
+                f"`tasks`: the label {task.label_column!r} is a column of earlier events, not an "
+                "outcome; expected a column of 0 and 1"
+            )
+    for name, sequences in schema.histories.items():
+        _check_aligned(name, [s for s in sequences if s.name in histories], histories)
+
+
+def _check_aligned(
+    name: str, sequences: Sequence[Feature], histories: Mapping[str, HistoryOptions]
+) -> None:
+    for sequence in sequences[1:]:
+        first, other = histories[sequences[0].name], histories[sequence.name]
+        for key in _SAME_EVENTS:
+            if getattr(first, key) != getattr(other, key):
+                raise ValueError(
+                    f"`features`: the sequences {first.name!r} and {other.name!r} have history = "
+                    f"{name!r}, so that entry s of each belongs to event s, but their "
+                    f"`data.histories` list different events: `{key}` is {getattr(first, key)!r} "
+                    f"and {getattr(other, key)!r}. Leave `history` out, or give another name"
+                )

@@ -1,0 +1,66 @@
+"""Checks that what compares the candidates of a request has candidates to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.monitor import Monitor
+from pipelines.ingest.data_options import DataOptions
+from recsys_attn.schema import Schema
+
+
+def check_ranked_tasks(schema: Schema, data: DataOptions, monitor: Monitor) -> None:
+    """Checks requests and features, before any work.
+
+    Args:
+        schema: The features that the model uses, and the tasks.
+        data: The `[data]` table.
+        monitor: The monitored metric.
+
+    Raises:
+        ValueError: Every row is a request of its own, or all its candidates would score the same.
+    """
+    for what, _, _ in _comparisons(schema, monitor):
+        if not data.has_requests:
+            raise ValueError(
+                f"{what} compares the candidates of a request, but each row is a request of its "
+                "own. Name the column of the request as `data.request`, or leave it out."
+            )
+        if not any(feature.side == "candidate" for feature in schema.features):
+            raise ValueError(
+                f"{what} compares the candidates of a request, but all features of the model have "
+                '`side = "context"`, so that all candidates of a request score the same. Add a '
+                "feature of the candidate, or leave it out."
+            )
+
+
+def check_comparable(
+    schema: Schema, monitor: Monitor, counts: Mapping[str, Mapping[str, int]]
+) -> None:
+    """Checks that the data have requests to compare, before training.
+
+    Args:
+        schema: The features and tasks.
+        monitor: The monitored metric.
+        counts: Requests with a positive and a negative, by task and split.
+
+    Raises:
+        PipelineError: They have none.
+    """
+    for what, task, split in _comparisons(schema, monitor):
+        if not counts[task][split]:
+            raise PipelineError(
+                f"{what} compares the candidates of a request, but no request of the split "
+                f"{split!r} has a positive and a negative of {task!r}. Check `data.request` and "
+                "the label, or leave it out."
+            )
+
+
+def _comparisons(schema: Schema, monitor: Monitor) -> Iterator[tuple[str, str, str]]:
+    """What compares candidates, in words, with the task and the split where it does."""
+    for index, task in enumerate(schema.tasks):
+        if not task.has_probabilities:
+            yield f'`tasks[{index}].loss` = "{task.loss}"', task.name, "train"
+    for task_name in monitor.ranked:
+        yield f"`training.monitor` ({monitor})", task_name, "valid"

@@ -1,0 +1,116 @@
+"""One table of `[[data.aggregates]]`: the definition of a feature over time."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.common.toml_table import TomlTable
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+PRIOR_STRENGTH = 20.0
+_OF = ("rate", "sum", "mean", "distinct")  # kinds of the values of a column
+_LAST = _OF  # of the last n events, which always number n and whose newest is always the newest
+
+
+class AggregateOptions(TomlTable):
+    """A number made of the earlier events with the same `by`.
+
+    Attributes:
+        name: The new column.
+        kind: `"count"` of events; `"rate"`: `(positives + strength * prior) / (events +
+            strength)`; `"sum"` or `"mean"` of a number; `"since_last"`: time since the newest
+            event, in seconds if `time` is a date or timestamp; `"distinct"`: number of different
+            values.
+        by: Column or columns of the key, such as the user; rows of equal values share a past.
+        time: Column that orders the events. Only strictly earlier events count; for the rows of a
+            request, those before its earliest time.
+        of: Column of the values; for a rate a label. Rows where it is null are no events.
+        where: Label column; only rows with 1 are events.
+        window: Only events of this time before the row: `"90s"`, `"30m"`, `"1h"`, `"7d"`, `"2w"`;
+            if `time` holds numbers, a number in its unit.
+        last: Only this many last events.
+        delay: How much later than its event a label is known: a row sees the events of this much
+            earlier. Written like `window`, whose end it moves.
+        prior_strength: Events that the prior of a rate counts for; 0: no prior.
+        prior_rate: The prior. None: the rate of all earlier events, whatever their key.
+    """
+
+    name: str
+    kind: Literal["count", "rate", "sum", "mean", "since_last", "distinct"]
+    by: str | tuple[str, ...]
+    time: str
+    of: str | None = None
+    where: str | None = None
+    window: str | float | None = None
+    last: int | None = Field(default=None, ge=1)
+    delay: str | float | None = None
+    prior_strength: float = Field(default=PRIOR_STRENGTH, ge=0)
+    prior_rate: float | None = Field(default=None, ge=0, le=1)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of `by`."""
+        return (self.by,) if isinstance(self.by, str) else self.by
+
+    @property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """The columns that each key names."""
+        named = {"by": self.keys, "time": (self.time,), "of": (self.of,), "where": (self.where,)}
+        return {role: tuple(n for n in names if n is not None) for role, names in named.items()}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that it reads."""
+        return tuple(name for names in self.roles.values() for name in names)
+
+    def durations(self, ticks: int | None) -> tuple[int | float | None, int | float]:
+        """The window, if there is one, and the delay, in the unit of the time column.
+
+        Args:
+            ticks: Units of a second; None: the column holds numbers.
+        """
+        window = None if self.window is None else _in_ticks(self.window, ticks)
+        return window, 0 if self.delay is None else _in_ticks(self.delay, ticks)
+
+    @model_validator(mode="after")
+    def _check(self) -> AggregateOptions:
+        if not self.keys or len(set(self.keys)) < len(self.keys):
+            raise ValueError(
+                f"`by` must name one column, or several different ones. Received: {self.by!r}"
+            )
+        if (self.of is None) == (self.kind in _OF):
+            needs = "needs `of`, the column of its values" if self.of is None else "takes no `of`"
+            raise ValueError(f"kind = {self.kind!r} {needs}. Received: of={self.of!r}")
+        if self.last is not None and (self.kind not in _LAST or self.window is not None):
+            raise ValueError(
+                f"`last` belongs to {', '.join(map(repr, _LAST))} without a `window`. Received: "
+                f"kind={self.kind!r}, last={self.last}, window={self.window!r}"
+            )
+        if self.kind != "rate" and (self.prior_strength, self.prior_rate) != (PRIOR_STRENGTH, None):
+            raise ValueError(
+                "`prior_strength` and `prior_rate` belong to kind = 'rate'. Received: "
+                f"kind={self.kind!r}"
+            )
+        for key in ("window", "delay"):
+            if not _is_duration(getattr(self, key)):
+                raise ValueError(
+                    f"`{key}` must be a whole number with its unit (s, m, h, d or w), such as "
+                    "'7d', or a positive number if `time` holds numbers. Received: "
+                    f"{getattr(self, key)!r}"
+                )
+        return self
+
+
+def _is_duration(value: str | float | None) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[1-9][0-9]*[smhdw]", value) is not None
+    return value is None or value > 0
+
+
+def _in_ticks(value: str | float, ticks: int | None) -> int | float:
+    if isinstance(value, str):
+        return int(value[:-1]) * SECONDS[value[-1]] * (ticks or 1)
+    return int(value) if value == int(value) else value

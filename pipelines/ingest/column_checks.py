@@ -1,0 +1,77 @@
+"""Checks the columns of a source against the experiment, before any work on its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.aggregates.checks import check_aggregates
+from pipelines.ingest.checks import is_number
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.histories import check_history_columns
+from pipelines.ingest.source import Source
+from pipelines.storage.columns import describe_type, require_column
+from recsys_attn.schema import Schema
+
+GROUP = "evaluation.group"  # its column may hold anything; other columns of `evaluation`, numbers
+
+
+def check_columns(
+    source: Source, options: DataOptions, schema: Schema | None, named: Mapping[str, str]
+) -> None:
+    """Checks names, and types where a key needs one, on the source's first rows.
+
+    Args:
+        source: The source before columns are made.
+        options: The `[data]` table.
+        schema: The features and tasks, if there are any.
+        named: By key of the experiment, the columns of its other tables.
+
+    Raises:
+        PipelineError: A key names a column that is missing or of the wrong type.
+    """
+    found = _first_rows(source)
+    if found is None:
+        return
+    first, where = found
+    check_aggregates(first, options.aggregates, where)
+    check_history_columns(first, options.histories, where)
+    if options.request is not None:
+        require_column(first.names, options.request, "data.request", where)
+    known = [*first.names, *options.made]
+    for key, name in [*_columns(options, schema), *named.items()]:
+        require_column(known, name, key, where)
+    lists = {history.name for history in options.histories}
+    for key, name in named.items():
+        kind = first.field(name).type if name in first.names else None
+        if name in lists or (kind is not None and pa.types.is_nested(kind)):
+            raise PipelineError(
+                f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
+            )
+        if key != GROUP and kind is not None and not is_number(kind):
+            raise PipelineError(
+                f"{where}: column {name!r} ({key}): expected numbers, received {kind}."
+            )
+
+
+def _first_rows(source: Source) -> tuple[pa.Schema, str] | None:
+    """The columns of the first file that has rows, and its name."""
+    for files in source.parts.values():
+        for file in files:
+            table = next((table for table in file.read(None) if table.num_rows), None)
+            if table is not None:
+                return table.schema, file.where
+    return None
+
+
+def _columns(options: DataOptions, schema: Schema | None) -> list[tuple[str, str]]:
+    """The columns that the data, the features and the tasks name, with the key or the role."""
+    named = [("data.split.column", options.split.column)]
+    for feature in schema.features if schema else ():
+        named.append((f"feature, {describe_type(feature)}", feature.name))
+    for task in schema.tasks if schema else ():
+        named.append(("label, 0 or 1 or null", task.label_column))
+        named.append(("mask, 0 or 1 or bool", task.mask))
+    return [(key, name) for key, name in named if name is not None]

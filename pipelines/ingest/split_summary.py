@@ -1,0 +1,104 @@
+"""What the splits hold: labels, requests to rank and times."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.common.errors import PipelineError
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.source import SPLITS, Source
+from pipelines.storage.request_rows import run_starts
+from recsys_attn.schema import Schema, Task
+
+
+class SplitSummary:
+    """Counts the rows of each split as they are written.
+
+    Attributes:
+        labels: `labels[task][split] = [known, positive]`.
+        comparable: `comparable[task][split]`: requests with a positive and a negative.
+    """
+
+    def __init__(self, schema: Schema | None, options: DataOptions, source: Source) -> None:
+        self._tasks = schema.tasks if schema else ()
+        self._request = source.request
+        self._time = _time_column(options, source)
+        self._times: dict[str, tuple[Any, Any]] = {}
+        self._unmasked: Counter[tuple[str, str]] = Counter()
+        self.labels = {task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks}
+        self.comparable = {task.name: dict.fromkeys(SPLITS, 0) for task in self._tasks}
+
+    def add(self, split: str, rows: pa.Table) -> None:
+        """Adds rows of whole requests."""
+        if not rows.num_rows:
+            return
+        for task in self._tasks:
+            label = rows[task.label_column]
+            if task.mask is not None:
+                mask = rows[task.mask].cast(pa.bool_())
+                self._unmasked[task.name, split] += pc.sum(mask).as_py() or 0
+                label = pc.if_else(mask, label, pa.scalar(None, label.type))
+            count = self.labels[task.name][split]
+            count[0] += len(label) - label.null_count
+            count[1] += pc.sum(label).as_py() or 0
+            if self._request is not None:
+                starts = run_starts(rows[self._request])
+                self.comparable[task.name][split] += _comparable(label, starts)
+        if self._time in rows.column_names:
+            found = pc.min_max(rows[self._time]).as_py()
+            ends = *self._times.get(split, ()), found["min"], found["max"]
+            known = [end for end in ends if end is not None]
+            if known:
+                self._times[split] = min(known), max(known)
+
+    @property
+    def times(self) -> dict[str, Any] | None:
+        """The time column, and the first and last time by split; None without such a column."""
+        if not self._times:
+            return None
+        ends = {split: [_plain(end) for end in times] for split, times in self._times.items()}
+        return {"column": self._time, **ends}
+
+    def check(self) -> None:
+        """Raises an error if a split lacks positive or negative labels."""
+        for task, split in itertools.product(self._tasks, ("train", "valid")):
+            known, positive = self.labels[task.name][split]
+            if positive in (0, known):
+                raise PipelineError(self._lack(task, split, known, positive))
+
+    def _lack(self, task: Task, split: str, known: int, positive: int) -> str:
+        lacks = "positive" if positive == 0 else "negative"
+        masked = ""
+        if task.mask is not None and not self._unmasked[task.name, split]:
+            masked = f"the mask {task.mask!r} is false in every row; "
+        return (
+            f"The task {task.name!r} has no {lacks} rows in the split {split!r}: of {known} rows "
+            f"with a known label, {positive} are 1; {masked}check the column "
+            f"{task.label_column!r} and data.split."
+        )
+
+
+def _time_column(options: DataOptions, source: Source) -> str | None:
+    """The column of a split by time, else the source's own, else that of a history."""
+    if options.split.by == "time" and options.split.column:
+        return options.split.column
+    return source.time or next((history.time for history in options.histories), None)
+
+
+def _comparable(label: pa.ChunkedArray, starts: np.ndarray) -> int:
+    values = label.cast(pa.float32()).to_numpy()
+    both = (np.logical_or.reduceat(values == value, starts) for value in (0, 1))
+    return int(np.logical_and(*both).sum())
+
+
+def _plain(time: Any) -> Any:
+    """A number as it is; a date or a time as text."""
+    if isinstance(time, int | float):
+        return time
+    return time.isoformat(" ", "seconds") if hasattr(time, "hour") else str(time)

@@ -1,0 +1,123 @@
+"""Metrics of the first k places of each request's list: HR, NDCG, MRR and MAP."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines.metrics.checks import Floats, check_pairs, check_shape
+
+AT_K = ("hr", "ndcg", "mrr", "map")
+
+
+class TopK:
+    """Means over requests, of which some may be added at a time; exact, in bounded memory.
+
+    - `hr@k`: whether a positive is in the first k places;
+    - `ndcg@k`: `sum_(places i <= k) y_i / log2(1 + i)`, divided by its largest possible value;
+    - `mrr@k`: `1 / i` of the first positive, 0 if it is not in the first k places;
+    - `map@k`: `1 / min(P, k) * sum_(i <= k) y_i * (share of positives in the first i places)`, with
+      P positives.
+
+    Candidates of equal scores have no order: each metric is its expected value over all their
+    orders. So equal scores for all candidates give the metrics of a random order. Candidates with
+    an unknown label (nan) are left out, then requests without a positive or without a negative,
+    whose order cannot be right or wrong.
+
+    Args:
+        at: The values of k.
+
+    Example:
+        >>> top = TopK([1, 2])
+        >>> top.add([1, 0, 0, 0, 1], [0.9, 0.5, 0.1, 0.8, 0.3], requests=[7, 7, 7, 8, 8])
+        >>> [top.metrics()[name] for name in ("hr@1", "hr@2", "mrr@2")]
+        [0.5, 1.0, 0.75]
+    """
+
+    def __init__(self, at: Sequence[int]) -> None:
+        if not at or min(at) < 1:
+            raise ValueError(f"`at` must name positive numbers of places. Received: at={list(at)}")
+        self._at = tuple(at)
+        self._sums = {f"{name}@{k}": 0.0 for name in AT_K for k in at}
+        self.requests = 0  # that count
+
+    def add(self, labels: ArrayLike, scores: ArrayLike, requests: ArrayLike) -> None:
+        """Adds whole requests.
+
+        Args:
+            labels: 0, 1, or nan for unknown, shape (rows,).
+            scores: A number per row, of which a higher one comes first, shape (rows,).
+            requests: Number of each row's request, shape (rows,).
+        """
+        found = np.asarray(labels, np.float64)
+        known = ~np.isnan(found)
+        named = check_shape("requests", np.asarray(requests), found)[known]
+        values = check_shape("scores", np.asarray(scores), found)[known]
+        y, z = check_pairs(found[known], values)
+        codes = np.unique(named, return_inverse=True)[1]
+        positives, sizes = np.bincount(codes, y), np.bincount(codes)
+        counted = (positives > 0) & (positives < sizes)
+        kept = counted[codes]
+        if not kept.any():
+            return
+        places = _places(y[kept], z[kept], (np.cumsum(counted) - 1)[codes[kept]])
+        self.requests += int(counted.sum())
+        for k in self._at:
+            for name, value in places.sums(k, positives[counted]).items():
+                self._sums[f"{name}@{k}"] += value
+
+    def metrics(self) -> dict[str, float | None]:
+        """The means by name, as `ndcg@10`; None if no request counts."""
+        return {n: x / self.requests if self.requests else None for n, x in self._sums.items()}
+
+
+class _Places(NamedTuple):
+    """The places of all lists, each of shape (rows,), with expected values over ties."""
+
+    request: NDArray[np.intp]
+    rank: Floats  # from 1
+    positive: Floats  # probability of a positive at this place
+    first: Floats  # probability of the first positive
+    precision: Floats  # expected value of y_i times the share of positives up to here
+
+    def sums(self, k: int, positives: NDArray[Any]) -> dict[str, float]:
+        """Sums of the metrics over the requests."""
+        inside = self.rank <= k
+        request, rank = self.request[inside], self.rank[inside]
+        best = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
+        most = np.minimum(positives, k).astype(int)
+        return {
+            "hr": float(self.first[inside].sum()),
+            "ndcg": float((self.positive[inside] / np.log2(rank + 1) / best[most[request]]).sum()),
+            "mrr": float((self.first[inside] / rank).sum()),
+            "map": float((self.precision[inside] / most[request]).sum()),
+        }
+
+
+def _places(labels: Floats, scores: NDArray[np.number], request: NDArray[np.intp]) -> _Places:
+    """Sorts each request by falling score and computes the expected values within ties."""
+    order = np.lexsort((-scores.astype(np.float64), request))
+    labels, scores, request = labels[order], scores[order], request[order]
+    rows = np.arange(labels.size)
+    new_request = np.append(True, request[1:] != request[:-1])
+    new_tie = new_request | np.append(True, scores[1:] != scores[:-1])
+    begin, tie = rows[new_request][request], np.cumsum(new_tie) - 1
+    tied = rows[new_tie][tie]  # first row of the tie
+    size = np.bincount(tie)[tie].astype(float)
+    inside = np.bincount(tie, labels)[tie]  # positives of the tie
+    total = np.cumsum(labels) - labels
+    before = total[tied] - total[begin]  # positives of the request before the tie
+    place = (rows - tied).astype(float)  # in the tie, from 0
+    rank = rows - begin + 1.0
+    # Drawn one by one, no positive is among the first `place` of a tie with the probability
+    # prod_(t < place) (size - inside - t) / (size - t), and then this one is with
+    # inside / (size - place).
+    left = size - inside - place
+    factor = np.log(np.maximum(left, 1.0) / (size - place))
+    none = np.cumsum(factor) - factor
+    none = np.exp(none - none[tied])
+    first = np.where((before == 0) & (left >= 0), none * inside / (size - place), 0.0)
+    share = inside / size
+    others = place * (inside - 1) / np.maximum(size - 1, 1.0)
+    return _Places(request, rank, share, first, share * (before + 1 + others) / rank)

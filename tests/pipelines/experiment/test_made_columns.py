@@ -1,0 +1,170 @@
+"""Features of `data.histories` and `data.aggregates` work by their names, or are refused."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.features import FittedFeatures
+from pipelines.ingest.aggregates.online import Aggregates
+from pipelines.storage.dataset import DataSplit
+from pipelines.workflow.steps import Steps
+
+FILE = """
+name = "own"
+tasks = [{ name = "click" }]
+features = [
+  { kind = "categorical", name = "item", dtype = "int64" },
+  { kind = "sequence", name = "seen", shares = "item" FIRST },
+  { kind = "sequence", name = "prices", dtype = "float32", transform = "quantile" },
+  { kind = "sequence", name = "clicked", shares = "item" LAST },
+  { kind = "numeric", name = "clicks" },
+]
+[data]
+source = "parquet"
+path = "PATH"
+request = "request"
+histories = [
+  { name = "seen", of = "item", by = "user", time = "time", max_length = 7 },
+  { name = "prices", of = "price", by = "user", time = "time", max_length = 7 },
+  { name = "clicked", of = "item", by = "user", time = "time", where = "click", max_length = 3 },
+]
+aggregates = [
+  { name = "clicks", kind = "count", by = ["user", "item"], time = "time", where = "click" },
+]
+"""
+
+
+def rows(count: int = 601) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "request": np.arange(count) // 2,
+        "user": rng.integers(11, size=count).repeat(2)[:count],
+        "item": rng.integers(13, size=count),
+        "time": rng.integers(1000, size=count),
+        "price": rng.lognormal(size=count),
+        "click": rng.integers(2, size=count),
+    }
+
+
+def experiment(folder: Path, first: str = "", last: str = "", **overrides: Any) -> Experiment:
+    pq.write_table(pa.table(rows()), folder / "rows.parquet")
+    text = FILE.replace("FIRST", first).replace("LAST", last)
+    (folder / "own.toml").write_text(text.replace("PATH", str(folder / "rows.parquet")), "utf-8")
+    values = {key.replace("__", "."): value for key, value in overrides.items()}
+    return load_experiment(folder / "own.toml", values)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "groups"),
+    [
+        ("", "", {"history": 2, "clicked": 1}),
+        (', history = "x"', "", {"x": 2, "history": 1}),
+        ("", ', history = "history"', {"seen": 2, "history": 1}),
+    ],
+)
+def test_sequences_of_the_same_events_share_a_history(
+    tmp_path: Path, first: str, last: str, groups: dict[str, int]
+) -> None:
+    histories = experiment(tmp_path, first, last).schema_.histories
+    assert {name: len(sequences) for name, sequences in histories.items()} == groups
+    lengths = {s.name: s.max_length for group in histories.values() for s in group}
+    assert lengths == {"seen": 7, "prices": 7, "clicked": 3}
+
+
+def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> None:
+    loaded = experiment(tmp_path, model={"name": "mlp", "units": [8]}, training__epochs=1)
+    steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
+    for step in (steps.ingest, steps.fit, steps.train, steps.export):
+        step()
+    train = DataSplit(tmp_path / "run/data/train")
+    table = pa.concat_tables(train.batches(train.columns))
+    assert table.schema.field("clicks").type == pa.float32()
+    assert set(table["clicks"].to_pylist()) >= {0.0, 1.0, 2.0}
+    inputs = FittedFeatures.load(tmp_path / "run/features").apply(table, "context")
+    assert {name: values.shape[1] for name, values in inputs.items()} == {
+        "seen": 7,
+        "prices": 7,
+        "clicked": 3,
+    }
+    made, exported = tmp_path / "run/data", tmp_path / "run/export/own/1"
+    assert not list(made.glob(".made*"))
+    first = Aggregates.load(made / "aggregates")
+    second = Aggregates.load(exported / "assets.extra/aggregates")
+    row = {"user": 3, "item": 7}
+    assert first.values(row, 1000) == second.values(row, 1000) != {"clicks": 0.0}
+    files = json.loads((exported / "manifest.json").read_text())["files"]
+    assert "assets.extra/aggregates/0.totals.parquet" in files
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            {"features": [{"kind": "categorical", "name": "clicks"}]},
+            r"`features\[0\].kind`: the feature 'clicks' is a column of `data.aggregates`",
+        ),
+        (
+            {"features": [{"kind": "numeric", "name": "seen"}]},
+            r"`features\[0\].kind`: the feature 'seen' is a column of `data.histories`",
+        ),
+        ({"tasks": [{"name": "clicks"}]}, "the label 'clicks' is a column of earlier events"),
+        (
+            {"features": [{"kind": "sequence", "name": n, "history": "h", "max_length": 9}
+                          for n in ("seen", "clicked")]},
+            r"'seen' and 'clicked' have history = 'h'.*`where` is None and 'click'",
+        ),
+    ],
+)  # fmt: skip
+def test_impossible_features_are_refused(
+    tmp_path: Path, overrides: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PipelineError, match=message):
+        experiment(tmp_path, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"evaluation": {"group": "usr"}}, r"'usr' \(evaluation.group\).*Did you mean 'user'"),
+        ({"evaluation": {"group": "seen"}}, r"'seen' \(evaluation.group\) holds lists"),
+        (
+            {"evaluation": {"baselines": {"old": "clickz"}}},
+            r"'clickz' \(evaluation.baselines.old\)",
+        ),
+        ({"data__request": "seen"}, r"'seen' \(data.request\) is missing"),
+        ({"data__split": {"by": "time", "column": "tme"}}, r"'tme' \(data.split.column\)"),
+        ({"tasks": [{"name": "buy"}]}, r"'buy' \(label, 0 or 1 or null\) is missing"),
+    ],
+)
+def test_columns_are_checked_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, Any], message: str
+) -> None:
+    def work(*arguments: Any) -> None:
+        raise AssertionError("work has begun")
+
+    module = sys.modules["pipelines.ingest.ingest"]  # its package has a function of that name
+    for name in ("with_aggregates", "_with_histories", "_write"):
+        monkeypatch.setattr(module, name, work)
+    loaded = experiment(tmp_path, **overrides)
+    steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
+    with pytest.raises(PipelineError, match=message):
+        steps.ingest()
+
+
+def test_numbers_of_the_evaluation_are_checked(tmp_path: Path) -> None:
+    loaded = experiment(tmp_path, evaluation={"ceiling": {"click": "name"}})
+    table = pa.table({**rows(), "name": ["a"] * 601})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
+    with pytest.raises(PipelineError, match=r"\(evaluation.ceiling.click\): expected numbers"):
+        steps.ingest()

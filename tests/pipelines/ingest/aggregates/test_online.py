@@ -1,0 +1,118 @@
+"""An online store gives the batch job's values, to the bit, from its state and from nothing."""
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL
+from pipelines.ingest.aggregates import batch
+from pipelines.ingest.aggregates.batch import with_aggregates
+from pipelines.ingest.aggregates.online import Aggregates
+from pipelines.ingest.aggregates.options import AggregateOptions
+from pipelines.ingest.aggregates.state import State
+from tests.pipelines.ingest.aggregates.events import definitions, source, table
+
+NAMES = [aggregate.name for aggregate in definitions()]
+
+
+def _batch(folder: Path, rows: pa.Table) -> tuple[list[dict], State]:
+    folder.mkdir()
+    found, state = with_aggregates(source(rows, request=None), definitions(), LOCAL, folder)
+    ((file,),) = found.parts.values()
+    return pa.concat_tables(file.read(None)).to_pylist(), state
+
+
+def _replayed(store: Aggregates, rows: list[dict], expected: list[dict]) -> None:
+    """Each row is asked for before the rows of its time are known, then they arrive."""
+    for time in sorted({row["time"] for row in rows}):
+        now = [index for index, row in enumerate(rows) if row["time"] == time]
+        for index in now:
+            found = store.values({key: rows[index][key] for key in ("user", "item")}, time)
+            assert found == {name: expected[index][name] for name in NAMES}
+        store.update(*(rows[index] for index in now))
+
+
+@pytest.mark.parametrize("start", [0, 11, 20])
+def test_store_continues_the_batch_to_the_bit(tmp_path, monkeypatch, start: int) -> None:
+    monkeypatch.setattr("pipelines.ingest.aggregates.online._RECENT", 37)
+    monkeypatch.setattr(batch, "RANGE_ROWS", 29)
+    rows = table(seed=start)
+    expected, whole = _batch(tmp_path / "whole", rows)
+    times = rows["time"].to_numpy()
+    _, state = (
+        _batch(tmp_path / "past", rows.filter(times < start))
+        if start
+        else (
+            [],
+            State.empty(definitions(), rows.schema),
+        )
+    )
+    state.save(tmp_path / "state")
+    store = Aggregates.load(tmp_path / "state")
+    later = np.flatnonzero(times >= start)
+    _replayed(store, rows.take(later).to_pylist(), [expected[index] for index in later])
+    final = Aggregates(whole)
+    for row in rows.slice(0, 29).to_pylist():  # at the newest time, whose rows do not count yet
+        for time in (30, 33):
+            assert store.values(row, time) == final.values(row, time)
+
+
+def test_neither_order_nor_division_of_the_events_matters(tmp_path) -> None:
+    """All but which of the events of one time are the last ones."""
+    aggregates = [each for each in definitions() if each.last is None]
+    rows = table(seed=7).to_pylist()
+    mixed = np.random.default_rng(0).permutation(len(rows)).tolist()
+    stores = []
+    for order in (range(len(rows)), mixed, mixed[:83], mixed[83:]):
+        stores.append(Aggregates(State.empty(aggregates, table().schema)))
+        for index in order:
+            stores[-1].update(rows[index])
+    whole, other_order, first_part, second_part = stores
+    second_part.save(tmp_path / "part")
+    first_part.merge(tmp_path / "part")
+    for row in rows[:53]:
+        expected = whole.values(row, 30)
+        assert other_order.values(row, 30) == expected
+        assert first_part.values(row, 30) == expected
+
+
+def test_states_of_other_definitions_are_not_merged(tmp_path) -> None:
+    first, second = (State.empty([each], table().schema) for each in definitions()[:2])
+    second.save(tmp_path / "other")
+    with pytest.raises(PipelineError, match="other definitions of aggregates"):
+        first.merge(tmp_path / "other")
+
+
+def test_windows_and_ages_of_timestamps_are_in_seconds() -> None:
+    start = dt.datetime(2024, 2, 28, 23, 59, 59)
+    for kind, window, expected in (
+        (pa.timestamp("us"), "90s", 60.5),
+        (pa.timestamp("ns", "UTC"), "2m", 60.5),
+        (pa.date32(), "2d", 86_400.0),
+    ):
+        shared = {"by": "user", "time": "at"}
+        aggregates = [
+            AggregateOptions(name="count", kind="count", window=window, **shared),
+            AggregateOptions(name="age", kind="since_last", **shared),
+        ]
+        columns = pa.schema({"user": pa.int64(), "at": kind})
+        store = Aggregates(State.empty(aggregates, columns))
+        zone = {"tzinfo": dt.UTC} if getattr(kind, "tz", None) else {}
+        first, later = start.replace(**zone), (start + dt.timedelta(seconds=60.5)).replace(**zone)
+        assert store.values({"user": 3}, first) == {"count": 0.0, "age": None}
+        store.update({"user": 3, "at": first})
+        assert store.values({"user": 3}, first) == {"count": 0.0, "age": None}
+        assert store.values({"user": 3}, later) == {"count": 1.0, "age": expected}
+        much_later = later + dt.timedelta(days=2)
+        assert store.values({"user": 3}, much_later)["count"] == 0.0
+
+
+def test_invalid_label_names_its_key() -> None:
+    aggregate = AggregateOptions(name="ctr", kind="rate", of="click", by="user", time="time")
+    store = Aggregates(State.empty([aggregate], table().schema))
+    with pytest.raises(PipelineError, match="'click': expected a label of 0, 1 or null"):
+        store.update({"user": "a", "time": 1, "click": 2})
