@@ -30,9 +30,9 @@ def serve(**options: Any) -> None:
     """Serve models over gRPC and REST.
 
     Speaks TensorFlow Serving's protocol. Serves the newest version in the folder, and loads new
-    versions when they appear. Listens before the models are loaded, and answers UNAVAILABLE until
-    then. SIGTERM and Ctrl-C let running requests finish. Options of TensorFlow Serving may keep
-    their spelling, such as --model_base_path.
+    versions when they appear. Until a model is loaded, its requests get UNAVAILABLE. SIGTERM and
+    Ctrl-C let running requests finish. Options of TensorFlow Serving may keep their spelling, such
+    as --model_base_path.
     """
     from serving.server import process
 

@@ -93,7 +93,7 @@ class Steps:
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
-        options = self.experiment.data
+        experiment, named = self.experiment, self.experiment.evaluation.columns
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -106,15 +106,8 @@ class Steps:
                 done = rows
 
             try:
-                summary = ingest(
-                    options,
-                    self.experiment.schema_,
-                    self.experiment.seed,
-                    folder,
-                    total_so_far,
-                    engine,
-                    self.experiment.evaluation.columns,
-                )
+                data = (experiment.data, experiment.schema_, experiment.seed)
+                summary = ingest(*data, folder, total_so_far, engine, named)
             finally:
                 progress.stop()
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
@@ -124,8 +117,8 @@ class Steps:
 
         manifest = self._execute("ingest", build, sources=_source_stamps(self.experiment))
         # If ingest was skipped, this is the first look at the columns.
-        for key, name in self.experiment.evaluation.columns.items():
-            where = str(self.run.path("ingest"))
+        where = str(self.run.path("ingest"))
+        for key, name in named.items():
             require_column(manifest["columns"], name, key, where)
             if manifest["columns"][name].startswith("list"):
                 raise PipelineError(
