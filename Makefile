@@ -29,6 +29,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 
 docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
 	$(BIN)/python -m docs.imports_picture
+	$(BIN)/python -m docs.experiment_keys
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html; with search: $(BIN)/python -m http.server -d build/docs"
 

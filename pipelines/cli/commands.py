@@ -109,7 +109,7 @@ def fit(
     with opened(experiment, run_dir, overrides, force) as steps:
         from pipelines.engines import choose_engine
 
-        steps.fit(choose_engine(engine, ray_address))
+        steps.fit(choose_engine(engine, ray_address, steps.experiment.own_parts))
 
 
 @main.command()
@@ -175,7 +175,8 @@ def score(
     with opened(experiment, run_dir, overrides) as steps:
         from pipelines.engines import choose_engine
 
-        rows = steps.score(source, target, choose_engine(engine, ray_address))
+        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
+        rows = steps.score(source, target, chosen)
         place = f"[dim]{escape(str(target))}[/dim]"
         CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.features.base import Transform
+from pipelines.features.base import TRANSFORMS, Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.numeric import NumericTransform
@@ -21,6 +21,7 @@ from pipelines.features.quantile import QuantileTransform
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
+from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import Feature, RawType, Schema, Sequence, Side, Task, is_listed
 
 
@@ -82,7 +83,9 @@ class FittedFeatures:
         """Writes `features.json` and a Parquet file per vocabulary."""
         states: dict[str, Any] = {}
         for name, transform in self.transforms.items():
-            state = transform.state()
+            state = dict(transform.state())
+            if _own(self.schema[name]) is not None:
+                state["kind"] = "own"
             if "values" in state:
                 file = f"vocabulary_{len(states)}.parquet"
                 pq.write_table(pa.table({"value": state.pop("values")}), folder / file)
@@ -96,15 +99,28 @@ class FittedFeatures:
     def load(cls, folder: Path) -> FittedFeatures:
         """Loads the transforms that `save` wrote."""
         saved = read_json(folder / "features.json")
-        transforms = {name: _load(state, folder) for name, state in saved["transforms"].items()}
-        return cls(Schema.from_dict(saved["schema"]), transforms)
+        schema = Schema.from_dict(saved["schema"])
+        transforms = {
+            name: _load(state, folder, _own(schema[name]))
+            for name, state in saved["transforms"].items()
+        }
+        return cls(schema, transforms)
 
 
-def _load(state: dict[str, Any], folder: Path) -> Transform:
+def _own(feature: Feature) -> OwnTransform | None:
+    transform = feature.transform
+    return transform if isinstance(transform, OwnTransform) else None
+
+
+def _load(state: dict[str, Any], folder: Path, own: OwnTransform | None) -> Transform:
     kind = state["kind"]
+    if "file" in state:
+        with open_parquet(folder / state.pop("file")) as file:
+            state["values"] = file.read()["value"].combine_chunks()
+    if own is not None:
+        return TRANSFORMS[own.name](**own.options).load(state)
     if kind == "vocabulary":
-        with open_parquet(folder / state["file"]) as file:
-            return VocabularyTransform(file.read()["value"].combine_chunks())
+        return VocabularyTransform(state["values"])
     if kind == "hash":
         return HashTransform(state["buckets"])
     if kind == "quantile":

@@ -23,11 +23,12 @@ from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
 from pipelines.ingest.histories import Histories, check_histories
+from pipelines.ingest.own_source import read_own
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.split_summary import SplitSummary
-from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
+from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.storage.filesystem import shown
 from recsys_attn.schema import Schema
@@ -118,7 +119,7 @@ def _write(
             log.check()
         if not sum(writer.rows.values()):
             raise _no_rows(options)
-        check_splits(writer.rows, options.split)
+        splitter.check(writer.rows)
         summary.check()
     return {
         "rows": writer.rows,
@@ -136,8 +137,8 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     elif options.source == "csv":
         source = tables.read_csv(options, schema)
     else:
-        source = _READERS[options.source](options)
-    if options.source in ("csv", "parquet"):
+        source = _READERS.get(options.source, read_own)(options)
+    if options.source in ("csv", "parquet") or options.source in SOURCES:
         source = with_common_columns(source, options, schema)
     return dataclasses.replace(source, request=options.request or source.request)
 

@@ -382,10 +382,9 @@ def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
 
 def _source_stamps(experiment: Experiment) -> dict[str, str]:
     """Size and modification time of the source files; a change makes ingest run again."""
-    stamps: dict[str, str] = {}
-    for place in experiment.data.places():
-        stamps |= Storage.of(place).stamps() if is_uri(place) else _local_stamps(Path(place))
-    return stamps
+    places = experiment.data.places()
+    stamps = [Storage.of(p).stamps() if is_uri(p) else _local_stamps(Path(p)) for p in places]
+    return {name: stamp for of_place in stamps for name, stamp in of_place.items()}
 
 
 def _local_stamps(path: Path) -> dict[str, str]:
