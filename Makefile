@@ -7,12 +7,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-versio
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 # JAX compiles every shape: the models, and what lengths change, are left to `make jax`.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
-# Not the training benchmark, which takes hours: CONTRIBUTING.md has its command.
+# Not those that take hours: CONTRIBUTING.md has their commands.
 # `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
-BENCHMARKS := $(filter-out benchmarks/training.py,$(wildcard benchmarks/[a-z]*.py))
+BENCHMARKS := $(filter-out benchmarks/training.py benchmarks/quality.py,$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test portable ray jax oracles protos lint check bench clean
+.PHONY: help demo docs test portable ray jax oracles quality protos lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -29,6 +29,7 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 
 docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
 	$(BIN)/python -m docs.imports_picture
+	$(BIN)/python -m docs.experiment_keys
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/docs/index.html; with search: $(BIN)/python -m http.server -d build/docs"
 
@@ -50,6 +51,9 @@ jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: 
 
 oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -rP tests/oracles
+
+quality: $(VENV)/.quality ## Compare the default model with others and with trees (hours; RECSYS_DATA=FOLDER)
+	$(BIN)/python -m benchmarks.quality
 
 protos: ## Make the code of serving/protos anew, with the oldest tools that may meet it
 	$(PYTHON) -m venv build/protos
@@ -93,6 +97,11 @@ $(VENV)/.ray: $(VENV)/.dev
 $(VENV)/.docs: $(VENV)/.package
 	@echo "Adding the documentation tools to $(VENV) (once)"
 	@$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
+$(VENV)/.quality: $(VENV)/.dev
+	@echo "Adding LightGBM to $(VENV) (once)"
+	@$(PIP_INSTALL) -e ".[dev,quality]"
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.dev

@@ -1,13 +1,13 @@
-"""Registries of parts by name, which make a part from an instance, a name or a config."""
+"""Registries of parts by name; that of layers makes a part from a name or a config too."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import keras
 
@@ -15,6 +15,69 @@ from recsys_attn.checks import unknown_name
 from recsys_attn.serialization import arguments_of, deserialize
 
 Member = TypeVar("Member", bound=type)
+Part = TypeVar("Part", bound=Callable[..., Any])
+Own = TypeVar("Own", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False)
+class NamedParts(Mapping[str, Part], Generic[Part]):
+    """Functions or classes of one kind by name, such as the models.
+
+    Args:
+        kind: The name of a part in an error, such as `"model"`.
+        members: The parts by name; `register` fills it.
+
+    Example:
+
+    >>> from recsys_attn.registry import NamedParts
+    >>> SHAPES = NamedParts("shape")
+    >>> @SHAPES.register("square")
+    ... def square(side):
+    ...     return side**2
+    >>> SHAPES["square"](3)
+    9
+    """
+
+    kind: str
+    members: dict[str, Part] = field(default_factory=dict)
+
+    def register(self, name: str) -> Callable[[Own], Own]:
+        """Returns the decorator that enters a function or a class under a name.
+
+        Raises:
+            ValueError: Another part has this name.
+        """
+
+        def enter(part: Any) -> Any:
+            _require_free(self.kind, name, part, self.members)
+            self.members[name] = part
+            return part
+
+        return enter
+
+    def __getitem__(self, name: str) -> Part:
+        return self.members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def _require_free(kind: str, name: str, part: Any, parts: Mapping[str, Any]) -> None:
+    """Raises if another part has the name; a module that runs again may enter its own again."""
+    there = parts.get(name)
+    there = getattr(there, "func", there)
+    if there is not None and _place(there) != _place(part):
+        raise ValueError(
+            f"The name {name!r} is that of another {kind}, {_place(there)}; choose another. "
+            f"Received: {_place(part)}"
+        )
+
+
+def _place(part: Any) -> str:
+    return f"{part.__module__}.{part.__qualname__}"
 
 
 @dataclass(frozen=True)
@@ -62,9 +125,15 @@ class Registry:
             name: The name of the member.
             saved_as: The name of the class in saved models. Defaults to its own name.
             aliases: More names, each with the arguments that it fixes.
+
+        Raises:
+            ValueError: Another class has one of the names.
         """
 
         def enter(member: Member) -> Member:
+            kind = self.kind.partition(" ")[2]
+            for taken in (name, *aliases):
+                _require_free(kind, taken, member, self.members)
             self.members[name] = member
             for alias, fixed in aliases.items():
                 self.members[alias] = functools.partial(member, **fixed)
@@ -129,6 +198,11 @@ def _make(
     name: Any, make: Callable[..., Any], config: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Any:
     _check_arguments(name, make, config)
+    policy = defaults.get("dtype")
+    if (
+        policy is not None and type(policy) is keras.DTypePolicy
+    ):  # Keras makes the config of a class with plain arguments
+        defaults = {**defaults, "dtype": policy.name}
     try:
         return make(**{**defaults, **config})
     except TypeError as error:

@@ -14,6 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args
 
 from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.id_transforms import (
+    DEFAULT,
+    Hash,
+    IdTransform,
+    OwnTransform,
+    Quantile,
+    Vocabulary,
+)
 
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
@@ -25,44 +33,6 @@ RESERVED_IDS = 2
 CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False for padded candidates
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """One row per known value; values seen fewer than `min_count` times are unknown."""
-
-    min_count: int = 1
-    max_size: int | None = None
-    kind: Literal["vocabulary"] = "vocabulary"
-
-    def __post_init__(self) -> None:
-        require_positive("min_count", self.min_count)
-        if self.max_size is not None:
-            require_positive("max_size", self.max_size)
-
-
-@dataclass(frozen=True)
-class Hash:
-    """A fixed hash of values to `buckets` rows; nothing is fitted, and no value is unknown."""
-
-    buckets: int
-    kind: Literal["hash"] = "hash"
-
-    def __post_init__(self) -> None:
-        require_positive("buckets", self.buckets)
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The index of the bucket of a number; buckets are quantiles of the data."""
-
-    buckets: int = 10
-    kind: Literal["quantile"] = "quantile"
-
-    def __post_init__(self) -> None:
-        if self.buckets < 2:
-            raise ValueError(f"`buckets` must be at least 2. Received: buckets={self.buckets}")
-
-
-IdTransform = Vocabulary | Hash | Quantile
 NumericTransform = Literal["log1p", "standardise"]
 
 
@@ -73,18 +43,19 @@ class Categorical:
     Args:
         name: Name of the column, of the model input and of the signature input.
         side: `"context"` (user and moment, once per request) or `"candidate"`.
-        dtype: Type of the raw value.
-        transform: Transform from raw values to ids.
+        dtype: Type of the raw value; `"float32"` with the transform `"quantile"`.
+        transform: Transform from raw values to ids: a table, or the name of its kind.
         multivalued: Whether a row has a list of values.
         max_length: Largest number of values of a multi-valued row; the last ones are kept.
         width: Embedding width. Defaults to that of the model.
-        size: Number of rows of its table, including reserved ids; known after fitting.
+        size: Number of rows of its table, including reserved ids; set by fitting, so left out in
+            an experiment file.
     """
 
     name: str
     side: Side = "candidate"
     dtype: RawType = "string"
-    transform: IdTransform = Vocabulary()
+    transform: IdTransform = DEFAULT
     multivalued: bool = False
     max_length: int = 20
     width: int | None = None
@@ -99,7 +70,13 @@ class Categorical:
 class Numeric:
     """A number, embedded as its (transformed) value times a learned vector.
 
-    `transform` names the steps in their order, for instance `("log1p", "standardise")`.
+    Args:
+        name: Name of the column, of the model input and of the signature input.
+        side: `"context"` (user and moment, once per request) or `"candidate"`.
+        transform: Steps in their order: `"log1p"`, `"standardise"` (subtracts the mean of the
+            training rows and divides by their deviation).
+        width: Embedding width. Defaults to that of the model.
+        dtype: Type of the raw value.
     """
 
     name: str
@@ -145,7 +122,7 @@ class Sequence:
     history: str = "history"
     max_length: int = 50
     dtype: RawType = "string"
-    transform: IdTransform = Vocabulary()
+    transform: IdTransform = DEFAULT
     width: int | None = None
     size: int | None = None
     kind: Literal["sequence"] = "sequence"
@@ -180,6 +157,7 @@ class Task:
         loss: `"cross_entropy"` teaches probabilities. `"softmax"`, `"bpr"` and `"list_mle"` compare
             the candidates of a request and teach their order only: choose one where the output is a
             ranked list and nothing needs a probability.
+        kind: The kind of the label.
     """
 
     name: str
@@ -261,7 +239,7 @@ class Schema:
                 f"Sequence {feature.name!r} shares the table of {owner.name!r} and must have its "
                 f"dtype {owner.dtype!r}. Received: dtype={feature.dtype!r}"
             )
-        for name, not_given in (("transform", Vocabulary()), ("width", None), ("size", None)):
+        for name, not_given in (("transform", DEFAULT), ("width", None), ("size", None)):
             own, shared = getattr(feature, name), getattr(owner, name)
             if own not in (not_given, shared):
                 raise ValueError(
@@ -330,6 +308,7 @@ _ID_TRANSFORMS: dict[str, type[IdTransform]] = {
     "vocabulary": Vocabulary,
     "hash": Hash,
     "quantile": Quantile,
+    "own": OwnTransform,
 }
 
 
@@ -363,9 +342,12 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
         require_positive("size", feature.size)
     if not isinstance(feature.transform, IdTransform):
         raise ValueError(
-            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash or a Quantile. "
+            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile or an "
+            f"OwnTransform. "
             f"Received: transform={feature.transform!r}"
         )
+    if isinstance(feature.transform, OwnTransform):
+        return
     if isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
         raise ValueError(
             f"Feature {feature.name!r}: float32 values take the transform Quantile and nothing "

@@ -40,7 +40,7 @@ CODE = _read(*PACKAGES)
 EVERYTHING = CODE + _read("tests", "benchmarks")
 MODULES = {source.module for source in CODE}
 EXTRAS = PROJECT["optional-dependencies"]
-NOT_AT_RUN_TIME = ("dev", "docs", "oracles")
+NOT_AT_RUN_TIME = ("dev", "docs", "oracles", "quality")
 RUNTIME = _names(PROJECT["dependencies"]).union(
     *(_names(needs) for extra, needs in EXTRAS.items() if extra not in NOT_AT_RUN_TIME)
 )

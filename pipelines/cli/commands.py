@@ -115,7 +115,7 @@ def fit(
     with opened(experiment, run_dir, overrides, force) as steps:
         from pipelines.engines import choose_engine
 
-        steps.fit(choose_engine(engine, ray_address))
+        steps.fit(choose_engine(engine, ray_address, steps.experiment.own_parts))
 
 
 @main.command()
@@ -191,7 +191,7 @@ def score(
     with opened(experiment, run_dir, overrides) as steps:
         from pipelines.engines import choose_engine
 
-        chosen = choose_engine(engine, ray_address)
+        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
         if top_k is not None:
             from pipelines.workflow.top_k import rank
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +15,8 @@ force_option = click.option("--force", is_flag=True, help="Run even if nothing h
 
 
 def experiment_options(command: Command) -> Command:
-    """Adds the experiment (a TOML file or a run folder), the run folder and overrides."""
+    """Adds the experiment (a TOML file or a run folder), the run folder, overrides and imports."""
+    command = _with_imports(command)
     for option in reversed(
         (
             click.argument("experiment", type=click.Path(path_type=Path)),
@@ -30,10 +33,29 @@ def experiment_options(command: Command) -> Command:
                 metavar="KEY=VALUE",
                 help="Override a key of the experiment, such as training.epochs=3. Repeatable.",
             ),
+            click.option(
+                "--import",
+                "imports",
+                multiple=True,
+                metavar="MODULE",
+                help="Python module with parts that the experiment names, beside its file or on "
+                "PYTHONPATH. Repeatable.",
+            ),
         )
     ):
         command = option(command)
     return command
+
+
+def _with_imports(command: Command) -> Command:
+    """Turns `--import` into overrides of the key `imports`."""
+
+    @functools.wraps(command)
+    def run(*, imports: tuple[str, ...], overrides: tuple[str, ...], **options: Any) -> None:
+        added = tuple(f"imports+={name}" for name in imports)
+        command(overrides=(*overrides, *added), **options)
+
+    return run
 
 
 def top_k_options(command: Command) -> Command:

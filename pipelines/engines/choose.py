@@ -10,14 +10,21 @@ from types import ModuleType
 from rich.console import Console
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.engines.base import Engine
 from pipelines.engines.local import LocalEngine
 
 
-def choose_engine(name: str, address: str) -> Engine:
-    """Returns the engine `local` or `ray`; `address` is the Ray cluster's."""
+def choose_engine(name: str, address: str, own: OwnParts = NO_PARTS) -> Engine:
+    """Returns the engine `local` or `ray`.
+
+    Args:
+        name: The name.
+        address: Address of the Ray cluster.
+        own: The user's modules, which its workers import.
+    """
     return (
-        _import("pipelines.engines.ray.engine").RayEngine(address)
+        _import("pipelines.engines.ray.engine").RayEngine(address, own)
         if name == "ray"
         else LocalEngine()
     )

@@ -16,7 +16,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
-from pipelines.metrics import task_metrics
+from pipelines.metrics import own_metrics, task_metrics
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
@@ -46,9 +46,7 @@ def evaluate(
     options = experiment.evaluation
     probabilities = {task.name: task.has_probabilities for task in model.schema.tasks}
     group = options.group or request
-    extra_names = {*options.ceiling.values(), *options.baselines.values()} | (
-        {group} if group else set()
-    )
+    extra_names = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
     _check_columns(split, extra_names)
     feed = Feed(split, fitted, request)
     try:
@@ -79,6 +77,7 @@ def evaluate(
                 ceiling=None if ceiling is None else _numbers(extras, ceiling),
                 baselines={n: _numbers(extras, c) for n, c in options.baselines.items()},
             )
+            tasks[task]["own"] = own_metrics(options.own_metrics, label, scores[task], requests)
         except ValueError as error:
             raise PipelineError(
                 f"Task {task!r} cannot be evaluated: {error}. Check the columns that `evaluation` "

@@ -3,108 +3,50 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
-import operator
 import tomllib
-import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
+from pipelines.experiment.model_options import (
+    DEFAULT_MODEL,
+    ModelOptions,
+    any_model,
+    default_model,
+)
 from pipelines.experiment.monitor import Monitor
 from pipelines.experiment.names import check_feature_names, check_task_names
+from pipelines.experiment.negative_options import NegativeOptions
+from pipelines.experiment.own_options import (
+    check_own_options,
+    import_parts,
+    iso_text,
+    own_transform,
+)
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.validation_errors import explain
+from pipelines.features.base import TRANSFORMS
 from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
 from recsys_attn import models
+from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
-
-class ModelOptions(TomlTable):
-    """The `[model]` table: name, excluded features, and arguments of the model's function."""
-
-    name: str
-    exclude: tuple[str, ...] = ()
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the model's function besides the schema."""
-        return self.model_dump(exclude={"name", "exclude"})
-
-
-def _options_of(name: str) -> type[ModelOptions]:
-    """Options made from the keyword arguments of a model's function."""
-    parameters = inspect.signature(models.get(name), eval_str=True).parameters.values()
-    fields: dict[str, Any] = {
-        parameter.name: (_checked(parameter.annotation), parameter.default)
-        for parameter in parameters
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        and parameter.name != "embeddings_regularizer"
-    }
-    fields["name"] = (Literal[name], name)
-    return create_model(name, __base__=ModelOptions, **fields)
-
-
-def _checked(annotation: Any) -> Any:
-    """The annotation of an option; parts of attention are built once, to check them."""
-    if get_origin(annotation) is Annotated:
-        plain, make = get_args(annotation)
-        return Annotated[plain, AfterValidator(functools.partial(_try, make))]
-    if get_origin(annotation) in (types.UnionType, Union):
-        return functools.reduce(operator.or_, map(_checked, get_args(annotation)))
-    return annotation
-
-
-def _try(make: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        make(value)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-_MODELS: dict[str, Any] = {name: _options_of(name) for name in models.MODELS}
-DEFAULT_MODEL = "attention_ranker"
 if TYPE_CHECKING:
     _Model = ModelOptions
 else:
-    _Model = Annotated[
-        functools.reduce(operator.or_, _MODELS.values()), Field(discriminator="name")
-    ]
-
+    _Model = any_model()
 
 ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
-
-
-class NegativeOptions(TomlTable):
-    """The `[training.negatives]` table: items drawn for each request of the training.
-
-    Attributes:
-        count: Items to draw for each request.
-        by: `"uniform"`; `"popularity"`: by (1 + positives in the train rows) ** 0.75; `"batch"`:
-            positives of the batch's other requests; `"hard"`: of `count * pool` uniform draws,
-            those that the model scores highest.
-        pool: With `by = "hard"`, draws for each item kept.
-    """
-
-    count: int = Field(default=20, ge=1)
-    by: Literal["uniform", "popularity", "batch", "hard"] = "uniform"
-    pool: int = Field(default=4, ge=2)
-
-    @model_validator(mode="after")
-    def _check_pool(self) -> NegativeOptions:
-        if self.by != "hard" and self.pool != NegativeOptions.model_fields["pool"].default:
-            raise ValueError(f'`pool` needs `by = "hard"`. Received: by={self.by!r}')
-        return self
 
 
 class TrainingOptions(TomlTable):
@@ -194,9 +136,15 @@ class TrainingOptions(TomlTable):
 
 
 class EvaluationOptions(TomlTable):
-    """The `[evaluation]` table: split, GAUC's group, ceilings and baselines by column name.
+    """The `[evaluation]` table.
 
-    `at` are the places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
+    Attributes:
+        split: The evaluated split.
+        group: Column of the groups of GAUC, usually the user. None: the request, if there is one.
+        at: Places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
+        ceiling: By task, the column with its true probabilities, as simulated data have them.
+        baselines: By name, the column with the scores of a simple rule to compare with.
+        metrics: Metrics of your own, by name, or as tables of the name and its options.
     """
 
     split: Literal["train", "valid", "test"] = "test"
@@ -204,6 +152,13 @@ class EvaluationOptions(TomlTable):
     at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
     ceiling: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str] = Field(default_factory=dict)
+    metrics: tuple[str | dict[str, Any], ...] = ()
+
+    @property
+    def own_metrics(self) -> dict[str, dict[str, Any]]:
+        """The options of each metric in `metrics`."""
+        tables = [{"name": m} if isinstance(m, str) else m for m in self.metrics]
+        return {t["name"]: {k: v for k, v in t.items() if k != "name"} for t in tables}
 
     @property
     def columns(self) -> dict[str, str]:
@@ -215,7 +170,14 @@ class EvaluationOptions(TomlTable):
 
 
 class ExportOptions(TomlTable):
-    """The `[export]` table."""
+    """The `[export]` table.
+
+    Attributes:
+        name: Name of the model's folder. None: the name of the experiment.
+        parity_rows: Rows whose scores are compared between training and export.
+        tolerance: Largest difference of a score in that comparison.
+        warmup_requests: Requests of the warm-up file in the export.
+    """
 
     name: str | None = None
     parity_rows: int = Field(default=512, ge=1)
@@ -227,14 +189,31 @@ _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind
 
 
 class Experiment(TomlTable):
-    """A whole experiment, as in `experiments/*.toml`."""
+    """The whole experiment file.
+
+    Attributes:
+        name: Name of the run folder (`runs/<name>`) and of the export: letters, digits, `_`, `.`
+            and `-`.
+        seed: Fixes the split, the order of rows, the initial weights and dropout.
+        imports: Python modules whose parts this file names, beside it or on PYTHONPATH.
+        imports_from: Folder of these modules. None: that of the experiment file.
+        data: The rows: source, split and histories.
+        features: The inputs of the model.
+        tasks: The predicted labels.
+        model: The model. None: `attention_ranker`.
+        training: The training.
+        evaluation: The evaluation.
+        export: The export.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     seed: int = Field(default=0, ge=0, lt=2**32)
+    imports: tuple[str, ...] = ()
+    imports_from: str | None = None
     data: DataOptions
     features: tuple[_Feature, ...]
     tasks: tuple[Task, ...]
-    model: _Model = _MODELS[DEFAULT_MODEL]()
+    model: _Model = default_model()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     export: ExportOptions = ExportOptions()
@@ -248,6 +227,10 @@ class Experiment(TomlTable):
     def _check_names(self) -> Experiment:
         features = [feature.name for feature in self.schema_.features]
         check_feature_names(features)
+        for feature in self.features:
+            if isinstance(feature.transform, OwnTransform):
+                key = f"transform` of `{feature.name}"
+                _known(key, [feature.transform.name], list(TRANSFORMS))
         tasks = [task.name for task in self.tasks]
         check_task_names(tasks)
         check_made_columns(self.data, self.schema_)
@@ -278,6 +261,11 @@ class Experiment(TomlTable):
             )
 
     @property
+    def own_parts(self) -> OwnParts:
+        """The user's modules."""
+        return OwnParts(self.imports, self.imports_from or "")
+
+    @property
     def monitor(self) -> Monitor:
         """The validation metric that decides which epoch is the best."""
         return Monitor.of(self.training.monitor, self.tasks)
@@ -299,14 +287,23 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
     values = _read_kept(path) if path.is_dir() else _read_toml(path)
     for key, value in (overrides or {}).items():
         _set(values, key, value)
+    import_parts(values, path)
     inherited = _expand_shorthands(values)
+    check_own_options(values, str(path))
+    kind = experiment_type(tuple(models.MODELS))
     try:
         # Pydantic's strict rules for JSON fit TOML: lists are lists, whole numbers are numbers,
         # and nothing else is converted.
-        text = json.dumps(values, default=str)
-        return Experiment.model_validate_json(text, strict=True)
+        text = json.dumps(values, default=iso_text)
+        return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise PipelineError(explain(error, Experiment, str(path), inherited)) from None
+        raise PipelineError(explain(error, kind, str(path), inherited)) from None
+
+
+@functools.cache
+def experiment_type(names: tuple[str, ...]) -> type[Experiment]:
+    """The class of an experiment with one of the models of these names."""
+    return create_model("Experiment", __base__=Experiment, model=(any_model(), default_model()))
 
 
 def _read_kept(folder: Path) -> dict[str, Any]:
@@ -330,7 +327,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:
-    *tables, last = key.split(".")
+    """Sets a dotted key; `imports+` adds to a list."""
+    *tables, last = key.removesuffix("+").split(".")
     for depth, table in enumerate(tables, 1):
         values = values.setdefault(table, {})
         if not isinstance(values, dict):
@@ -339,16 +337,22 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
                 f"--set {key}: `{name}` is {'a list' if isinstance(values, list) else 'a value'} "
                 "in the experiment file; expected a table, such as `training`."
             )
+    if key.endswith("+"):
+        value = list(dict.fromkeys([*values.get(last, []), value]))
     values[last] = value
 
 
 def _expand_shorthands(values: dict[str, Any]) -> list[str]:
-    """Expands `transform = "hash"`, and copies options of other tables to sequences.
+    """Expands `transform = "hash"` and paths by split, and copies options of shared features.
 
     Returns:
         The keys that were copied.
     """
-    model, features = values.get("model"), values.get("features")
+    data, model, features = (values.get(name) for name in ("data", "model", "features"))
+    if isinstance(data, dict) and isinstance(data.get("path"), dict):
+        split = data.setdefault("split", {})
+        if isinstance(split, dict):
+            split.setdefault("by", "provided")
     if isinstance(model, dict):
         model.setdefault("name", DEFAULT_MODEL)
     tables = {
@@ -361,7 +365,7 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
         transform = feature.get("transform")
         if feature.get("kind") != "numeric" and isinstance(transform, str | dict):
             named = {"kind": transform} if isinstance(transform, str) else transform
-            feature["transform"] = {"kind": "vocabulary", **named}
+            feature["transform"] = own_transform(named) or {"kind": "vocabulary", **named}
         if feature.get("kind") == "categorical":
             owners[str(feature.get("name"))] = feature
     inherited = []

@@ -6,19 +6,28 @@ from typing import Any
 
 from pipelines.common.artifacts import fingerprint
 from pipelines.experiment.config import Experiment
+from pipelines.ingest.source import SOURCES
 from pipelines.storage.filesystem import without_credentials
+from recsys_attn.id_transforms import OwnTransform
 
 
 def resolved(experiment: Experiment) -> dict[str, Any]:
     """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
     values = experiment.model_dump(mode="json")
-    for table in filter(None, (values["data"], values["data"]["items"])):
-        path = table["path"]
-        if isinstance(path, str):
-            table["path"] = without_credentials(path)
-        elif path is not None:
-            table["path"] = [without_credentials(place) for place in path]
+    values["data"]["path"] = _without_credentials(values["data"]["path"])
+    if values["data"]["items"] is not None:
+        items = values["data"]["items"]
+        items["path"] = _without_credentials(items["path"])
     return values
+
+
+def _without_credentials(paths: Any) -> Any:
+    """The same paths, lists or tables of them."""
+    if isinstance(paths, dict):
+        return {name: _without_credentials(value) for name, value in paths.items()}
+    if isinstance(paths, list):
+        return [_without_credentials(value) for value in paths]
+    return paths if paths is None else without_credentials(paths)
 
 
 def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -29,11 +38,19 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
         table: [{key: part[key] for key in columns if key in part} for part in values[table]]
         for table in ("features", "tasks")
     }
+    own = {"imports": experiment.own_parts.hashes()} if experiment.imports else {}
+    uses_source = experiment.data.source in SOURCES
+    uses_transform = any(
+        isinstance(feature.transform, OwnTransform) for feature in experiment.features
+    )
     return {
-        "ingest": {"data": values["data"], **read},
-        "fit": {"features": values["features"]},
-        "train": {table: values[table] for table in ("model", "training", "tasks")},
-        "evaluate": {table: values[table] for table in ("name", "evaluation")},
+        "ingest": {"data": values["data"], **read, **(own if uses_source else {})},
+        "fit": {"features": values["features"], **(own if uses_transform else {})},
+        "train": {**{table: values[table] for table in ("model", "training", "tasks")}, **own},
+        "evaluate": {
+            **{table: values[table] for table in ("name", "evaluation")},
+            **(own if experiment.evaluation.metrics else {}),
+        },
         "export": {
             "export": {**values["export"], "name": experiment.export.name or experiment.name}
         },
@@ -42,9 +59,11 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
 
 
 def config_hash(experiment: Experiment) -> str:
-    """Hash of all settings that influence an evaluation: all but the export."""
+    """Hash of all settings that influence an evaluation: all but the export and a folder."""
     values = resolved(experiment)
-    return fingerprint({key: values[key] for key in values if key != "export"})
+    return fingerprint(
+        {key: values[key] for key in values if key not in ("export", "imports_from")}
+    )
 
 
 def resumable_settings(experiment: Experiment) -> Any:

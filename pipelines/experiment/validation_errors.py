@@ -44,7 +44,11 @@ class _Location(NamedTuple):
 
 
 def explain(
-    error: ValidationError, root: type[BaseModel], where: str, copied: Collection[str] = ()
+    error: ValidationError,
+    root: type[Any],
+    where: str,
+    copied: Collection[str] = (),
+    within: str = "",
 ) -> str:
     """Returns all problems, each on a line that starts with `where`.
 
@@ -53,6 +57,7 @@ def explain(
         root: The checked class.
         where: The file.
         copied: Keys with copied values; their problems are reported for the original key.
+        within: Key of the table that was checked alone, with a dot.
     """
     problems: Any = error.errors(include_url=False)
     wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
@@ -62,16 +67,18 @@ def explain(
         key = _walk(root, problem["loc"]).key
         if key.startswith(tuple(copied)) or _of_another_kind(problem, wrong_kinds, root):
             continue
+        if _of_another_type(problem, problems):
+            continue
         if problem["type"] in _EXPECTED:
             key, received = _received(problem, root)
             expected = _EXPECTED[problem["type"]].format(**problem.get("ctx", {}))
             mismatches.setdefault((key, received), []).append(expected)
         else:
-            sentences.append(_sentence(problem, root))
+            sentences.append(_sentence(problem, root, within))
     for (key, received), several in mismatches.items():
         expected = " or ".join(dict.fromkeys(several))
         near = _near(received.strip('"'), re.findall("'([^']+)'", expected))
-        sentences.append(f"`{key}`: expected {expected}. Received: {received}.{near}")
+        sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{near}")
     return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
 
 
@@ -84,9 +91,10 @@ def _received(problem: Any, root: type) -> tuple[str, str]:
     return key, text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _sentence(problem: Any, root: type) -> str:
+def _sentence(problem: Any, root: type, within: str) -> str:
     *parents, last = problem["loc"] or [""]
     place = _walk(root, problem["loc"])
+    place = place._replace(key=(within + place.key).rstrip("."))
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = sorted({n for t in _walk(root, parents).types for n in _fields(t)})
         return (
@@ -116,6 +124,18 @@ def _of_another_kind(problem: Any, wrong_kinds: set[tuple[Any, ...]], root: type
     return any(location[:depth] in wrong_kinds for depth in range(len(location)))
 
 
+def _of_another_type(problem: Any, problems: Sequence[Any]) -> bool:
+    """Whether a table stands where a value may, and the problem is inside the table."""
+    location, inside = problem["loc"], len(problem["loc"])
+    return (
+        isinstance(problem["input"], dict)
+        and problem["type"] in ("string_type", "tuple_type")
+        and any(
+            o["loc"][: inside - 1] == location[:-1] and len(o["loc"]) > inside for o in problems
+        )
+    )
+
+
 def _discriminator(problem: Any) -> str:
     return problem["ctx"]["discriminator"].strip("'")
 
@@ -132,11 +152,16 @@ def _walk(root: type, location: Sequence[Any]) -> _Location:
             key += f"[{part}]"
             here = [leaf for t in here for arg in typing.get_args(t) for leaf in _leaves(arg)]
         elif len(here) > 1:
-            here = [t for t in here if part in (*_kinds(t), _name(t))] or here
+            here = [t for t in here if part in _kinds(t) or _is_label(part, t)] or here
         else:
             key += f".{part}" if key else part
             here = [leaf for t in here for leaf in _leaves(_fields(t).get(part))]
     return _Location(key, here)
+
+
+def _is_label(part: str, cls: Any) -> bool:
+    """Whether pydantic names a class so; of one with a check, it names the check too."""
+    return part == _name(cls) or part.endswith(f", {_name(cls)}]")
 
 
 def _leaves(annotation: Any) -> list[Any]:

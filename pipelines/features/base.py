@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from recsys_attn.registry import NamedParts
 from recsys_attn.schema import PADDING_ID
 
 MISSING_INT = np.iinfo("int64").min  # stands for null in int64 tensors
@@ -40,6 +41,45 @@ class Transform(Protocol):
 
     def state(self) -> dict[str, Any]:
         """Plain data for JSON; a vocabulary has a pyarrow array `"values"`."""
+
+
+class OwnFitter(Fitter, Protocol):
+    """A transform of a user: a dataclass of its options, which fits it and loads it."""
+
+    def load(self, state: dict[str, Any]) -> Transform:
+        """The transform whose `state` was saved."""
+
+
+TRANSFORMS: NamedParts[Callable[..., OwnFitter]] = NamedParts("transform")
+
+
+class Chained(tf.Module):
+    """Functions of a graph, one after the other; the tables that they hold are exported.
+
+    Args:
+        functions: Each takes the result of the one before.
+    """
+
+    def __init__(self, *functions: GraphFunction) -> None:
+        super().__init__()
+        self.functions = list(functions)
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        for function in self.functions:
+            values = function(values)
+        return values
+
+
+class GraphTransform:
+    """A base for transforms to ids whose `apply` runs their `graph`, once per distinct value."""
+
+    def graph(self) -> GraphFunction:
+        """A function of a raw tensor."""
+        raise NotImplementedError(f"{type(self).__name__} must define `graph`")
+
+    def apply(self, values: pa.Array) -> np.ndarray:
+        """The ids of raw values."""
+        return apply_distinct(self.graph(), values)
 
 
 def apply_graph(function: GraphFunction, values: pa.Array) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
-from pipelines.features.base import Fitter
+from pipelines.features.base import TRANSFORMS, Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
 from pipelines.features.lists import flatten_list
@@ -19,7 +19,8 @@ from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
-from recsys_attn.schema import Feature, Hash, Numeric, Quantile, Schema, is_listed
+from recsys_attn.id_transforms import Hash, OwnTransform, Quantile
+from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 States = dict[str, Any]
 
@@ -32,6 +33,8 @@ def fitter(feature: Feature) -> Fitter:
         return HashFitter(feature.transform.buckets)
     if isinstance(feature.transform, Quantile):
         return QuantileFitter(feature.transform.buckets)
+    if isinstance(feature.transform, OwnTransform):
+        return TRANSFORMS[feature.transform.name](**feature.transform.options)
     return VocabularyFitter(feature.transform.min_count, feature.transform.max_size)
 
 

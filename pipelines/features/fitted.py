@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.features.base import Transform
+from pipelines.features.base import TRANSFORMS, Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.numeric import NumericTransform
@@ -23,6 +23,7 @@ from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.items import ItemTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
+from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import (
     Categorical,
     Feature,
@@ -148,7 +149,9 @@ class FittedFeatures:
             self.items.save(folder)
         states: dict[str, Any] = {}
         for name, transform in self.transforms.items():
-            state = transform.state()
+            state = dict(transform.state())
+            if _own(self.schema[name]) is not None:
+                state["kind"] = "own"
             if "values" in state:
                 file = f"vocabulary_{len(states)}.parquet"
                 pq.write_table(pa.table({"value": state.pop("values")}), folder / file)
@@ -162,15 +165,28 @@ class FittedFeatures:
     def load(cls, folder: Path) -> FittedFeatures:
         """Loads what `save` wrote."""
         saved = read_json(folder / "features.json")
-        transforms = {name: _load(state, folder) for name, state in saved["transforms"].items()}
-        return cls(Schema.from_dict(saved["schema"]), transforms, ItemTable.load(folder))
+        schema = Schema.from_dict(saved["schema"])
+        transforms = {
+            name: _load(state, folder, _own(schema[name]))
+            for name, state in saved["transforms"].items()
+        }
+        return cls(schema, transforms, ItemTable.load(folder))
 
 
-def _load(state: dict[str, Any], folder: Path) -> Transform:
+def _own(feature: Feature) -> OwnTransform | None:
+    transform = feature.transform
+    return transform if isinstance(transform, OwnTransform) else None
+
+
+def _load(state: dict[str, Any], folder: Path, own: OwnTransform | None) -> Transform:
     kind = state["kind"]
+    if "file" in state:
+        with open_parquet(folder / state.pop("file")) as file:
+            state["values"] = file.read()["value"].combine_chunks()
+    if own is not None:
+        return TRANSFORMS[own.name](**own.options).load(state)
     if kind == "vocabulary":
-        with open_parquet(folder / state["file"]) as file:
-            return VocabularyTransform(file.read()["value"].combine_chunks())
+        return VocabularyTransform(state["values"])
     if kind == "hash":
         return HashTransform(state["buckets"])
     if kind == "quantile":

@@ -14,6 +14,7 @@ from pipelines.items import ItemTable
 from recsys_attn.schema import (
     PADDING_ID,
     RESERVED_IDS,
+    UNKNOWN_ID,
     Feature,
     Numeric,
     Sequence,
@@ -72,7 +73,7 @@ class FeatureGraph(tf.Module):
     def as_sent(
         self, explanation: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
     ) -> dict[str, tf.Tensor]:
-        """Puts the weights of events into the order of the raw input.
+        """Puts the weights of events into the order of the raw input, and marks known events.
 
         Args:
             explanation: The outputs of `RankingModel.explain`.
@@ -80,14 +81,23 @@ class FeatureGraph(tf.Module):
 
         Returns:
             The explanation with `attention/<history>` as `(B, T, R)`, where R is the length of the
-            raw history's longest sequence; 0 for dropped events.
+            raw history's longest sequence; 0 for dropped events. `known/<history>`, of the same
+            shape, is 1 for an event that the model sees and of which it knows a value, and 0 for
+            one that is unknown to the vocabulary, missing or too old.
         """
-        attention = {
-            key: _as_sent(explanation[key], ids)
-            for name, ids in events.items()
-            if (key := f"attention/{name}") in explanation
-        }
-        return {**explanation, **attention}
+        found = dict(explanation)
+        for name, ids in events.items():
+            weights = explanation.get(f"attention/{name}")
+            if weights is None:
+                continue
+            place, seen = _places(ids, tf.shape(weights)[-1])
+            gathered = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
+            found[f"attention/{name}"] = tf.where(seen[:, None], gathered, 0.0)
+            flat, _ = _aligned(ids)
+            knows = reduce(tf.logical_or, [part > UNKNOWN_ID for part in flat])
+            known = tf.cast(tf.logical_and(seen, knows), weights.dtype)
+            found[f"known/{name}"] = known[:, None] * tf.ones_like(gathered)
+        return found
 
     def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])
@@ -149,14 +159,13 @@ def _aligned(ids: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     return flat, reduce(tf.logical_or, [tf.not_equal(part, PADDING_ID) for part in flat])
 
 
-def _as_sent(weights: tf.Tensor, ids: list[tf.Tensor]) -> tf.Tensor:
+def _places(ids: list[tf.Tensor], length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The place of each raw event among the `length` that the model sees, and whether it does."""
     _, kept = _aligned(ids)
     count = tf.cumsum(tf.cast(kept, tf.int32), axis=1)
-    dropped = tf.maximum(count[:, -1:] - tf.shape(weights)[-1], 0)  # too old
+    dropped = tf.maximum(count[:, -1:] - length, 0)  # too old
     place = count - 1 - dropped
-    seen = tf.logical_and(kept, place >= 0)
-    found = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
-    return tf.where(seen[:, None], found, 0.0)
+    return place, tf.logical_and(kept, place >= 0)
 
 
 def raw_dtype(feature: Feature) -> tf.DType:

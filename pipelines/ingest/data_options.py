@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
 from pipelines.ingest.aggregates.options import AggregateOptions
+from pipelines.ingest.source import ALL, SOURCES
 from pipelines.storage.filesystem import Where, is_uri, shown
 
-SourceName = Literal[
+BUILT_IN_SOURCES = (
     "simulate",
     "movielens-1m",
     "census-income",
@@ -25,12 +27,27 @@ SourceName = Literal[
     "csv",
     "parquet",
     "sequences",
-]
+)
 
 FILES = ("csv", "parquet", "sequences")  # sources that read a user's own files
 
 
-WITH_REQUESTS: tuple[SourceName, ...] = ("simulate", "trivago")  # have requests of their own
+def known_source(name: str) -> str:
+    """The name of a built-in or a registered source; another is an error."""
+    known = (*BUILT_IN_SOURCES, *SOURCES)
+    if name not in known:
+        names = [repr(each) for each in known]
+        near = did_you_mean(name, known, lambda each: f"`{each}`")
+        raise ValueError(
+            f"expected {', '.join(names[:-1])} or {names[-1]}. Received: {json.dumps(name)}.{near}"
+        )
+    return name
+
+
+_SHARE = 0.1
+
+
+WITH_REQUESTS = ("simulate", "trivago")  # have requests of their own
 
 
 class SplitOptions(TomlTable):
@@ -39,18 +56,28 @@ class SplitOptions(TomlTable):
     Attributes:
         by: `"time"`: the earliest requests train, the latest test. `"user"`: all rows of a
             user in one split. `"hash"`: by a hash of `column`, of the request, or of the row
-            number. `"provided"`: the splits of the source's files; missing ones are taken from
-            train by hash.
-        column: Column of the time, the user or the hashed value. None: the source's
+            number. `"column"`: `column` holds `train`, `valid` or `test`. `"provided"`: the
+            splits of the source's files; missing ones are taken from train by hash.
+        column: Column of the time, the user, the hashed value or the split. None: the source's
             own.
         valid: Share of the validation rows.
         test: Share of the test rows.
+        valid_from: With `by = "time"`, the first time of validation, in place of shares: a date,
+            a number or a string, as `column` holds them. Dates without a zone are UTC.
+        test_from: The first time of test, later than `valid_from`.
     """
 
-    by: Literal["time", "user", "hash", "provided"] = "hash"
+    by: Literal["time", "user", "hash", "column", "provided"] = "hash"
     column: str | None = None
-    valid: float = Field(default=0.1, ge=0, lt=1)
-    test: float = Field(default=0.1, ge=0, lt=1)
+    valid: float = Field(default=_SHARE, ge=0, lt=1)
+    test: float = Field(default=_SHARE, ge=0, lt=1)
+    valid_from: int | float | str | None = None
+    test_from: int | float | str | None = None
+
+    @property
+    def has_cuts(self) -> bool:
+        """Whether times divide the rows, and not shares."""
+        return self.valid_from is not None
 
     @model_validator(mode="after")
     def _leaves_rows_to_train(self) -> SplitOptions:
@@ -59,6 +86,31 @@ class SplitOptions(TomlTable):
                 "`valid` + `test` must be below 1, so that rows are left to train. "
                 f"Received: valid={self.valid}, test={self.test}"
             )
+        if self.by == "column" and self.column is None:
+            raise ValueError(
+                '`column` must name the column that holds train, valid or test, with by = "column"'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cuts_fit(self) -> SplitOptions:
+        first, second = self.valid_from, self.test_from
+        if first is None and second is None:
+            return self
+        received = f"Received: valid_from={first!r}, test_from={second!r}"
+        if first is None or second is None:
+            raise ValueError(f"`valid_from` and `test_from` need each other. {received}")
+        if self.by != "time":
+            raise ValueError(
+                f'`valid_from` and `test_from` belong to by = "time". Received: by={self.by!r}'
+            )
+        if (self.valid, self.test) != (_SHARE, _SHARE):
+            raise ValueError(
+                "`valid` and `test` are shares, `valid_from` and `test_from` take their place; "
+                f"remove two of them. Received: valid={self.valid}, test={self.test}"
+            )
+        if isinstance(first, str) != isinstance(second, str):
+            raise ValueError(f"`valid_from` and `test_from` must be of one type. {received}")
         return self
 
 
@@ -115,7 +167,8 @@ class ItemOptions(TomlTable):
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""
-        return _places(self.path, "data.items.path")
+        given = () if self.path is None else _listed(self.path)
+        return [_place(text, "data.items.path") for text in given]
 
 
 class SimulateOptions(TomlTable):
@@ -146,14 +199,41 @@ class SimulateOptions(TomlTable):
         return self
 
 
-class DataOptions(TomlTable):
-    """The whole `[data]` table.
+class SplitPaths(TomlTable):
+    """The `[data.path]` table: files, folders or lists of them, by split.
 
     Attributes:
-        source: The reader; `csv` and `parquet` read any file, folder or list of files.
-        path: File or folder; `${NAME}` is replaced by an environment variable. None downloads
-            a source that may be downloaded. `parquet` also reads URIs of filesystems that
-            pyarrow supports: s3://, gs://, hdfs://.
+        train: Rows to train on.
+        valid: Validation rows. None: taken from `train`, by `data.split.valid`.
+        test: Test rows. None: taken from `train`, by `data.split.test`.
+    """
+
+    train: str | tuple[str, ...]
+    valid: str | tuple[str, ...] | None = None
+    test: str | tuple[str, ...] | None = None
+
+    def by_part(self) -> dict[str, tuple[str, ...]]:
+        """The given paths by split."""
+        return {name: _listed(value) for name, value in self if value is not None}
+
+    @model_validator(mode="after")
+    def _differ(self) -> SplitPaths:
+        every = [path for paths in self.by_part().values() for path in paths]
+        twice = next((path for path in every if every.count(path) > 1), None)
+        if twice is not None:
+            raise ValueError(f"each split must have files of its own. Received twice: {twice}")
+        return self
+
+
+class DataOptions(TomlTable):
+    """The `[data]` table.
+
+    Attributes:
+        source: The reader; `csv` and `parquet` read any file, folder or list of files. The name of
+            your own source is one too.
+        path: File, folder, list of them, or a table of them by split; `${NAME}` is replaced by an
+            environment variable. None: a source that may be downloaded is. `parquet` also reads
+            URIs of filesystems that pyarrow supports: s3://, gs://, hdfs://.
         request: Column of the request id. None: the source's own.
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
@@ -161,10 +241,11 @@ class DataOptions(TomlTable):
         items: The catalogue of all items. None: there are only the items of the rows.
         sequences: Options of the source `sequences`.
         simulate: Options of the source `simulate`.
+        options: Options of your own source.
     """
 
-    source: SourceName
-    path: str | tuple[str, ...] | None = None
+    source: Annotated[str, AfterValidator(known_source)]
+    path: str | tuple[str, ...] | SplitPaths | None = None
     request: str | None = None
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
@@ -172,6 +253,7 @@ class DataOptions(TomlTable):
     items: ItemOptions | None = None
     sequences: SequenceOptions | None = None
     simulate: SimulateOptions | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _options_fit_the_source(self) -> DataOptions:
@@ -184,10 +266,21 @@ class DataOptions(TomlTable):
             self._check_sequences()
         if self.source in FILES and not self.path:
             raise ValueError(f"`path` must name the {self.source} file or folder. Received: none")
-        if isinstance(self.path, tuple) and self.source not in FILES:
+        own = self.source in SOURCES
+        if self.options and not own:
+            raise ValueError(
+                "`options` are those of your own source, registered in a module of `imports`. "
+                f"Received: source={self.source!r}"
+            )
+        if not (isinstance(self.path, str | None) or self.source in FILES or own):
             raise ValueError(
                 f"`path` must be one file or folder for the source {self.source!r}. "
-                f"Received: {list(self.path)}"
+                f"Received: {self.path!r}"
+            )
+        if isinstance(self.path, SplitPaths) and self.split.by != "provided":
+            raise ValueError(
+                '`path` names files by split, which belongs to split = { by = "provided" }. '
+                f"Received: by={self.split.by!r}"
             )
         names = self.made
         if len(set(names)) < len(names):
@@ -226,13 +319,27 @@ class DataOptions(TomlTable):
         histories = [history.name for history in self.histories]
         return histories + [aggregate.name for aggregate in self.aggregates]
 
+    def places_by_part(self) -> dict[str, list[Where]]:
+        """The files or folders of `path` by split, or all under `ALL`; local ones exist."""
+        if isinstance(self.path, SplitPaths):
+            given = self.path.by_part()
+        else:
+            given = {ALL: () if self.path is None else _listed(self.path)}
+        return {part: [_place(text) for text in texts] for part, texts in given.items()}
+
+    def paths_by_part(self) -> dict[str, list[Path]]:
+        """The same, for a source that reads only local files."""
+        return {part: self._local(places) for part, places in self.places_by_part().items()}
+
     def places(self) -> list[Where]:
-        """The files or folders of `path`: URIs, or existing local paths."""
-        return _places(self.path, "data.path")
+        """All files or folders of `path`: URIs, or existing local paths."""
+        return [place for places in self.places_by_part().values() for place in places]
 
     def paths(self) -> list[Path]:
-        """The files or folders of `path`, for a source that reads only local files."""
-        places = self.places()
+        """The same, for a source that reads only local files."""
+        return self._local(self.places())
+
+    def _local(self, places: list[Where]) -> list[Path]:
         for place in filter(is_uri, places):
             raise PipelineError(
                 f"`data.path`: the source {self.source!r} reads local files; only 'parquet' reads "
@@ -241,12 +348,11 @@ class DataOptions(TomlTable):
         return [Path(place) for place in places]
 
 
-def _places(path: str | tuple[str, ...] | None, key: str) -> list[Where]:
-    given = (path,) if isinstance(path, str) else path or ()
-    return [_place(text, key) for text in given]
+def _listed(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
 
 
-def _place(text: str, key: str) -> Where:
+def _place(text: str, key: str = "data.path") -> Where:
     for name in re.findall(r"\$\{?(\w+)\}?", text):
         if name not in os.environ:
             raise PipelineError(

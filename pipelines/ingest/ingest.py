@@ -26,11 +26,12 @@ from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movi
 from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
+from pipelines.ingest.own_source import read_own
 from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.split_summary import SplitSummary
-from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
+from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
@@ -137,7 +138,7 @@ def _write(
             log.check()
         if not sum(writer.rows.values()):
             raise _no_rows(options)
-        check_splits(writer.rows, options.split)
+        splitter.check(writer.rows)
     if options.items is not None and schema is not None:
         items = save_items(out, items, options.items, schema)
         for name in draws:
@@ -182,8 +183,8 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     elif options.source == "csv":
         source = tables.read_csv(options, schema)
     else:
-        source = _READERS[options.source](options)
-    if options.source in ("csv", "parquet"):
+        source = _READERS.get(options.source, read_own)(options)
+    if options.source in ("csv", "parquet") or options.source in SOURCES:
         source = with_common_columns(source, options, schema)
     return dataclasses.replace(source, request=options.request or source.request)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+from recsys_attn.registry import NamedParts
 
 SPLITS = ("train", "valid", "test")
 ALL = "all"  # the only part of a source without splits
@@ -13,6 +15,9 @@ CHUNK_ROWS = 65_536
 
 Columns = frozenset[str] | None
 Read = Callable[[Columns], Iterator[pa.Table]]
+# Sources of users: functions of one path of `data.path` (None if it is left out), and of the
+# options in `data.options` by name, to tables.
+SOURCES: NamedParts[Callable[..., Iterable[pa.Table]]] = NamedParts("source")
 
 
 @dataclass(frozen=True)

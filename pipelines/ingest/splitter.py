@@ -1,8 +1,9 @@
-"""Assigns rows to splits: by time, by user, by hash, or as provided."""
+"""Assigns rows to splits: by time, by user, by hash, by a column, or as provided."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.hashing import hash_column, mix, uniform
 from pipelines.ingest.request_log import whole_requests
 from pipelines.ingest.source import SPLITS, Source, SourceFile
+from pipelines.ingest.split_times import cuts, request_times
 from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
 
@@ -22,9 +24,9 @@ _TRAIN, _VALID, _TEST = range(3)
 class Splitter:
     """Assigns every row of a table of whole requests the index of its split in `SPLITS`.
 
-    A request is never divided: the user or hash of its first row decides, or its earliest time.
-    By time, every training request is strictly earlier than every validation request, and those
-    than every test request.
+    A request is never divided: the user or hash of its first row decides, its earliest time, or
+    the column that all its rows agree in. By time, every training request is strictly earlier than
+    every validation request, and those than every test request.
     """
 
     def __init__(self, options: SplitOptions, source: Source, seed: int) -> None:
@@ -33,15 +35,19 @@ class Splitter:
         self._seed = seed
         self._rows_seen = 0
         self._column = options.column
+        self._bounds: np.ndarray | None = None  # None: the cuts of the options
+        self._times: tuple[Any, Any] | None = None  # the first and the last
         if options.by == "provided":
             self._check_parts()
         elif options.by == "user":
             self._column = self._named(source.user, "user")
         elif options.by == "time":
             self._column = self._named(source.time, "time")
-            self._bounds = self._time_bounds(self._column)
-        elif self._column is None:
-            self._column = source.request
+            if not options.has_cuts:
+                self._bounds = self._time_bounds(self._column)
+        elif options.by == "hash":
+            self._check_mixing()
+            self._column = options.column or source.request
 
     def __call__(self, part: str, table: pa.Table, where: str) -> np.ndarray:
         """Split indices, one per row."""
@@ -50,8 +56,9 @@ class Splitter:
         if self._options.by == "provided":
             split = self._provided(part, table, starts, first_row)
         elif self._options.by == "time":
-            times = _request_times(table, self._column or "", starts, where)
-            split = np.searchsorted(self._bounds, times, side="right")
+            split = self._timed(table, self._column or "", starts, where)
+        elif self._options.by == "column":
+            split = self._named_by_row(table, self._column or "", starts, lengths, where)
         else:
             split = self._hashed(table, self._column, starts, first_row, where)
         return np.repeat(split, lengths)
@@ -67,6 +74,90 @@ class Splitter:
             if name in self._source.parts:  # the provider's split stays as it is
                 split[split == index] = _TRAIN
         return split
+
+    def _timed(self, table: pa.Table, column: str, starts: np.ndarray, where: str) -> np.ndarray:
+        times = request_times(table, column, starts, where, texts=self._bounds is None)
+        bounds = self._bounds
+        if bounds is None:
+            bounds = cuts(self._options, column, table[column].type, where)
+            if table.num_rows:
+                first, last = pc.min_max(table[column]).as_py().values()
+                before = self._times or (first, last)
+                self._times = (min(first, before[0]), max(last, before[1]))
+        return np.searchsorted(bounds, times, side="right")
+
+    def _named_by_row(
+        self,
+        table: pa.Table,
+        column: str,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        where: str,
+    ) -> np.ndarray:
+        require_column(table.column_names, column, "data.split.column", where)
+        kind, values = table[column].type, table[column]
+        if not pa.types.is_nested(kind):
+            values = values.cast(pa.string())
+            codes = pc.fill_null(pc.index_in(values, pa.array(SPLITS)), -1).to_numpy()
+        else:
+            codes = np.full(table.num_rows, -1)
+        unknown = np.flatnonzero(codes < 0)
+        if len(unknown):
+            raise PipelineError(
+                f"{where}: column {column!r} (data.split.column): expected 'train', 'valid' or "
+                f"'test' in every row. Received: {table[column][int(unknown[0])].as_py()!r}."
+            )
+        split = codes[starts]
+        other = np.flatnonzero(codes != np.repeat(split, lengths))
+        if len(other):
+            row = int(other[0])
+            request = table[self._source.request or column][row].as_py()
+            raise PipelineError(
+                f"{where}: column {column!r} (data.split.column): the rows of the request "
+                f"{request!r} name two splits, one of them {values[row].as_py()!r}; a request is "
+                "never divided, so give all its rows one split."
+            )
+        return split
+
+    def check(self, rows: Mapping[str, int]) -> None:
+        """Raises an error if a split has no rows.
+
+        Args:
+            rows: The rows of each split.
+        """
+        empty = next((split for split in SPLITS if not rows[split]), None)
+        if empty is None:
+            return
+        counts = ", ".join(f"{split} {rows[split]}" for split in SPLITS)
+        raise PipelineError(
+            f"The split {empty!r} is empty: {sum(rows.values())} rows were split by "
+            f"{self._how()} into {counts}; {self._advice(empty)}."
+        )
+
+    def _how(self) -> str:
+        options = self._options
+        if options.has_cuts:
+            return (
+                f"time with valid_from = {options.valid_from} and test_from = {options.test_from}"
+            )
+        if options.by == "column":
+            return f"the column {options.column!r}"
+        return f"{options.by} with valid = {options.valid} and test = {options.test}"
+
+    def _advice(self, empty: str) -> str:
+        by = self._options.by
+        if self._times is not None:
+            first, last = self._times
+            return f"the times of {self._column!r} go from {first} to {last}: move the cuts"
+        if by == "time":
+            return 'data.split.column has too few different values; choose another, or by = "hash"'
+        if by == "column":
+            return f"write {empty!r} in some rows, or split by time, user or hash"
+        if by == "provided" and empty in self._source.parts:
+            return f"the files of {empty!r} hold no rows"
+        if empty == "train":
+            return "lower data.split.valid and data.split.test, or give more rows"
+        return f"raise data.split.{empty} or give more rows"
 
     def _hashed(
         self, table: pa.Table, column: str | None, starts: np.ndarray, first_row: int, where: str
@@ -94,6 +185,15 @@ class Splitter:
                 "valid and test; here they do not: choose by = time, user or hash."
             )
 
+    def _check_mixing(self) -> None:
+        named = [split for split in SPLITS if split in self._source.parts]
+        if named and "by" not in self._options.model_fields_set:
+            raise PipelineError(
+                f"The files name their splits ({', '.join(named)}), and data.split.by is not set: "
+                'expected by = "provided", which keeps them, or by = "hash", "user" or "time", '
+                "which mixes them."
+            )
+
     def _time_bounds(self, column: str) -> np.ndarray:
         """The first time of validation and the first time of test."""
         shares = (1 - self._options.valid - self._options.test, 1 - self._options.test)
@@ -101,7 +201,7 @@ class Splitter:
             return np.array([self._source.time_quantile(share) for share in shares])
         wanted = frozenset(name for name in (column, self._source.request) if name is not None)
         times = [
-            np.repeat(_request_times(table, column, starts, where), lengths)
+            np.repeat(request_times(table, column, starts, where), lengths)
             for _, where, table in read_chunks(self._source, wanted)
             for starts, lengths in [request_runs(table, self._source.request)]
         ]
@@ -136,42 +236,3 @@ def request_runs(table: pa.Table, request: str | None) -> tuple[np.ndarray, np.n
     """First row and number of rows of every request; with None every row is a request."""
     starts = np.arange(table.num_rows) if request is None else run_starts(table[request])
     return starts, np.diff(starts, append=table.num_rows)
-
-
-def _request_times(table: pa.Table, column: str, starts: np.ndarray, where: str) -> np.ndarray:
-    """The earliest time of each request."""
-    require_column(table.column_names, column, "data.split.column", where)
-    values = table[column]
-    kind = values.type
-    if pa.types.is_temporal(kind):
-        values = values.cast(pa.timestamp("us")).cast(pa.int64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise PipelineError(
-            f"{where}: column {column!r}: a time to split by must be a number, a date or a "
-            f"timestamp, received {kind}; change data.split.column."
-        )
-    if values.null_count or pc.any(pc.invert(pc.is_finite(values))).as_py():
-        raise PipelineError(
-            f"{where}: column {column!r}: a time to split by must have no nulls and no NaN; fill "
-            "them, or change data.split.column."
-        )
-    return np.minimum.reduceat(values.to_numpy(), starts) if len(starts) else np.zeros(0)
-
-
-def check_splits(rows: dict[str, int], options: SplitOptions) -> None:
-    """Raises an error if a split has no rows."""
-    empty = [split for split in SPLITS if not rows[split]]
-    if not empty:
-        return
-    total = sum(rows.values())
-    counts = ", ".join(f"{split} {rows[split]}" for split in SPLITS)
-    if options.by == "time":
-        advice = 'data.split.column has too few different values; choose another, or by = "hash"'
-    elif empty[0] == "train":
-        advice = "lower data.split.valid and data.split.test, or give more rows"
-    else:
-        advice = f"raise data.split.{empty[0]} or give more rows"
-    raise PipelineError(
-        f"The split {empty[0]!r} is empty: {total} rows were split by {options.by} with valid = "
-        f"{options.valid} and test = {options.test} into {counts}; {advice}."
-    )

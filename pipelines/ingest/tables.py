@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +25,10 @@ LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 
 def read_parquet(options: DataOptions) -> Source:
     """Reads Parquet files on this machine or at URIs."""
-    places = [Storage.of(p) if is_uri(p) else Path(p) for p in options.places()]
+    places = {
+        part: [Storage.of(p) if is_uri(p) else Path(p) for p in given]
+        for part, given in options.places_by_part().items()
+    }
     return Source(_parts(places, parquet_files), checks_requests=True)
 
 
@@ -35,7 +38,7 @@ def read_csv(options: DataOptions, schema: Schema | None) -> Source:
     def files(path: Path) -> list[SourceFile]:
         return [_csv_file(found, schema) for found in data_files(path, (".csv", ".csv.gz"))]
 
-    return Source(_parts(options.paths(), files), checks_requests=True)
+    return Source(_parts(options.paths_by_part(), files), checks_requests=True)
 
 
 def parquet_file(path: Path) -> SourceFile:
@@ -118,13 +121,14 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _parts(
-    places: Sequence[Location], files: Callable[[Location], list[SourceFile]]
+    places: Mapping[str, Sequence[Location]], files: Callable[[Location], list[SourceFile]]
 ) -> dict[str, list[SourceFile]]:
-    """Files by split if a folder has a folder `train`, else all files."""
-    if len(places) == 1 and (places[0] / "train").is_dir():
-        folders = {split: places[0] / split for split in SPLITS}
+    """Files by split if the path, or a folder with a folder `train`, names them; else all."""
+    every = places.get(ALL, ())
+    if len(every) == 1 and (every[0] / "train").is_dir():
+        folders = {split: every[0] / split for split in SPLITS}
         return {split: files(folder) for split, folder in folders.items() if folder.is_dir()}
-    return {ALL: [file for place in places for file in files(place)]}
+    return {part: [file for place in of for file in files(place)] for part, of in places.items()}
 
 
 def _csv_file(path: Path, schema: Schema | None) -> SourceFile:

@@ -6,6 +6,7 @@ in the dictionary of `task_metrics` it is None.
 """
 
 from pipelines.metrics.checks import UndefinedMetricWarning
+from pipelines.metrics.own import METRICS, own_metrics
 from pipelines.metrics.probability import (
     CalibrationCurve,
     calibration,
@@ -18,6 +19,7 @@ from pipelines.metrics.top_k import AT_K, TopK
 
 __all__ = [
     "AT_K",
+    "METRICS",
     "CalibrationCurve",
     "RocCurve",
     "TopK",
@@ -28,6 +30,7 @@ __all__ = [
     "calibration_curve",
     "gauc",
     "logloss",
+    "own_metrics",
     "roc_curve",
     "task_metrics",
 ]

@@ -12,7 +12,8 @@ from pipelines.features import FittedFeatures
 from pipelines.prediction_log.counts import NOTHING, Counts, key_numbers
 from pipelines.prediction_log.distance import chance, jensen_shannon, judge, psi
 from pipelines.prediction_log.statistics import UNKNOWN_BIN, Statistics, bin_name
-from recsys_attn.schema import Feature, Vocabulary
+from recsys_attn.id_transforms import Vocabulary
+from recsys_attn.schema import Feature
 
 QUANTILES = {"min": 0.0, "p01": 0.01, "p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _PARTS = 10  # of the reference's numbers, lengths and scores: tenths

@@ -15,15 +15,14 @@ from pipelines.features.base import finite_numbers
 from pipelines.features.fitted import raw_column
 from pipelines.prediction_log.counts import NOTHING, Counts, number_keys
 from pipelines.storage.dataset import open_parquet
+from recsys_attn.id_transforms import Hash, OwnTransform, Quantile
 from recsys_attn.schema import (
     PADDING_ID,
     RESERVED_IDS,
     UNKNOWN_ID,
     Categorical,
     Feature,
-    Hash,
     Numeric,
-    Quantile,
     Side,
     is_listed,
 )
@@ -105,7 +104,7 @@ def value_bins(fitted: FittedFeatures, feature: Feature, ids: np.ndarray) -> np.
     """The bin of known ids: by rank in the vocabulary, by hash, or the fitted bucket."""
     ranks = ids.astype("int64") - RESERVED_IDS
     transform = _transform(fitted, feature)
-    if isinstance(transform, Hash):
+    if isinstance(transform, Hash | OwnTransform):
         return ranks % _HASH_BINS
     if isinstance(transform, Quantile):
         return ranks
@@ -117,8 +116,8 @@ def bin_name(fitted: FittedFeatures, feature: Feature, number: int) -> str:
     if number == UNKNOWN_BIN:
         return "unknown"
     transform, state = _transform(fitted, feature), fitted.transform_of(feature.name).state()
-    if isinstance(transform, Hash):
-        return f"hash {number}"
+    if isinstance(transform, Hash | OwnTransform):
+        return f"hash {number}" if isinstance(transform, Hash) else f"ids {number}"
     if isinstance(transform, Quantile):
         edges = ["-\u221e", *(f"{edge:.4g}" for edge in state["boundaries"]), "\u221e"]
         return f"{edges[number]} to {edges[number + 1]}"

@@ -11,7 +11,7 @@ from pipelines.metrics import AT_K
 from pipelines.report import plots
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
-from pipelines.report.tables import ordered, places
+from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
@@ -39,6 +39,7 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     template = environment().get_template("template.html")
     page = template.render(
         metrics=metrics,
+        own=own_names(metrics["tasks"]),
         colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
         hints=HINTS,
         at_k=AT_K,

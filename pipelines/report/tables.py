@@ -37,6 +37,8 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     console.print(table)
     if any(task.get("at_k") for task in metrics["tasks"].values()):
         console.print(_places(metrics["tasks"]))
+    if own_names(metrics["tasks"]):
+        console.print(_own(metrics["tasks"]))
 
 
 def calibrated(task: Mapping[str, Any]) -> str:
@@ -66,6 +68,20 @@ def _places(tasks: Mapping[str, Any]) -> Table:
                 style = "" if own else "dim"
                 table.add_row(escape(label), str(k), requests, *numbers, style=style)
     return table
+
+
+def _own(tasks: Mapping[str, Any]) -> Table:
+    """The user's metrics."""
+    names = own_names(tasks)
+    table = _table("your metrics", [escape(name) for name in names])
+    for task, found in tasks.items():
+        table.add_row(escape(task), *(decimal(found["own"].get(name)) for name in names))
+    return table
+
+
+def own_names(tasks: Mapping[str, Any]) -> list[str]:
+    """The names of the user's metrics."""
+    return list(dict.fromkeys(name for task in tasks.values() for name in task.get("own", {})))
 
 
 def places(at_k: Mapping[str, float]) -> list[int]:

@@ -12,10 +12,11 @@ _STEPS, _SMALL = 50, 1e-9
 
 
 def calibrate(model: RankingModel, valid: Feed) -> dict[str, tuple[float, float]]:
-    """Calibrates each task on the validation rows; returns slope and offset by task."""
+    """Calibrates each task of probabilities on the validation rows; returns slope and offset."""
     model.calibrate({})
     labels, scores = Scorer(model).score_labelled(valid)
-    found = {task: fit_calibration(label, scores[task]) for task, label in labels.items()}
+    names = [task.name for task in model.schema.tasks if task.has_probabilities]
+    found = {name: fit_calibration(labels[name], scores[name]) for name in names}
     model.calibrate(found)
     return found
 

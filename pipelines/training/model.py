@@ -6,6 +6,7 @@ import keras
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
+from pipelines.experiment.model_options import BY_TRAINING
 from pipelines.training.optimizer import penalises_whole_tables
 from recsys_attn import models
 from recsys_attn.models import RankingModel
@@ -22,12 +23,12 @@ def check_model(experiment: Experiment) -> None:
 
 def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
     """Builds the experiment's model for the fitted schema."""
-    regularizer = None
-    if penalises_whole_tables(experiment.training):
-        regularizer = keras.regularizers.L2(experiment.training.embeddings_l2)
     build = models.get(experiment.model.name)
+    arguments = dict(experiment.model.arguments)
+    if penalises_whole_tables(experiment.training):
+        arguments[BY_TRAINING] = keras.regularizers.L2(experiment.training.embeddings_l2)
     try:
-        return build(schema, embeddings_regularizer=regularizer, **experiment.model.arguments)
+        return build(schema, **arguments)
     except (TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
         raise PipelineError(

@@ -13,13 +13,13 @@ from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import attended, encoded
 from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.registry import register
+from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
 
-@register
+@MODELS.register("attention_ranker")
 def attention_ranker(
     schema: Schema,
     *,
@@ -60,8 +60,8 @@ def attention_ranker(
         expert_units: Hidden units of an expert.
         gate_attention: Mechanism of the gate.
         tower_units: Hidden units of each task's tower.
-        dropout: Dropout of experts and towers, and of the weights of the fields' attention if
-            `interaction` is None; otherwise it is an argument of the mechanism.
+        dropout: Dropout of experts and towers, and of the weights of the fields' attention
+            without `interaction`, in which it is an argument of the mechanism.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

@@ -13,12 +13,12 @@ from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
 from recsys_attn.models.option_types import Count, Gate, Mechanism, Penalty, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.registry import register
+from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
-@register
+@MODELS.register("autoint")
 def autoint(
     schema: Schema,
     *,

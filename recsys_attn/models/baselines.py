@@ -10,12 +10,12 @@ from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
 from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.registry import register
+from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
-@register
+@MODELS.register("logistic_regression")
 def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
     """Logistic regression: one weight per id and per number, no interaction.
 
@@ -49,7 +49,7 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     return _baseline("logistic_regression", embedding, None)
 
 
-@register
+@MODELS.register("mlp")
 def mlp(
     schema: Schema,
     *,

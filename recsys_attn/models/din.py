@@ -13,12 +13,12 @@ from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import encoded
 from recsys_attn.models.option_types import Activation, Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.registry import register
+from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
-@register
+@MODELS.register("din")
 def din(
     schema: Schema,
     *,

@@ -10,13 +10,13 @@ from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
 from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.registry import register
+from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
 
-@register
+@MODELS.register("mmoe")
 def mmoe(
     schema: Schema,
     *,

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from recsys_attn.checks import unknown_name
 from recsys_attn.models.ranking import RankingModel
+from recsys_attn.registry import NamedParts
 
-MODELS: dict[str, Callable[..., RankingModel]] = {}
-_Model = TypeVar("_Model", bound=Callable[..., RankingModel])
-
-
-def register(function: _Model) -> _Model:
-    """Enters the function of a model under its own name."""
-    MODELS[function.__name__] = function
-    return function
+MODELS: NamedParts[Callable[..., RankingModel]] = NamedParts("model")
 
 
 def get(name: str) -> Callable[..., RankingModel]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from serving.common.errors import InvalidArgument
-from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX
+from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX, KNOWN_PREFIX
 from serving.encoding.features import Row
 from serving.encoding.tables import Table, is_table
 
@@ -23,6 +23,8 @@ class Ranking:
         version: The version that answered.
         attention: By history, (N, S): the weight of each of the S events that were sent.
         gates: By task, (N, E): the share of each expert.
+        known: By history, (S,): whether the model saw the event and knows it. False for an event
+            that is not in the vocabulary, missing or too old. Empty for an older export.
     """
 
     scores: Mapping[str, np.ndarray]
@@ -30,6 +32,23 @@ class Ranking:
     version: int
     attention: Mapping[str, np.ndarray]
     gates: Mapping[str, np.ndarray]
+    known: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def shares(self) -> dict[str, np.ndarray]:
+        """The attention to known events only, in shares.
+
+        `weight / sum of |weight|` over the known events of a history, so that candidates and
+        models can be compared; 0 for other events, and for all where no known event has a weight.
+
+        Returns:
+            By history, (N, S).
+        """
+        found = {}
+        for name, weights in self.attention.items():
+            kept = np.where(self.known.get(name, True), weights, 0.0)
+            total = np.abs(kept).sum(axis=1, keepdims=True)
+            found[name] = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
+        return found
 
 
 def read_ranking(
@@ -57,7 +76,7 @@ def read_ranking(
     scores = {
         name: value[0]
         for name, value in outputs.items()
-        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX))
+        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX, KNOWN_PREFIX))
     }
     order = best_first(scores, rank_by, first_task)
     return Ranking(
@@ -73,6 +92,11 @@ def read_ranking(
             name.removeprefix(GATE_PREFIX): value[0]
             for name, value in outputs.items()
             if name.startswith(GATE_PREFIX)
+        },
+        known={
+            name.removeprefix(KNOWN_PREFIX): value[0][0, :events] > 0
+            for name, value in outputs.items()
+            if name.startswith(KNOWN_PREFIX) and value.shape[1]
         },
     )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from serving.protos import server_config_pb2
 from tests.docs import shell
 from tests.docs.pages import DOCUMENTS, PAGES, Block, Page
 from tests.docs.workplace import TUTORIAL, Workplace, same
+from tests.support import registries
 
 MADE = {block.title for page in PAGES for block in page.blocks() if block.title}
 TUTORIALS = [page for page in PAGES if "tutorials/" in page.name and page.blocks("sh")]
@@ -34,7 +37,14 @@ _TEXT_PROTOS = (
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """The folder after the first tutorial's run, and its server where a page names it."""
-    found = Workplace(tmp_path_factory.mktemp("docs"))
+    folder = tmp_path_factory.mktemp("docs").resolve()
+    with registries.restored(folder):
+        yield from _workplace(folder)
+
+
+def _workplace(folder: Path) -> Iterator[Workplace]:
+    found = Workplace(folder)
+    sys.path.append(str(folder))  # pages import modules of pages
     for block in TUTORIAL.blocks():
         if block.title:
             found.write(block)
@@ -95,10 +105,15 @@ def test_commands_of_a_page_are_valid(page: Page) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
+    modules = [block for block in page.blocks("python") if ".register(" in block.text]
+    for block in modules:
+        if block.title:
+            workplace.write(block)
+    own = [Path(block.title).stem for block in modules if block.title]
     for block in page.blocks():
         assert block.language in LANGUAGES, f"{page.name}:{block.line}"
         if block.language == "toml":
-            _check_experiment(block, workplace)
+            _check_experiment(block, workplace, own)
         elif block.language == "json":
             json.loads(block.text)
         elif block.language == "yaml":
@@ -107,14 +122,14 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
             _check_text_proto(block.text)
 
 
-def _check_experiment(block: Block, workplace: Workplace) -> None:
+def _check_experiment(block: Block, workplace: Workplace, own: list[str]) -> None:
     """A whole experiment, or tables that take the place of the tutorial's."""
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
-    whole = "data" in tomllib.loads(block.text)
+    whole = {"data", "features"} <= tomllib.loads(block.text).keys()
     text = block.text if whole else _merged(base.text, block.text)
     path = workplace.folder / "checked.toml"
     path.write_text(text, "utf-8")
-    load_experiment(path)
+    load_experiment(path, {"imports": own} if own else None)
 
 
 def _merged(base: str, tables: str) -> str:

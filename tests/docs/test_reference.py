@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
+import json
 import pkgutil
 import re
 import types
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import TypeAdapter, ValidationError
 
 import recsys_attn
-from docs import imports_picture
+from docs import experiment_keys, imports_picture
 from pipelines.cli.commands import main
-from pipelines.experiment.config import Experiment, load_experiment
-from recsys_attn import models
+from pipelines.experiment.config import load_experiment
 from recsys_attn.attention import presets
 from serving.config.batching import BatchingParameters
 from serving.config.server_config import ServerConfig
@@ -29,40 +28,13 @@ from tests.support.architecture import FOLDER_ORDER
 
 OPTIONS = Page(DOCS / "serving/options.md")
 OPTIONS_OF_OTHERS = {"--models", "--help"}  # of benchmarks, and of click
-KEYS = Page(DOCS / "guides/experiment-file.md")
 REQUIRED = "required"
-
-
-def _table(name: str, owner: type[BaseModel] = Experiment) -> type[BaseModel]:
-    """The class of a table of the experiment file."""
-    found: Any = owner.model_fields[name].annotation
-    while get_args(found):
-        found = get_args(found)[0]
-    return found
-
-
-def _options(owner: type[BaseModel]) -> dict[str, str]:
-    return {
-        name: REQUIRED
-        if field.is_required()
-        else _written(field.get_default(call_default_factory=True))
-        for name, field in owner.model_fields.items()
-    }
 
 
 def _fields(owner: Any) -> dict[str, str]:
     return {
         field.name: REQUIRED if field.default is dataclasses.MISSING else _written(field.default)
         for field in dataclasses.fields(owner)
-    }
-
-
-def _arguments(model: str) -> dict[str, str]:
-    parameters = inspect.signature(models.MODELS[model]).parameters.values()
-    return {
-        parameter.name: _written(parameter.default)
-        for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "embeddings_regularizer"
     }
 
 
@@ -82,35 +54,35 @@ def _written(value: Any) -> str:
     return "vocabulary" if value == recsys_attn.Vocabulary() else ""
 
 
-DATA = _table("data")
-SECTIONS: dict[str, dict[str, str]] = {
-    "Top level": _options(Experiment),
-    "`[data]`": _options(DATA),
-    "`[data.split]`": _options(_table("split", DATA)),
-    "`[[data.histories]]`": _options(_table("histories", DATA)),
-    "`[[data.aggregates]]`": _options(_table("aggregates", DATA)),
-    "`[data.items]`": _options(_table("items", DATA)),
-    "`[data.sequences]`": _options(_table("sequences", DATA)),
-    "`[data.simulate]`": _options(_table("simulate", DATA)),
-    '`kind = "categorical"`': _fields(recsys_attn.Categorical),
-    '`kind = "numeric"`': _fields(recsys_attn.Numeric),
-    '`kind = "sequence"`': _fields(recsys_attn.Sequence),
-    '`kind = "vocabulary"`': _fields(recsys_attn.Vocabulary),
-    '`kind = "hash"`': _fields(recsys_attn.Hash),
-    '`kind = "quantile"`': _fields(recsys_attn.Quantile),
-    "`[[tasks]]`": _fields(recsys_attn.Task),
-    **{f'`name = "{name}"`': _arguments(name) for name in models.MODELS},
-    "`[training]`": _options(_table("training")),
-    "`[training.negatives]`": _options(_table("negatives", _table("training"))),
-    "`[evaluation]`": _options(_table("evaluation")),
-    "`[export]`": _options(_table("export")),
-}
+def test_page_of_the_keys_is_current() -> None:
+    if experiment_keys.PAGE.read_text("utf-8") != experiment_keys.page():
+        pytest.fail("Run `python -m docs.experiment_keys`.", pytrace=False)
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
-def test_page_has_every_key_with_its_default(heading: str) -> None:
-    shown = {row[0].strip("`"): row[1] for row in KEYS.rows(heading)}
-    assert shown == SECTIONS[heading]
+def test_every_key_has_a_text_and_a_valid_example() -> None:
+    _expect_none(
+        [
+            f"{table.path or 'top level'} {table.kind}: {key.name}: {problem}"
+            for table in experiment_keys.tables()
+            for key in experiment_keys.keys(table.owner)
+            for problem in _problems(table, key)
+        ]
+    )
+
+
+def _problems(table: experiment_keys.Table, key: experiment_keys.Key) -> Iterator[str]:
+    if f"{key.name} = {experiment_keys.toml(key.default)}" == table.kind:
+        return
+    if key.name not in experiment_keys.descriptions(table.owner):
+        yield f"add it to the docstring of {table.owner.__name__}"
+    if not list(experiment_keys.classes(key.annotation)):
+        value = experiment_keys.example(table, key)
+        if value is None:
+            yield "add a value to EXAMPLES in docs/experiment_keys.py"
+        try:
+            TypeAdapter(key.annotation).validate_json(json.dumps(value, default=str), strict=True)
+        except ValidationError as error:
+            yield str(error)
 
 
 def test_pages_have_every_option_of_the_server() -> None:

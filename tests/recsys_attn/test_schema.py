@@ -6,17 +6,8 @@ import json
 
 import pytest
 
-from recsys_attn.schema import (
-    Categorical,
-    Hash,
-    Numeric,
-    Quantile,
-    Schema,
-    Sequence,
-    Task,
-    Vocabulary,
-    is_listed,
-)
+from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task, is_listed
 from tests.support.refusals import refusals
 
 FEATURES = (
@@ -107,7 +98,10 @@ test_inconsistent_schemas_are_refused = refusals(
     (lambda: Numeric("a", dtype="int64"), r"unknown `dtype`. Valid names: \['float32'\]"),
     (lambda: Numeric("a", transform="log1p"), r"must be a tuple of steps.*\('log1p',\)"),
     (lambda: Numeric("a", transform=("log",)), "unknown step.*Did you mean 'log1p'"),
-    (lambda: Categorical("a", transform="hash"), "must be a Vocabulary, a Hash or a Quantile"),
+    (
+        lambda: Categorical("a", transform="hash"),
+        "a Quantile or an OwnTransform",
+    ),
     (lambda: Categorical("candidate_mask"), "`name` must not be 'candidate_mask'"),
     (lambda: Categorical("a", size=0), "`size` must be a positive integer"),
     (lambda: Task("a", weight=0), "`weight` must be positive and finite. Received: weight=0"),

@@ -45,7 +45,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "scoring feed features ingest items storage report engines metrics common",
     "recsys_attn": (
         "models interactions multitask attention blocks optimizers embeddings losses initializers "
-        "backend layer registry serialization embedding_tables schema checks masked_mean tensors"
+        "backend layer registry serialization embedding_tables schema id_transforms checks "
+        "masked_mean tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement presets mechanisms routers gates scores weightings feature_maps "

@@ -13,19 +13,9 @@ import pyarrow.parquet as pq
 from pipelines.features import FittedFeatures, fit
 from pipelines.features.base import MISSING_INT
 from pipelines.storage.columns import arrow_type
+from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression
-from recsys_attn.schema import (
-    Categorical,
-    Feature,
-    Hash,
-    Numeric,
-    Quantile,
-    Schema,
-    Sequence,
-    Task,
-    Vocabulary,
-    is_listed,
-)
+from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task, is_listed
 
 SCHEMA = Schema(
     features=(

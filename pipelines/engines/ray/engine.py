@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import ray.data
+from ray import cloudpickle
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.engines.base import Work, tree
 from pipelines.engines.ray.cluster import ENVIRONMENT, connected
 
@@ -36,14 +38,16 @@ class RayEngine:
 
     Args:
         address: Of the cluster; see `connected`.
+        own: The user's modules, which each worker imports first.
     """
 
     address: str = "local"
+    own: OwnParts = NO_PARTS
 
     def map_ordered(self, work: Work, batches: Sequence[Any]) -> Generator[Any]:
         """The result of each batch, in their order; few are held at a time."""
         with connected(self.address):
-            yield from _results(work, _apply, batches)
+            yield from _results(self.own, work, _apply, batches)
 
     def map_reduce(
         self,
@@ -56,7 +60,7 @@ class RayEngine:
         with connected(self.address):
             size = _block_size(len(batches))
             blocks = [batches[i : i + size] for i in range(0, len(batches), size)]
-            results = _results(work, partial(_reduce, merge), blocks)
+            results = _results(self.own, work, partial(_reduce, merge), blocks)
 
             def states() -> Iterator[Any]:
                 for block, state in zip(blocks, results, strict=True):
@@ -85,7 +89,9 @@ class _Failed(NamedTuple):
     error: PipelineError | OSError
 
 
-def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Generator[Any]:
+def _results(
+    own: OwnParts, work: Work, task: Callable[..., Any], items: Sequence[Any]
+) -> Generator[Any]:
     """The result of a task for each item, in order.
 
     For Ray Data, each item and each result is one row of bytes in its own block.
@@ -94,9 +100,10 @@ def _results(work: Work, task: Callable[..., Any], items: Sequence[Any]) -> Gene
         return
     with _quiet():
         rows = [{"bytes": pickle.dumps(item)} for item in items]
+        packed = cloudpickle.dumps((work, task))
         results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _run,
-            fn_kwargs={"shared": [ray.put((work, task, os.getcwd()))]},
+            fn_kwargs={"shared": [ray.put((tuple(own), packed, os.getcwd()))]},
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=1,
@@ -147,9 +154,11 @@ def _result(shared: ray.ObjectRef, item: Any) -> Any:
         if key not in _TASK:
             _TASK.clear()
             _LEAVING.close()
-            work, task, folder = ray.get(shared)
+            own, packed, folder = ray.get(shared)
             # Relative paths belong to the command line's folder; if it is absent, none may resolve.
             os.chdir(folder if os.path.isdir(folder) else os.sep)
+            OwnParts(*own).load()  # before work and items, which may be of their classes
+            work, task = pickle.loads(packed)
             _TASK[key] = partial(task, _LEAVING.enter_context(work()))
         return _TASK[key](item)
     except (PipelineError, OSError) as error:  # Ray Data would extend its message

@@ -1,7 +1,6 @@
 """Mechanisms: from query, key, value and masks of each head to its output and weights."""
 
-from recsys_attn.attention.mechanisms.base import MECHANISMS as _MECHANISMS
-from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
@@ -9,9 +8,10 @@ from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import deserialize, serialize
 
-get = _MECHANISMS.get
+get = MECHANISMS.get
 
 __all__ = [
+    "MECHANISMS",
     "Compressed",
     "Dense",
     "Linear",

@@ -1,7 +1,6 @@
 """Patterns: allowed pairs as functions of positions; combined by `&`, `|` and `~`."""
 
-from recsys_attn.attention.patterns.base import PATTERNS as _PATTERNS
-from recsys_attn.attention.patterns.base import And, Not, Or, Pattern
+from recsys_attn.attention.patterns.base import PATTERNS, And, Not, Or, Pattern
 from recsys_attn.attention.patterns.blocks import Block, EdgeBlocks
 from recsys_attn.attention.patterns.per_head import PerHead
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
@@ -10,9 +9,10 @@ from recsys_attn.attention.patterns.tokens import Global, Prefix, Prepended
 from recsys_attn.attention.patterns.window import Causal, Dilated, Full, Local
 from recsys_attn.serialization import deserialize, serialize
 
-get = _PATTERNS.get
+get = PATTERNS.get
 
 __all__ = [
+    "PATTERNS",
     "And",
     "Block",
     "Causal",

@@ -2,8 +2,7 @@
 
 from recsys_attn.attention.scores.additive import Additive
 from recsys_attn.attention.scores.alibi import Alibi
-from recsys_attn.attention.scores.base import SCORES as _SCORES
-from recsys_attn.attention.scores.base import Score, Sum
+from recsys_attn.attention.scores.base import SCORES, Score, Sum
 from recsys_attn.attention.scores.cosine import Cosine
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.attention.scores.factorised_synthesizer import (
@@ -22,9 +21,10 @@ from recsys_attn.attention.scores.shared_dot import SharedDot
 from recsys_attn.attention.scores.synthesizer import DenseSynthesizer, RandomSynthesizer
 from recsys_attn.serialization import deserialize, serialize
 
-get = _SCORES.get
+get = SCORES.get
 
 __all__ = [
+    "SCORES",
     "Additive",
     "Alibi",
     "Cosine",

@@ -1,7 +1,6 @@
 """Weightings: from logits and `allowed` to weights (B, N, T, S)."""
 
-from recsys_attn.attention.weightings.base import WEIGHTINGS as _WEIGHTINGS
-from recsys_attn.attention.weightings.base import Weighting
+from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.attention.weightings.entmax import Entmax
 from recsys_attn.attention.weightings.gaussian import Gaussian
 from recsys_attn.attention.weightings.identity import Identity
@@ -12,9 +11,10 @@ from recsys_attn.attention.weightings.talking_heads import TalkingHeads
 from recsys_attn.attention.weightings.top_k import TopK
 from recsys_attn.serialization import deserialize, serialize
 
-get = _WEIGHTINGS.get
+get = WEIGHTINGS.get
 
 __all__ = [
+    "WEIGHTINGS",
     "Entmax",
     "Gaussian",
     "Identity",

@@ -9,9 +9,10 @@ from pipelines.common.artifacts import EXPERIMENT, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
 from pipelines.experiment.step_fingerprints import resolved
-from pipelines.ingest.data_options import SplitOptions
+from pipelines.ingest.data_options import SplitOptions, SplitPaths
 from recsys_attn import models
-from recsys_attn.schema import Categorical, Hash, Numeric, Quantile, Schema, Sequence, Vocabulary
+from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence
 from tests.support.experiments import load
 
 ROOT = Path(__file__).parents[3]
@@ -74,6 +75,20 @@ def test_overrides_reach_new_keys(tmp_path: Path) -> None:
     assert experiment.training.learning_rate == 1.0
     assert experiment.export.tolerance == 1.0
     assert experiment.data.split.valid == 0.0
+
+
+def test_dates_and_paths_by_split_are_read(tmp_path: Path) -> None:
+    source = 'source = "simulate"\nrequest = "request_id"\n'
+    simulate = "simulate = { rows = 3000, users = 50, items = 96 }\n"
+    split = 'split = { by = "time", valid = 0.1, test = 0.1 }'
+    cuts = 'split = { by = "time", valid_from = 2025-11-01, test_from = 2025-11-08T12:00:00Z }'
+    path = 'path = { train = ["a", "b"], test = "c" }'
+    timed = load(tmp_path, (split, cuts)).data.split
+    assert (timed.valid_from, timed.test_from) == ("2025-11-01", "2025-11-08T12:00:00+00:00")
+    by_files = 'source = "parquet"\n' + path + "\n"
+    data = load(tmp_path, (source, by_files), (simulate, ""), (split, "")).data
+    assert data.split == SplitOptions(by="provided")
+    assert data.path == SplitPaths(train=("a", "b"), test="c")
 
 
 @pytest.mark.parametrize("name", sorted(models.MODELS))

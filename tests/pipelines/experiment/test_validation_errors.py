@@ -17,11 +17,18 @@ PRICE = 'transform = ["log1p", "standardise"]'
 SEQUENCE = 'shares = "item_id"\nmax_length = 5'
 CLICK = '[[tasks]]\nname = "click"'
 KINDS = "'categorical', 'numeric', 'sequence'"
-TOP = "data, evaluation, export, features, model, name, seed, tasks, training"
+TOP = "data, evaluation, export, features, imports, imports_from, model, name, seed, tasks"
 
 UNKNOWN_KEYS = [
     ("", ("seed = 3", "sede = 3"), "sede", "seed", TOP),
-    ("data", (DATA, DATA + "pth = 1\n"), "data.pth", "path", "aggregates, histories, items, path"),
+    (
+        "data",
+        (DATA, DATA + "pth = 1\n"),
+        "data.pth",
+        "path",
+        "aggregates, histories, items, options",
+    ),
+    ("path", (DATA, DATA + 'path = { trian = "a" }\n'), "data.path.trian", "train", "test, train"),
     ("sequence", (SEQUENCE, "share = 3"), "features[3].share", "shares", "dtype, history, kind"),
     ("of another kind", (PRICE, "max_length = 3"), "features[2].max_length", None, "dtype, kind"),
     (
@@ -44,7 +51,7 @@ UNKNOWN_KEYS = [
         ("epochs = 2", "epoch = 2"),
         "training.epoch",
         "epochs",
-        "batch_size, calibrate",
+        "batch_size, calibrate, checkpoint_every",
     ),
 ]
 
@@ -75,7 +82,10 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
         "'trivago', 'criteo', 'avazu', 'csv', 'parquet' or 'sequences'. Received: \"simulat\". "
         "Did you mean `simulate`?",
     ),
-    ((DATA, DATA + "path = 5\n"), "`data.path`: expected a string or a list. Received: 5."),
+    (
+        (DATA, DATA + "path = 5\n"),
+        "`data.path`: expected a string or a list or a table. Received: 5.",
+    ),
     (
         ("valid = 0.1", "valid = 0.9"),
         "`data.split`: `valid` + `test` must be below 1, so that rows are left to train. "

@@ -15,8 +15,9 @@ from pipelines.export.serving_module import ServingModule
 from pipelines.export.signatures import views
 from pipelines.features import fit
 from pipelines.scoring.scorer import Scorer
+from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import logistic_regression
-from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Vocabulary, is_listed
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, is_listed
 from tests.support import shop
 from tests.support.exports import call, operations, split_requests, write_export
 
@@ -78,6 +79,7 @@ def test_manifest_and_signatures_are_the_schemas(exported):
         if name == "rank_explained":
             outputs += [f"attention/{history}" for history in fitted.schema.histories]
             outputs += ["gate/click", "gate/buy"]
+            outputs += [f"known/{history}" for history in fitted.schema.histories]
         assert manifest["signatures"][name]["method"] == "tensorflow/serving/predict"
         assert manifest["signatures"][name]["outputs"] == outputs
         assert set(signature.structured_outputs) == set(outputs)

@@ -10,7 +10,7 @@ import pytest
 from pipelines.export.raw_inputs import raw_request
 from pipelines.export.serving_module import ServingModule
 from pipelines.storage.columns import arrow_type
-from recsys_attn.schema import Schema, is_listed
+from recsys_attn.schema import UNKNOWN_ID, Schema, is_listed
 from tests.support import shop
 from tests.support.exports import call
 
@@ -24,6 +24,7 @@ HISTORIES = {
     "missing in the middle": ([EVENTS[0], GONE, HALF, GONE, EVENTS[1]], ["a", None, "b"]),
     "missing at the ends": ([GONE, EVENTS[0], HALF, GONE], [None]),
     "over-long": ([*EVENTS[:4], GONE, *EVENTS[4:8], HALF, GONE, *EVENTS[8:]], ["a", "b", "c", "d"]),
+    "unknown": ([(999, "?"), EVENTS[0], (999, "a"), (999, "?")], ["?", "a"]),
     "just fitting": (EVENTS[:5], ["a", "b"]),
     "nothing but missing": ([GONE, GONE, GONE], []),
     "empty": ([], []),
@@ -72,6 +73,31 @@ def expected_attention(model, fitted, table, events, name, length):
     for place, i in enumerate(happened):
         expected[0, :, i] = weights[0, :, place]
     return expected
+
+
+def is_known(fitted, names, event):
+    values = event if isinstance(event, tuple) else (event,)
+    types = [arrow_type(fitted.schema[name].dtype) for name in names]
+    return any(
+        fitted.transform_of(name).apply(pa.array([value], kind))[0] > UNKNOWN_ID
+        for name, value, kind in zip(names, values, types, strict=True)
+    )
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_known_events_are_marked(fitted, module, history):
+    events, searches = HISTORIES[history]
+    found = call(module, "rank_explained", raw_request(fitted.schema, request(history)))
+    for name, columns, sent, length in (
+        ("history", ("past_items", "past_brands"), events, 5),
+        ("searches", ("searches",), searches, 2),
+    ):
+        seen = [i for i, event in enumerate(sent) if event not in (GONE, None)][-length:]
+        expected = [i in seen and is_known(fitted, columns, sent[i]) for i in range(len(sent))]
+        for marks in found[f"known/{name}"][0]:
+            np.testing.assert_array_equal(marks[: len(sent)], expected)
+    if history == "unknown":
+        assert found["known/searches"][0, 0, :2].tolist() == [0, 1]  # brands are hashed: all known
 
 
 @pytest.mark.parametrize("history", HISTORIES)
@@ -143,7 +169,7 @@ def test_requests_are_explained_side_by_side(fitted, module):
         alone = call(module, "rank_explained", raw)
         for name, weights in alone.items():
             row = found[name][i]
-            if name.startswith("attention/"):
+            if name.startswith(("attention/", "known/")):
                 width = weights.shape[-1]
                 assert not row[:, width:].any()
                 row = row[:, :width]

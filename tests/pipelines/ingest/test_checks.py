@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.checks import check_table
-from recsys_attn.schema import Categorical, Numeric, Quantile, Schema, Sequence, Task
+from recsys_attn.id_transforms import Quantile
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 SCHEMA = Schema(
     features=(

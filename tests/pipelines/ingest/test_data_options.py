@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from pipelines.ingest.data_options import DataOptions
 
+TWO_TYPES = {"by": "time", "valid_from": 4, "test_from": "5"}
+
 
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -13,6 +15,40 @@ from pipelines.ingest.data_options import DataOptions
         ({"source": "criteo", "simulate": {}}, "`simulate` belongs to the source 'simulate'"),
         ({"source": "csv"}, "`path` must name the csv file or folder"),
         ({"source": "frappe", "path": ["a", "b"]}, "`path` must be one file or folder"),
+        ({"source": "frappe", "path": {"train": "a"}}, "`path` must be one file or folder"),
+        (
+            {"source": "csv", "path": {"train": "a"}, "split": {"by": "hash"}},
+            'names files by split, which belongs to split = { by = "provided" }',
+        ),
+        (
+            {"source": "csv", "path": {"train": ["a", "b"], "test": "b"}},
+            "each split must have files of its own. Received twice: b",
+        ),
+        ({"source": "csv", "path": "a", "split": {"by": "column"}}, "`column` must name"),
+        (
+            {"source": "csv", "path": "a", "split": {"by": "time", "test_from": 5}},
+            "need each other. Received: valid_from=None, test_from=5",
+        ),
+        (
+            {"source": "csv", "path": "a", "split": {"valid_from": 4, "test_from": 5}},
+            'belong to by = "time"',
+        ),
+        (
+            {
+                "source": "csv",
+                "path": "a",
+                "split": {"by": "time", "valid_from": 4, "test_from": 5, "valid": 0.2},
+            },
+            "`valid` and `test` are shares",
+        ),
+        (
+            {
+                "source": "csv",
+                "path": "a",
+                "split": {"by": "time", "valid_from": 4, "test_from": "5"},
+            },
+            "must be of one type",
+        ),
         (
             {
                 "source": "movielens-1m",

@@ -7,7 +7,7 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
-from pipelines.ingest.splitter import Splitter, check_splits, read_chunks
+from pipelines.ingest.splitter import Splitter, read_chunks
 
 TRAIN, VALID, TEST = range(3)
 
@@ -119,10 +119,104 @@ def test_times_that_cannot_split(column, values, message):
         _split(table, SplitOptions(by="time", column=column))
 
 
-def test_too_few_times_are_an_error():
-    with pytest.raises(PipelineError, match="too few different values"):
-        check_splits({"train": 0, "valid": 0, "test": 9}, SplitOptions(by="time", column="t"))
-    check_splits({"train": 1, "valid": 1, "test": 1}, SplitOptions())
+@pytest.mark.parametrize(
+    ("kind", "cuts"),
+    [
+        (pa.int64(), (40, 70)),
+        (pa.float32(), (39.5, 70)),
+        (pa.date32(), ("1970-02-10", "1970-03-12")),
+        (pa.timestamp("ms", "Europe/Berlin"), ("1970-01-01T00:00:40", "1970-01-01T01:01:10+01:00")),
+        (pa.string(), ("40", "70")),
+    ],
+    ids=str,
+)
+def test_cuts_divide_times_of_any_type(kind, cuts):
+    table = _table()
+    times = np.asarray(table["time"])
+    column = pa.array(times).cast(pa.int32() if kind == pa.date32() else pa.int64())
+    column = pa.array([f"{t:02}" for t in times]) if kind == pa.string() else column
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("s")).cast(pa.timestamp("ms")).cast(pa.int64())
+    options = SplitOptions(by="time", column="time", valid_from=cuts[0], test_from=cuts[1])
+    split = _split(table.set_column(2, "time", column.cast(kind)), options)
+    # All rows of a request have one time here.
+    text = np.array([f"{t:02}" for t in times])
+    expected = (
+        (text >= "40") * 1 + (text >= "70")
+        if kind == pa.string()
+        else (times >= 40) * 1 + (times >= 70)
+    )
+    np.testing.assert_array_equal(split, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cuts", "message"),
+    [
+        (pa.int64(), ("2025-11-01", "2025-12-01"), r"valid_from`: expected a number, as 'time'"),
+        (pa.date32(), (40, 70), r"valid_from`: expected a date or a time, such as 2025-11-01"),
+        (pa.date32(), ("1970-02-10", "soon"), r"test_from`: expected a date .* 'soon'"),
+        (pa.int64(), (70, 40), "must be before `data.split.test_from`. Received: 70 and 40"),
+    ],
+    ids=str,
+)
+def test_cuts_of_another_type_or_order_are_errors(kind, cuts, message):
+    table = _table()
+    times = table["time"].cast(pa.int32()).cast(kind)
+    options = SplitOptions(by="time", column="time", valid_from=cuts[0], test_from=cuts[1])
+    with pytest.raises(PipelineError, match=message):
+        _split(table.set_column(2, "time", times), options)
+
+
+def _by_column(values, request=None):
+    table = pa.table({"fold": values, "request": request or list(range(len(values)))})
+    return _split(table, SplitOptions(by="column", column="fold"))
+
+
+def test_a_column_names_the_splits():
+    split = _by_column(["test", "train", "train", "valid"], [1, 2, 2, 3])
+    np.testing.assert_array_equal(split, [TEST, TRAIN, TRAIN, VALID])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["train", "dev"], "'fold' .*expected 'train', 'valid' or 'test' .* Received: 'dev'"),
+        (["train", None], "Received: None"),
+        ([0, 1], "Received: 0"),
+        ([["train"], ["test"]], r"Received: \['train'\]"),
+        (["train", "test"], "request 7 name two splits|the request 7"),
+    ],
+)
+def test_columns_that_do_not_name_splits(values, message):
+    with pytest.raises(PipelineError, match=message):
+        _by_column(values, [7, 7] if values == ["train", "test"] else None)
+
+
+def test_files_that_name_splits_are_not_mixed_silently():
+    parts = {"train": _table(), "test": _table()}
+    with pytest.raises(PipelineError, match=r"name their splits \(train, test\).* is not set"):
+        _provided(parts, SplitOptions())
+    assert set(_provided(parts, SplitOptions(by="hash"))["test"]) == {TRAIN, VALID, TEST}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (SplitOptions(by="time", column="time"), "too few different values"),
+        (
+            SplitOptions(by="time", column="time", valid_from=200, test_from=300),
+            "with valid_from = 200 and test_from = 300 .*'time' go from 0 to 105: move the cuts",
+        ),
+        (SplitOptions(by="hash", valid=0), "raise data.split.valid"),
+    ],
+)
+def test_an_empty_split_is_an_error(options, message):
+    table = _table()
+    splitter = Splitter(options, Source({ALL: [SourceFile.of_table("here", table)]}), 3)
+    splitter(ALL, table, "here")
+    splitter.check({"train": 1, "valid": 1, "test": 1})
+    with pytest.raises(PipelineError, match=f"'valid' is empty: 9 rows .*{message}"):
+        splitter.check({"train": 9, "valid": 0, "test": 0})
 
 
 def test_a_user_is_in_one_split_without_requests_too():

@@ -6,8 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest.source import SPLITS
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
-from tests.pipelines.ingest.files import THIRDS, read_all, run, write_parquet, write_text
+from tests.pipelines.ingest.files import (
+    THIRDS,
+    read_all,
+    read_split,
+    run,
+    write_parquet,
+    write_text,
+)
 
 SCHEMA = Schema(
     features=(Categorical("user", side="context"), Categorical("item"), Numeric("price")),
@@ -125,3 +133,22 @@ def test_folders_that_are_linked_are_read_once(tmp_path):
     (tmp_path / "in" / "link").symlink_to(tmp_path / "far")
     (tmp_path / "far" / "back").symlink_to(tmp_path / "in")
     assert sum(_ingest(tmp_path)["rows"].values()) == ROWS
+
+
+def test_paths_by_split_keep_their_rows(tmp_path):
+    for name, first in (("a", 0), ("b", ROWS), ("c", 2 * ROWS)):
+        write_parquet(tmp_path / f"{name}.parquet", **_columns(first))
+    a, b, c = (str(tmp_path / f"{name}.parquet") for name in "abc")
+    path = {"train": [a, b], "test": c}
+    run(
+        tmp_path / "out",
+        SCHEMA,
+        source="parquet",
+        path=path,
+        split={"by": "provided", "valid": 0.3},
+    )
+    prices = {
+        split: set(read_split(tmp_path / "out", split)["price"].to_pylist()) for split in SPLITS
+    }
+    assert prices["test"] == {k / 4 for k in range(2 * ROWS, 3 * ROWS)}
+    assert prices["train"] | prices["valid"] == {k / 4 for k in range(2 * ROWS)}

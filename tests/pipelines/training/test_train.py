@@ -23,7 +23,13 @@ from tests.pipelines.training.trainer import MLP, Trainer
 from tests.support.experiments import load
 
 MASKED = (Task("click"), Task("conversion", mask="counts"))
-FAST = {"training__learning_rate": 0.1, "training__batch_size": 31}
+# So fast, and without what keeps it from it, that it overfits within a few epochs.
+FAST = {
+    "training__learning_rate": 0.1,
+    "training__batch_size": 31,
+    "training__id_dropout": 0.0,
+    "training__embeddings_l2": 0.0,
+}
 
 
 def scores_of(trainer: Trainer, model: RankingModel, split: str) -> tuple[dict, dict]:
@@ -90,6 +96,8 @@ def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None
         "training__optimizer": "sgd",
         "training__epochs": 1,
         "training__embeddings_l2": 1.0,
+        "training__id_dropout": 0.0,
+        "training__calibrate": False,
     }
     tasks = (Task("click", weight=0.5), Task("conversion", weight=3.0))
     model, history = trainer(tasks, **still), trainer.history

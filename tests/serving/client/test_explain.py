@@ -8,7 +8,7 @@ import pytest
 from tensorflow.core.framework import tensor_shape_pb2, types_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
-from serving.client.ranking import longest_list
+from serving.client.ranking import longest_list, read_ranking
 from serving.common.errors import FailedPrecondition, InvalidArgument, InvalidFeature
 from serving.encoding.codec import encode
 from tests.serving.client.conftest import Connect, StartStub
@@ -41,6 +41,7 @@ def answers(version: int, feature: str) -> dict[str, bytes]:
         "buy": [[0.5, 0.25]],
         "attention/user": [[[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
         "gate/buy": [[[0.25, 0.75], [1.0, 0.0]]],
+        "known/user": [[[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
     }
     predicted = predict_pb2.PredictResponse()
     for name, value in outputs.items():
@@ -73,6 +74,20 @@ def test_scores_ranking_and_weights(connect: Connect, start_stub: StartStub) -> 
         handle.ask("explain", {"user": "ann"}, CANDIDATES, rank_by="like")
     with pytest.raises(InvalidArgument, match=r"`top_k` must not be negative\. Received: -1"):
         handle.ask("explain", {"user": "ann"}, CANDIDATES, top_k=-1)
+
+
+def test_shares_are_of_known_events_and_sum_to_one() -> None:
+    outputs = {
+        "click": np.zeros((1, 3), "float32"),
+        "attention/seen": np.float32([[[3, 1, -1, 9], [0, 0, 0, 5], [2, 2, 0, 0]]]),
+        "known/seen": np.float32([[[1, 0, 1, 0]] * 3]),
+    }
+    found = read_ranking(outputs, 1, 4, rank_by="", first_task=None, top_k=0)
+    assert found.known["seen"].tolist() == [True, False, True, False]
+    np.testing.assert_allclose(
+        found.shares()["seen"], [[0.75, 0, -0.25, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
+    )
+    assert list(found.scores) == ["click"]
 
 
 def test_attention_covers_the_longest_list() -> None:

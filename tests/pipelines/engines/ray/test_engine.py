@@ -1,5 +1,6 @@
 """The Ray engine gives the results and errors of the local engine."""
 
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.own_parts import OwnParts
 from pipelines.engines import LOCAL, Engine, choose_engine
-from tests.support import engines
+from tests.support import engines, registries
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -81,3 +83,17 @@ def test_a_killed_workers_batch_is_done_by_another(engine: Engine, tmp_path: Pat
     work = partial(engines.dying, tmp_path, 1)
     assert list(engine.map_ordered(work, "abc")) == ["a", "b", "c"]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_workers_import_the_users_modules(cluster: str, tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "own_work.py").write_text(
+        "import contextlib\n\n\n@contextlib.contextmanager\ndef tripling():\n"
+        "    yield lambda batch: 3 * batch\n",
+        "utf-8",
+    )
+    own = OwnParts(("own_work",), str(folder))
+    with registries.restored(folder):
+        own.load()
+        work = sys.modules["own_work"].tripling
+        assert list(choose_engine("ray", cluster, own).map_ordered(work, [1, 2])) == [3, 6]

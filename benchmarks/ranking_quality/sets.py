@@ -1,0 +1,81 @@
+"""The data sets of `benchmarks/quality.py`: features, tasks and data, without model and training.
+
+Each set has the columns that a first user would declare, ids of users included, and no transform
+but the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.datasets import movielens
+
+ROOT = Path(__file__).parents[2]
+_KEPT = ("name", "features", "tasks", "data", "evaluation")
+_USERS = 300
+_RATINGS = slice(250_000, 370_000)  # in the order of time
+
+Settings = dict[str, Any]
+
+
+def _experiment(path: str, user: Mapping[str, str] | None = None) -> Settings:
+    """The data of one of the repository's experiments, with the user's id as a feature."""
+    found = tomllib.loads((ROOT / path).read_text("utf-8"))
+    kept = {key: found[key] for key in _KEPT if key in found}
+    for feature in kept["features"]:
+        if "min_count" in feature.get("transform", {}):
+            del feature["transform"]
+    if user is not None:
+        kept["features"].insert(0, {"kind": "categorical", "side": "context", **user})
+    return kept
+
+
+def _simulated(rows: int) -> Settings:
+    found = _experiment("pipelines/demo.toml", {"name": "user_id"})
+    found["data"]["simulate"] = {"rows": rows}
+    return found
+
+
+def _movielens(folder: Path, keep: Callable[[pa.Table], pa.Table]) -> Settings:
+    options = DataOptions(source="movielens-1m", path=f"{os.environ['RECSYS_DATA']}/movielens-1m")
+    (file,) = movielens.read(options).parts["all"]
+    pq.write_table(keep(pa.concat_tables(list(file.read(None)))), folder / "ratings.parquet")
+    user = {"name": "user_id", "dtype": "int64"}
+    found = _experiment("experiments/movielens-1m.toml", user)
+    found["data"] |= {"source": "parquet", "path": str(folder / "ratings.parquet")}
+    found["data"]["split"]["column"] = "timestamp"
+    return found
+
+
+def _some_users(table: pa.Table) -> pa.Table:
+    users = table["user_id"].to_numpy()
+    kept = np.random.default_rng(0).choice(np.unique(users), _USERS, replace=False)
+    return table.filter(pa.array(np.isin(users, kept)))
+
+
+def _some_weeks(table: pa.Table) -> pa.Table:
+    return table.slice(_RATINGS.start, _RATINGS.stop - _RATINGS.start)
+
+
+# By name: the settings, made in a folder, and the column of the time.
+SETS: Mapping[str, tuple[Callable[[Path], Settings], str | None]] = {
+    "simulated": (lambda folder: _simulated(100_000), "timestamp"),
+    "simulated-small": (lambda folder: _simulated(30_000), "timestamp"),
+    "movielens-users": (lambda folder: _movielens(folder, _some_users), "timestamp"),
+    "movielens-weeks": (lambda folder: _movielens(folder, _some_weeks), "timestamp"),
+    "trivago": (
+        lambda f: _experiment("experiments/trivago.toml", {"name": "user_id"}),
+        "timestamp",
+    ),
+    "frappe": (lambda folder: _experiment("experiments/frappe.toml"), None),
+    "census-income": (lambda folder: _experiment("experiments/census-income.toml"), None),
+}

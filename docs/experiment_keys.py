@@ -1,0 +1,325 @@
+"""Writes the reference of the experiment file: `python -m docs.experiment_keys`.
+
+Keys, types, limits and defaults are those of the code, descriptions those of its docstrings.
+`EXAMPLES` has a value for each key without a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pipelines.experiment.config import Experiment
+from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
+from recsys_attn.attention import gates, presets
+from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.blocks import activations
+from recsys_attn.id_transforms import Vocabulary
+from recsys_attn.models import option_types
+
+PAGE = Path(__file__).parent / "reference/experiment-keys.md"
+HEAD = """# Keys of the experiment file
+
+Every key with its type, its default and an example, from the code by `python -m \
+docs.experiment_keys`. [The experiment file](../guides/experiment-file.md) is the guide.
+"""
+EXAMPLES: Mapping[str, Any] = {
+    "name": "clicks",
+    "imports": ["my_scores"],
+    "imports_from": "parts",
+    "data.source": "parquet",
+    "data.path": "impressions.parquet",
+    "data.request": "request_id",
+    "data.split.column": "shown_at",
+    "data.split.valid_from": date(2025, 11, 1),
+    "data.split.test_from": date(2025, 11, 8),
+    "data.path.train": "october.parquet",
+    "data.path.valid": "november.parquet",
+    "data.path.test": ["december.parquet", "january.parquet"],
+    "data.options": {"flat": True},
+    "data.histories.name": "clicked_items",
+    "data.histories.of": "item_id",
+    "data.histories.by": "user_id",
+    "data.histories.time": "shown_at",
+    "data.histories.where": "click",
+    "data.aggregates.name": "user_click_rate",
+    "data.aggregates.kind": "rate",
+    "data.aggregates.by": ["user_id", "category"],
+    "data.aggregates.time": "shown_at",
+    "data.aggregates.of": "click",
+    "data.aggregates.where": "was_seen",
+    "data.aggregates.window": "7d",
+    "data.aggregates.last": 100,
+    "data.aggregates.delay": "1h",
+    "data.aggregates.prior_rate": 0.05,
+    "data.items.key": "item_id",
+    "data.items.path": "items.parquet",
+    "data.sequences.items": "items",
+    "features.name": "item_id",
+    "features.width": 32,
+    "features.size": 1002,
+    "features.shares": "item_id",
+    "features.transform.max_size": 100_000,
+    "features.transform.buckets": 50_000,
+    "features.transform.name": "prefix",
+    "features.transform.options": {"length": 2},
+    "tasks.name": "click",
+    "tasks.label": "is_click",
+    "tasks.mask": "was_seen",
+    "model.exclude": ["user_id"],
+    "model.encoder": "performer",
+    "model.encoder_layers": 2,
+    "model.encoder_heads": 4,
+    "model.encoder_head_dim": 8,
+    "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
+    "model.gate": "hard_concrete",
+    "model.gate_attention": "sparsemax",
+    "model.disagreement": {"subspace": 0.01},
+    "model.mlp_units": [64, 32],
+    "training.batch_size": 256,
+    "training.embeddings_l2": 10.0,
+    "training.shards": 4,
+    "training.embeddings_learning_rate": 0.01,
+    "training.clip_norm": 5.0,
+    "training.monitor": "click",
+    "training.micro_batch_size": 64,
+    "training.warm_start": "runs/last_week",
+    "evaluation.group": "user_id",
+    "evaluation.ceiling": {"click": "p_click"},
+    "evaluation.baselines": {"popularity": "item_clicks"},
+    "evaluation.metrics": ["brier", {"name": "precision_at", "k": 5}],
+    "export.name": "clicks_v2",
+}
+_WORDS = {str: "string", int: "whole number", float: "number", bool: "boolean", Path: "path"}
+_MECHANISM = "name or table of a [mechanism](attention.md)"
+_CHECKED = {  # options of models, by the function that checks them
+    option_types.count: "whole number ≥ 1",
+    option_types.share: "number from 0 to 1",
+    option_types.sizes: "list of whole numbers ≥ 1",
+    activations.serialize: "name of an activation",
+    presets.get: _MECHANISM,
+    gates.get: "name or table of a [gate](attention.md)",
+    get_disagreement: "table of numbers",
+    known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),
+}
+_LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+class Key(NamedTuple):
+    """One key of a table: its annotation with limits, and its default (`...`: required)."""
+
+    name: str
+    annotation: Any
+    default: Any
+
+
+class Table(NamedTuple):
+    """One table of the file: its dotted path, whether it is a list, its class and its kind."""
+
+    path: str
+    listed: bool
+    owner: type
+    kind: str
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of its heading."""
+        words = [*self.path.split("."), *([self.kind.split('"')[1]] if self.kind else [])]
+        return "-".join(words).replace("_", "-") or "top-level"
+
+    @property
+    def heading(self) -> str:
+        """Its heading, as in the file."""
+        if not self.path:
+            return "Top level"
+        name = f"`[[{self.path}]]`" if self.listed else f"`[{self.path}]`"
+        return f"{name}, `{self.kind}`" if self.kind else name
+
+
+def keys(owner: type) -> list[Key]:
+    """The keys of a table's class."""
+    if issubclass(owner, BaseModel):
+        return [
+            Key(
+                name,
+                _annotation(field),
+                ... if field.is_required() else field.get_default(call_default_factory=True),
+            )
+            for name, field in owner.model_fields.items()
+        ]
+    hints = typing.get_type_hints(owner)
+    return [Key(f.name, hints[f.name], _default(f)) for f in dataclasses.fields(owner)]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return ... if field.default is dataclasses.MISSING else field.default
+
+
+def _annotation(field: FieldInfo) -> Any:
+    """The annotation with its limits, which pydantic keeps apart."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def tables() -> list[Table]:
+    """All tables of the file, each class once."""
+    found: dict[type, Table] = {}
+    _collect(Table("", False, Experiment, ""), found)
+    return list(found.values())
+
+
+def _collect(table: Table, found: dict[type, Table]) -> None:
+    found[table.owner] = table
+    for key in keys(table.owner):
+        path = f"{table.path}.{key.name}" if table.path else key.name
+        owners = list(classes(key.annotation))
+        for owner in owners:
+            if owner not in found:
+                kind = _kind(owner) if len(owners) > 1 else ""
+                _collect(Table(path, _is_list(key.annotation), owner, kind), found)
+
+
+def classes(annotation: Any) -> Iterator[type]:
+    """The tables' classes in an annotation."""
+    if isinstance(annotation, type):
+        if issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation):
+            yield annotation
+        return
+    for part in get_args(annotation):
+        yield from classes(part)
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return _is_list(get_args(annotation)[0])
+    return get_origin(annotation) is tuple
+
+
+def _kind(owner: type) -> str:
+    """What tells the class from others in its place, such as `kind = "hash"`."""
+    for key in keys(owner):
+        if key.name in ("kind", "name") and get_origin(key.annotation) is Literal:
+            return f"{key.name} = {toml(key.default)}"
+    return ""
+
+
+def words(annotation: Any, links: Mapping[type, str]) -> str:
+    """A type in plain words."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        checks = [getattr(part, "func", part) for part in args[1:]]
+        checked = next((_CHECKED[c] for c in checks if inspect.isroutine(c)), None)
+        return checked or " ".join([words(args[0], links), *_limits(args[1:])])
+    if origin in (Union, types.UnionType):
+        several = (words(part, links) for part in args if part is not types.NoneType)
+        return " or ".join(dict.fromkeys(several))
+    if origin is Literal:
+        return ", ".join(f"`{toml(value)}`" for value in args)
+    if origin in (tuple, Sequence, dict, Mapping):
+        kind, of = ("list", args[0]) if origin in (tuple, Sequence) else ("table", args[-1])
+        several = {str: "strings", int: "whole numbers", float: "numbers"}.get(of)
+        return kind if of is Any else f"{kind} of {several or words(of, links)}"
+    return links.get(annotation) or _WORDS[annotation]
+
+
+def _limits(metadata: Sequence[Any]) -> list[str]:
+    found = [
+        f"{sign} {toml(getattr(each, name))}"
+        for each in metadata
+        for name, sign in _LIMITS.items()
+        if getattr(each, name, None) is not None
+    ]
+    return [" and ".join(found)] if found else []
+
+
+def toml(value: Any) -> str:
+    """A value as in the file."""
+    if isinstance(value, bool | str | Path):
+        return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int):
+        return f"{value:_}" if value > 9999 else str(value)
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{name} = {toml(item)}' for name, item in value.items())} }}"
+    return f"[{', '.join(map(toml, value))}]" if isinstance(value, list | tuple) else repr(value)
+
+
+def descriptions(owner: type) -> dict[str, str]:
+    """The descriptions of keys in a docstring."""
+    found = {}
+    for cls in reversed(owner.__mro__):
+        text = inspect.cleandoc(cls.__doc__ or "") + "\n"
+        section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", text, re.MULTILINE)
+        entry = re.compile(r"^    ([\w, ]+): (.+(?:\n        .*)*)", re.MULTILINE)
+        for names, lines in entry.findall(section[1] if section else ""):
+            one = re.sub(r"\s+", " ", lines).replace("None: ", "Left out: ")
+            found |= dict.fromkeys(names.split(", "), one)
+    return found
+
+
+def example(table: Table, key: Key) -> Any:
+    """An example of a key's value: its default, or that of `EXAMPLES`."""
+    path = f"{table.path}.{key.name}" if table.path else key.name
+    if key.default not in (..., None, ()) and key.default != {}:
+        return key.default
+    return EXAMPLES.get(path)
+
+
+def written(value: Any) -> str:
+    """A default as the page has it; nothing for None and tables."""
+    if value is ...:
+        return "required"
+    if value == Vocabulary():
+        return '`"vocabulary"`'
+    nothing = value is None or value == {} or isinstance(value, BaseModel)
+    return "" if nothing else f"`{toml(value)}`"
+
+
+def _row(table: Table, key: Key, text: str, links: Mapping[type, str]) -> str:
+    kind, default = words(key.annotation, links), written(key.default)
+    shown = "" if list(classes(key.annotation)) else f"`{key.name} = {toml(example(table, key))}`"
+    cells = [f"`{key.name}`", kind, default, text, shown]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def page() -> str:
+    """The whole page."""
+    every = tables()
+    links = {
+        table.owner: f"[table](#{table.anchor})"
+        if not table.kind
+        else f"[`{table.kind}`](#{table.anchor})"
+        for table in every
+    }
+    parts = [HEAD]
+    for table in every:
+        level = "#" * (2 + table.path.count(".") + bool(table.kind))
+        first = inspect.cleandoc(table.owner.__doc__ or "").partition("\n")[0]
+        parts.append(f"{level} {table.heading} {{ #{table.anchor} }}\n\n{first}\n")
+        texts = descriptions(table.owner)
+        rows = [
+            _row(table, key, texts.get(key.name, ""), links)
+            for key in keys(table.owner)
+            if f"{key.name} = {toml(key.default)}" != table.kind
+        ]
+        if rows:
+            head = ["| key | type | default | what it sets | example |", "|---|---|---|---|---|"]
+            parts.append("\n".join([*head, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,99 @@
+"""A user's parts in an experiment file: their modules, names and options."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.function_options import options_of
+from pipelines.common.own_parts import OwnParts
+from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.validation_errors import explain
+from pipelines.features.base import TRANSFORMS
+from pipelines.ingest.source import SOURCES
+from pipelines.metrics import METRICS
+from recsys_attn.id_transforms import OwnTransform
+
+
+def import_parts(values: dict[str, Any], path: Path) -> None:
+    """Imports the modules of `imports`, and sets `imports_from`."""
+    names, given = values.get("imports"), values.get("imports_from")
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and names):
+        return  # a value of another type is refused later
+    if given is None or isinstance(given, str):
+        folder = Path.cwd() if path.is_dir() else path.resolve().parent
+        values["imports_from"] = str(folder / (given or ""))
+        OwnParts(tuple(names), values["imports_from"]).load()
+
+
+def check_own_options(values: dict[str, Any], where: str) -> None:
+    """Checks the options of a user's source, transforms and metrics as those of built-in ones."""
+    for key, kind, options in (*_source(values), *_transforms(values), *_metrics(values, where)):
+        try:
+            TypeAdapter(kind).validate_json(json.dumps(options, default=iso_text), strict=True)
+        except ValidationError as error:
+            raise PipelineError(explain(error, kind, where, within=f"{key}.")) from None
+
+
+def _source(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The key of the source's options, their class and their values."""
+    data = _table(values.get("data"))
+    if data.get("source") in SOURCES:
+        kind = options_of(SOURCES[data["source"]], TomlTable)
+        yield "data.options", kind, data.get("options", {})
+
+
+def _transforms(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for index, feature in enumerate(_list(values.get("features"))):
+        transform = _table(_table(feature).get("transform"))
+        name = str(transform.get("name"))
+        if transform.get("kind") != OwnTransform.kind or name not in TRANSFORMS:
+            continue
+        if not dataclasses.is_dataclass(TRANSFORMS[name]):
+            raise PipelineError(f"The transform {name!r} must be a dataclass of its options.")
+        yield f"features[{index}].transform", TRANSFORMS[name], transform.get("options", {})
+
+
+def _metrics(values: dict[str, Any], where: str) -> Iterator[tuple[str, Any, Any]]:
+    for index, metric in enumerate(_list(_table(values.get("evaluation")).get("metrics"))):
+        key, table = f"evaluation.metrics[{index}]", _table(metric) or {"name": metric}
+        name = str(table.get("name"))
+        if name not in METRICS:
+            known = ", ".join(map(repr, METRICS)) or "none"
+            given = table.get("name")
+            raise PipelineError(
+                f"{where}: `{key}`: expected the name of a metric that a module of `imports` "
+                f"registers. Registered: {known}. Received: {given!r}."
+                f"{did_you_mean(name, METRICS)}"
+            )
+        kind = options_of(METRICS[name], TomlTable, {"requests"})
+        yield key, kind, {option: table[option] for option in table if option != "name"}
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """A table; nothing for a value of another type, which is refused later."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def iso_text(value: Any) -> str:
+    """A date or a time of TOML as ISO text."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def own_transform(transform: dict[str, Any]) -> dict[str, Any] | None:
+    """A transform whose kind is a registered name, as an `OwnTransform`."""
+    kind = transform.get("kind")
+    if kind not in TRANSFORMS:
+        return None
+    options = {key: value for key, value in transform.items() if key != "kind"}
+    return {"kind": OwnTransform.kind, "name": kind, "options": options}

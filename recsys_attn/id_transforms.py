@@ -1,0 +1,78 @@
+"""Options of the transforms from raw values to ids; a schema names one for each feature of ids."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recsys_attn.checks import require_positive
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Each value of the training rows has an id of its own; other values are unknown.
+
+    Args:
+        min_count: Values with fewer rows are unknown. Raise it when rare ids overfit.
+        max_size: Largest vocabulary, the most frequent values. Defaults to no limit.
+    """
+
+    min_count: int = 1
+    max_size: int | None = None
+    kind: Literal["vocabulary"] = "vocabulary"
+
+    def __post_init__(self) -> None:
+        require_positive("min_count", self.min_count)
+        if self.max_size is not None:
+            require_positive("max_size", self.max_size)
+
+
+@dataclass(frozen=True)
+class Hash:
+    """A fixed hash of values to rows; nothing is fitted, and no value is unknown.
+
+    Args:
+        buckets: Rows of the table. For ids that change daily; values share rows at random.
+    """
+
+    buckets: int
+    kind: Literal["hash"] = "hash"
+
+    def __post_init__(self) -> None:
+        require_positive("buckets", self.buckets)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The index of the bucket of a number, for `dtype = "float32"`.
+
+    Args:
+        buckets: Number of buckets; each holds an equal share of the training rows.
+    """
+
+    buckets: int = 10
+    kind: Literal["quantile"] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.buckets < 2:
+            raise ValueError(f"`buckets` must be at least 2. Received: buckets={self.buckets}")
+
+
+@dataclass(frozen=True)
+class OwnTransform:
+    """A transform of your own, by its registered name.
+
+    Args:
+        name: The registered name; in an experiment file it stands as `kind`.
+        options: Its options; in an experiment file they stand beside `kind`.
+    """
+
+    name: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    kind: Literal["own"] = "own"
+
+
+IdTransform = Vocabulary | Hash | Quantile | OwnTransform
+DEFAULT = Vocabulary()
