@@ -84,9 +84,10 @@ class TrainingOptions(TomlTable):
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
             looked up, each divided by its frequency (as in DIN); else of all rows in each step,
-            which is slow with a large vocabulary. None: 10 with a row-wise optimizer, else 0.
-        id_dropout: Share of the ids of a step that are made unknown, so that new users and items
-            get a trained row, and known ones are not learnt by heart.
+            which is slow with a large vocabulary. None: 3 with a row-wise optimizer, else 0.
+        id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
+            items are new at serving, so that the row of unknown values is trained; the model
+            learns more slowly.
         calibrate: Fit slope and offset of each task's logits on the validation rows, so that
             predicted rates are the observed ones. The order of candidates stays.
         negatives: Items drawn for each request, as further candidates. None: only those of the
@@ -118,7 +119,7 @@ class TrainingOptions(TomlTable):
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float | None = Field(default=None, ge=0)
-    id_dropout: float = Field(default=0.1, ge=0, lt=1)
+    id_dropout: float = Field(default=0.0, ge=0, lt=1)
     calibrate: bool = True
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None

@@ -15,7 +15,7 @@ _TABLES = {
     "lazy_adagrad": LazyAdagrad,
     "row_wise_adagrad": RowWiseAdagrad,
 }
-_ROW_L2 = 10.0
+_ROW_L2 = 3.0
 _DENSE = {
     "adam": keras.optimizers.Adam,
     "adagrad": keras.optimizers.Adagrad,

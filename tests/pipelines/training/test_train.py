@@ -27,7 +27,6 @@ MASKED = (Task("click"), Task("conversion", mask="counts"))
 FAST = {
     "training__learning_rate": 0.1,
     "training__batch_size": 31,
-    "training__id_dropout": 0.0,
     "training__embeddings_l2": 0.0,
 }
 
@@ -96,7 +95,6 @@ def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None
         "training__optimizer": "sgd",
         "training__epochs": 1,
         "training__embeddings_l2": 1.0,
-        "training__id_dropout": 0.0,
         "training__calibrate": False,
     }
     tasks = (Task("click", weight=0.5), Task("conversion", weight=3.0))
