@@ -71,17 +71,13 @@ class _Server(NamedTuple):
         return score
 
     def by_rank(self, row: dict[str, Any], left_out: str) -> float:
-        """The score where the feature's column is null."""
+        """The score where the feature is null."""
         sides: dict[str, dict[str, Any]] = {"context": {}, "candidate": {}}
         for feature in shop.SCHEMA.features:
-            kind = {"string": "strings", "int64": "ints", "float32": "floats"}[feature.dtype]
-            value = row[feature.name]
-            column = {kind: {"values": value if is_listed(feature) else [value]}}
-            if is_listed(feature) and feature.side == "candidate":
-                column["lengths"] = [len(value)]
-            sides[feature.side][feature.name] = None if feature.name == left_out else column
-        body = {"context": sides["context"], "candidates": sides["candidate"]}
-        return float(self._post("rank", body)["scores"]["click"]["values"][0])
+            value = None if feature.name == left_out else row[feature.name]
+            sides[feature.side][feature.name] = value
+        body = {"context": sides["context"], "candidates": [sides["candidate"]]}
+        return float(self._post("rank", body)["scores"]["click"][0])
 
     def _post(self, method: str, body: object) -> Any:
         content = json.dumps(body, allow_nan=False).encode()
