@@ -183,7 +183,7 @@ def score(
     engine: str,
     ray_address: str,
 ) -> None:
-    """Score a Parquet file, or rank items for its requests."""
+    """Score a Parquet file, or rank the items of its requests."""
     if top_k is None and (catalogue is not None or unseen or rank_by):
         raise click.UsageError("--catalogue, --unseen and --rank-by need --top-k.")
     if unseen and catalogue is None:
