@@ -108,10 +108,10 @@ class RankingModel(keras.Model):
         self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
 
     def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found = {}
-        for index, task in enumerate(self.schema.tasks):
-            slope, offset = ops.exp(self._calibration[index, 0]), self._calibration[index, 1]
-            found[task.name] = ops.sigmoid(ops.cast(logits[task.name], "float32") * slope + offset)
+        names, found = [task.name for task in self.schema.tasks], {}
+        for name, logit in logits.items():
+            slope, offset = ops.unstack(self._calibration[names.index(name)])
+            found[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
         return found
 
     @property

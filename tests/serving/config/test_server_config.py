@@ -113,12 +113,12 @@ def test_help_shows_ten_options_before_the_advanced_ones() -> None:
     """Under headings that name every option once."""
     output = CliRunner().invoke(serve, ["--help"]).output
     first, *advanced = output.partition("\nOptions:\n")[2].split("\nAdvanced: ")
-    assert len(re.findall(r"^  --", first, re.M)) == 10 + len(["--help"])
+    assert len(re.findall(r"^  (?:-h, )?--", first, re.M)) == 10 + len(["--help"])
     assert [text.partition(":")[0] for text in advanced] == [
         "models and versions", "batching and computation", "limits", "gRPC", "security",
         "logs and shadow traffic", "proxy of TensorFlow Serving",
     ]  # fmt: skip
-    names = re.findall(r"^  --(\S+)", output, re.M)
+    names = re.findall(r"^  (?:-h, )?--(\S+)", output, re.M)
     assert sorted(names) == sorted(
         ["help", *(either_spelling(one.name) for one in fields(ServerConfig))]
     )
