@@ -30,7 +30,7 @@ K, DRAWS, AT_ONCE = 10, 1000, 512
 
 
 def cosines(items: ItemTable, users: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Cosines of items `(items, items)` by the users who had both."""
+    """Cosines of items `(items, items)` of their users."""
     counts = (users.T @ users).tolil()
     norms = 1 / np.sqrt(np.maximum(counts.diagonal(), 1))
     counts.setdiag(0)

@@ -58,7 +58,7 @@ def check_comparable(
 
 
 def _comparisons(schema: Schema, monitor: Monitor) -> Iterator[tuple[str, str, str]]:
-    """What compares candidates, in words, with the task and the split where it does."""
+    """The loss or monitor that compares candidates, in words, its task and its split."""
     for index, task in enumerate(schema.tasks):
         if not task.has_probabilities:
             yield f'`tasks[{index}].loss` = "{task.loss}"', task.name, "train"

@@ -1,4 +1,4 @@
-"""The item table's features in the rows, and what is refused."""
+"""The item table's features in the rows, and the errors."""
 
 import dataclasses
 

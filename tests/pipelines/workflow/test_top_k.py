@@ -1,4 +1,4 @@
-"""Ranks with the model of a run: other catalogues, and what is refused."""
+"""Ranks with the model of a run: other catalogues, and the errors."""
 
 import dataclasses
 from pathlib import Path

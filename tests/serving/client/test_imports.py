@@ -41,7 +41,7 @@ main()
 
 
 def _needed(name: str, found: set[str]) -> set[str]:
-    """A distribution and what it needs, as far as that is installed."""
+    """A distribution and its installed dependencies."""
     name = re.sub(r"[-_.]+", "-", name).lower()
     if name not in found:
         found.add(name)
