@@ -87,6 +87,9 @@ def test_code_of_a_page_prints_the_shown_output(page: Page, workplace: Workplace
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_commands_of_a_tutorial_run(page: Page, workplace: Workplace) -> None:
     """All but `serve`, whose server the other test starts."""
+    for block in page.blocks():
+        if block.title and block.language != "console":
+            workplace.write(block)
     for words in (words for block in page.blocks("sh") for words in shell.commands(block.text)):
         if words[0] == "recsys-attn" and words[1] != "serve":
             assert "Error:" not in workplace.command(shlex.join(words))
