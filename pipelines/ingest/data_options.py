@@ -148,7 +148,7 @@ class SequenceOptions(TomlTable):
 
 
 class ItemOptions(TomlTable):
-    """The `[data.items]` table: the catalogue of all items, and what is drawn from it.
+    """The `[data.items]` table: all items, and the draws from them.
 
     Attributes:
         key: Feature and column of the item's id, in the rows and in the item table.

@@ -42,7 +42,7 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
 
 
 def calibrated(task: Mapping[str, Any]) -> str:
-    """The calibration, with `high` or `low` where it is off."""
+    """The calibration, marked `high` or `low` if it is off."""
     off = task.get("calibration_off")
     return decimal(task["calibration"], 3) + (f" {off}" if off else "")
 

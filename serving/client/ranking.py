@@ -113,8 +113,8 @@ def best_first(
         raise InvalidArgument(
             f"`rank_by` must be one of the tasks {', '.join(scores)}. Received: {rank_by!r}"
         )
-    first = first_task if first_task in scores else min(scores)
-    best = -np.asarray(scores[rank_by or first], "float64")  # type: ignore[index]
+    first = first_task if first_task is not None and first_task in scores else min(scores)
+    best = -np.asarray(scores[rank_by or first], "float64")
     return np.argsort(best, kind="stable").astype("int32")  # NaN comes last
 
 

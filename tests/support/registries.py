@@ -22,7 +22,7 @@ REGISTRIES = (SCORES, PATTERNS, WEIGHTINGS, MECHANISMS, GATES, MODELS, TRANSFORM
 
 @contextmanager
 def restored(folder: Path) -> Iterator[None]:
-    """Forgets what is registered in the block, and the modules of a folder."""
+    """Removes the parts registered in the block, and the modules of a folder."""
     before = [dict(registry.members) for registry in REGISTRIES]
     path = list(sys.path)
     try:
