@@ -24,7 +24,12 @@ from recsys_attn.schema import RESERVED_IDS, Numeric
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
-OPTIONS = {"model": MLP, "training__epochs": 1, "training__embeddings_l2": 0.0}
+OPTIONS = {
+    "model": MLP,
+    "training__epochs": 1,
+    "training__embeddings_l2": 0.0,
+    "training__calibrate": False,
+}
 
 
 def run(folder: Path, name: str, *changes: tuple[str, str], **options: object) -> tuple[Steps, str]:
