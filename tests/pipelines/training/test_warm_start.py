@@ -128,12 +128,12 @@ def test_retrained_older_run_restarts_training(older: Steps, tmp_path: Path) -> 
     folder = tmp_path / "older"
     shutil.copytree(older.run.folder, folder)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
-    first = newer.load()[1].get_weights()
+    first = newer.load()[1].embedding.get_weights()
     run(tmp_path, "older", training__learning_rate=0.1)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
     assert "the checkpoints belong to another training; starting from scratch" in output
     assert "warm start from" in output
-    assert not np.allclose(first[0], newer.load()[1].get_weights()[0])
+    assert not np.allclose(first[0], newer.load()[1].embedding.get_weights()[0])
 
 
 def test_a_run_without_checkpoints_is_refused(older: Steps, tmp_path: Path) -> None:
