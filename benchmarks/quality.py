@@ -110,7 +110,9 @@ def _train(settings: dict[str, Any], run: Path, more: list[str]) -> None:
 def _predictions(run: Path, task: str) -> Predictions:
     table = pq.read_table(run / "evaluation/predictions.parquet")
     label = table[f"{task}/label"].to_numpy()
-    group = np.unique(table["group"].to_pylist(), return_inverse=True)[1]
+    alone = "group" not in table.column_names  # each row is a group
+    values = range(len(label)) if alone else table["group"].to_pylist()
+    group = np.unique(values, return_inverse=True)[1]
     rows = np.flatnonzero(~np.isnan(label))
     return Predictions(label[rows], table[f"{task}/score"].to_numpy()[rows], group[rows], rows)
 
@@ -150,7 +152,7 @@ def _table(title: str, models: dict[str, dict[str, Any]]) -> Table:
             f"{found['AUC']:.4f}",
             f"{low:.3f} to {high:.3f}",
             "" if name == FLAGSHIP else f"{least:+.4f} to {most:+.4f}",
-            f"{found['GAUC']:.4f}",
+            "" if np.isnan(found["GAUC"]) else f"{found['GAUC']:.4f}",
             f"{found['logloss']:.4f}",
             f"{found['predicted / observed']:.3f}",
         )
