@@ -25,8 +25,9 @@ class ClientOptions:
 
     UNAVAILABLE is retried (no server listens, the connection broke, or the server is stopping),
     and CANCELLED, with which a stopping gRPC server answers calls in transit. A call is retried
-    until its deadline, while the client's retry budget lasts: each failure takes one token, each
-    success returns `retry_ratio`, and below half of `retry_tokens` no call is retried.
+    up to its attempts and its deadline, while the client's retry budget lasts: each failure takes
+    one token, each success returns `retry_ratio`, and below half of `retry_tokens` no call is
+    retried.
 
     Args:
         attempts: Attempts of a call, 1 to 5. Defaults to 5; 1 disables retries.
