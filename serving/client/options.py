@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serving.common.errors import InvalidArgument
-from serving.common.headers import is_header
+from serving.common.headers import REQUEST_ID, is_header
 
 MAX_ATTEMPTS = 5  # gRPC's own limit
 _MAX_TOKENS = 1000
 _MOST_SECONDS = 1e9
 _MOST_MS = 2**31 - 1  # means never to gRPC
 _MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
-_RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
+_RESERVED = {"authorization": "`token`", REQUEST_ID: "`request_id`"}
 
 
 @dataclass(frozen=True)

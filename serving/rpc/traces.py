@@ -6,10 +6,9 @@ import functools
 
 import grpc
 
+from serving.common.headers import REQUEST_ID
 from serving.common.request import LONGEST_SECONDS, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
-
-REQUEST_ID = "x-request-id"
 
 
 def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
