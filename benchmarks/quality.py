@@ -4,12 +4,13 @@
     python -m benchmarks.quality --sets trivago --seeds 0 --output results.json
 
 Each set has features, tasks and a split (`benchmarks/ranking_quality/sets.py`); model and training
-are left at their defaults. Trees are LightGBM's, stopped by the validation rows, on the same
-features and with the rate of positives by each value of each feature, from earlier rows only.
+are left at their defaults. DIN is left out where rows have no history. Trees are LightGBM's,
+stopped by the validation rows, on the same features and with the rate of positives by each value of
+each feature, from earlier rows only.
 
 The tables have means over the seeds of metrics on the test rows. An interval has 95 % of 200 draws
-of whole groups (users or requests); `flagship ahead by` is the interval of
-the difference of its AUC and the model's, in the same draws. The sets on real data need
+of whole groups (users or requests; rows where there are none); `flagship ahead by` is the interval
+of the difference of its AUC and the model's, in the same draws. The sets on real data need
 RECSYS_DATA.
 """
 
@@ -78,17 +79,19 @@ def _run(name: str, folder: Path, chosen: argparse.Namespace) -> Found:
     """The predictions of every model and seed for the test rows of a set."""
     make, time = SETS[name]
     settings = make(folder)
+    has_history = any(feature["kind"] == "sequence" for feature in settings["features"])
+    names = [model for model in chosen.models if has_history or model != "din"]
     found: Found = {task["name"]: {} for task in settings["tasks"]}
     for seed in chosen.seeds:
-        runs = [folder / f"{model}-{seed}" for model in chosen.models]
-        for model, run in zip(chosen.models, runs, strict=True):
+        runs = [folder / f"{model}-{seed}" for model in names]
+        for model, run in zip(names, runs, strict=True):
             _train({**settings, "seed": seed, "model": {"name": model}}, run, chosen.set)
             for task, models in found.items():
                 models.setdefault(model, []).append(_predictions(run, task))
         if chosen.trees:
             data = TreeData(load_experiment(runs[0]), runs[0] / "data", time)
             for task, models in found.items():
-                known = models[chosen.models[0]][-1]
+                known = models[names[0]][-1]
                 for label, encoded in TREES.items():
                     scores = data.scores(task, encoded, seed)[known.rows]
                     models.setdefault(label, []).append(replace(known, score=scores))
@@ -110,7 +113,9 @@ def _train(settings: dict[str, Any], run: Path, more: list[str]) -> None:
 def _predictions(run: Path, task: str) -> Predictions:
     table = pq.read_table(run / "evaluation/predictions.parquet")
     label = table[f"{task}/label"].to_numpy()
-    group = np.unique(table["group"].to_pylist(), return_inverse=True)[1]
+    alone = "group" not in table.column_names  # each row is a group
+    values = range(len(label)) if alone else table["group"].to_pylist()
+    group = np.unique(values, return_inverse=True)[1]
     rows = np.flatnonzero(~np.isnan(label))
     return Predictions(label[rows], table[f"{task}/score"].to_numpy()[rows], group[rows], rows)
 
@@ -150,7 +155,7 @@ def _table(title: str, models: dict[str, dict[str, Any]]) -> Table:
             f"{found['AUC']:.4f}",
             f"{low:.3f} to {high:.3f}",
             "" if name == FLAGSHIP else f"{least:+.4f} to {most:+.4f}",
-            f"{found['GAUC']:.4f}",
+            "" if np.isnan(found["GAUC"]) else f"{found['GAUC']:.4f}",
             f"{found['logloss']:.4f}",
             f"{found['predicted / observed']:.3f}",
         )

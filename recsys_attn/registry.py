@@ -94,6 +94,8 @@ class Registry:
         call: The first arguments of a member's `call`, if any layer may be a member.
         hint: Advice in the error for a layer with other arguments.
         members: The classes by name, or functions that make a member; `register` fills it.
+        reserved: Functions by name that stand beside the members, such as the presets; no member
+            may take such a name.
 
     Example:
 
@@ -115,6 +117,7 @@ class Registry:
     call: tuple[str, ...] = ()
     hint: str = ""
     members: MutableMapping[str, Callable[..., Any]] = field(default_factory=dict)
+    reserved: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def register(
         self, name: str, *, saved_as: str = "", **aliases: Mapping[str, Any]
@@ -133,7 +136,7 @@ class Registry:
         def enter(member: Member) -> Member:
             kind = self.kind.partition(" ")[2]
             for taken in (name, *aliases):
-                _require_free(kind, taken, member, self.members)
+                _require_free(kind, taken, member, {**self.members, **self.reserved})
             self.members[name] = member
             for alias, fixed in aliases.items():
                 self.members[alias] = functools.partial(member, **fixed)

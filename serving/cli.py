@@ -61,7 +61,8 @@ def _print_models(server: Server, port: int) -> str:
             continue
         with server.manager.lease(name) as model:
             Console().print(served_model(model))
-    return listening(server.config, port, 0 if server.rest is None else server.rest.port)
+    rest = server.listener.rest
+    return listening(server.config, port, 0 if rest is None else rest.port)
 
 
 @click.command()

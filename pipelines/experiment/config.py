@@ -70,7 +70,7 @@ class TrainingOptions(TomlTable):
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
         learning_rate_decay: Factor of the learning rate after each epoch.
-        reduce_on_plateau: Factor of the learning rate after an epoch that is no better.
+        reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
         patience: Epochs without a better one after which training stops.
         monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
             `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
@@ -101,7 +101,7 @@ class TrainingOptions(TomlTable):
     epochs: int = Field(default=10, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     shards: int | None = Field(default=None, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
     embeddings_learning_rate: float | None = Field(default=None, gt=0)
     optimizer: Literal[
         "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"
@@ -112,7 +112,7 @@ class TrainingOptions(TomlTable):
     warmup_steps: int = Field(default=0, ge=0)
     cosine_steps: int = Field(default=0, ge=0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
-    reduce_on_plateau: float = Field(default=1.0, gt=0, le=1)
+    reduce_on_plateau: float = Field(default=0.3, gt=0, le=1)
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool = False

@@ -13,7 +13,7 @@ from rich.table import Table
 from pipelines.metrics import AT_K
 from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.report.results import Evaluation
-from pipelines.report.tables import calibrated, places
+from pipelines.report.tables import calibrated, own_names, places
 from pipelines.workflow.run import STEPS
 
 _ALWAYS = ("AUC", "logloss", "calibration")
@@ -37,6 +37,8 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
         console.print(_numbers(task, of_task))
         for k in places({name: 0 for m in of_task.values() for name in m.get("at_k") or {}}):
             console.print(_order(f"{task}, first {k} places", of_task, k))
+        if names := own_names(of_task):
+            console.print(_own(f"{task}, your metrics", of_task, names))
 
 
 def _table(title: str, columns: list[str]) -> Table:
@@ -81,4 +83,12 @@ def _order(title: str, found: Mapping[str, Metrics], k: int) -> Table:
     for run, metrics in found.items():
         at_k = metrics.get("at_k") or {}
         table.add_row(escape(run), *(decimal(at_k.get(f"{name}@{k}")) for name in AT_K))
+    return table
+
+
+def _own(title: str, found: Mapping[str, Metrics], names: list[str]) -> Table:
+    table = _table(title, [escape(name) for name in names])
+    for run, metrics in found.items():
+        own = metrics.get("own", {})
+        table.add_row(escape(run), *(decimal(own.get(name)) for name in names))
     return table

@@ -29,7 +29,7 @@ from recsys_attn.checks import require_not_negative, require_number, require_pos
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
-PRESETS: dict[str, Callable[..., keras.layers.Layer]] = {}
+PRESETS: dict[str, Callable[..., keras.layers.Layer]] = MECHANISMS.reserved
 get = replace(
     MECHANISMS,
     kind="a mechanism or a preset",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
@@ -31,6 +32,7 @@ def attention_ranker(
     num_layers: Count = 2,
     num_heads: Count = 2,
     head_dim: Count = 32,
+    mlp_units: Sizes = (128, 64),
     num_experts: Count = 4,
     expert_units: Sizes = (128, 64),
     gate_attention: Mechanism = "transformer",
@@ -41,8 +43,9 @@ def attention_ranker(
     """Target attention over histories, interaction of fields, and experts shared by tasks.
 
     Each history is weighted for each candidate as in DIN. The interests and their strength are
-    fields beside the others in AutoInt's interacting layers. Experts over the result are shared by
-    the tasks; the gate of a task is the attention of a learned query to the experts' outputs.
+    fields beside the others in AutoInt's interacting layers, with an MLP beside them. Experts over
+    both are shared by the tasks; the gate of a task is the attention of a learned query to the
+    experts' outputs.
 
     Args:
         schema: A fitted schema.
@@ -56,11 +59,13 @@ def attention_ranker(
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
         head_dim: Size of a head.
+        mlp_units: Hidden units of the MLP over all fields, beside the interacting layers; it learns
+            faster than they do. Set `()` to leave it out.
         num_experts: Number of experts shared by the tasks.
         expert_units: Hidden units of an expert.
         gate_attention: Mechanism of the gate.
         tower_units: Hidden units of each task's tower.
-        dropout: Dropout of experts and towers, and of the weights of the fields' attention
+        dropout: Dropout of MLP, experts and towers, and of the weights of the fields' attention
             without `interaction`, in which it is an argument of the mechanism.
         embeddings_regularizer: Regularizer of the embedding tables.
 
@@ -87,6 +92,7 @@ def attention_ranker(
     if encoder_layers is not None:
         require_positive("encoder_layers", encoder_layers)
     require_with("`encoder`", encoder is not None, encoder_layers=encoder_layers)
+    require_sizes("mlp_units", mlp_units)
     require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
     experts = MMoE(
@@ -114,7 +120,8 @@ def attention_ranker(
                     num_heads=num_heads,
                     head_dim=head_dim,
                     mechanism=Dense("dot", dropout=dropout) if interaction is None else interaction,
-                )
+                ),
+                Mlp(mlp_units, dropout=dropout) if mlp_units else None,
             ),
             head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
         ),

@@ -19,6 +19,7 @@ from serving.common.errors import (
     Unavailable,
     from_code,
 )
+from serving.common.headers import REQUEST_ID
 from serving.common.tls import Tls, Token, check_token
 from serving.protos import tensorflow_serving_pb2 as pb
 
@@ -108,7 +109,7 @@ class Connection:
         raised = from_code(error.code().value[0], error.details() or "")
         words = str(raised)
         # The client cancels on close only: any other cancelled call met a stopping server.
-        if isinstance(raised, (Unavailable, Cancelled)):
+        if isinstance(raised, (Unavailable, Cancelled)) and not _is_answer(error):
             hints = [hint for part, hint in self._hints if part in words]
             todo = f"{hints[0]}. " if hints else ""
             raised = Unavailable(f"Cannot reach {self.addresses}. {todo}Reported by gRPC: {words}")
@@ -118,6 +119,11 @@ class Connection:
             )
         raised.request_id = call.invocation.request_id
         return raised
+
+
+def _is_answer(error: Any) -> bool:
+    """Whether a server sent the error; it answers with the request id."""
+    return any(key == REQUEST_ID for key, _ in error.trailing_metadata() or ())
 
 
 def methods_of(channel: Any) -> Mapping[str, Callable[..., Any]]:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serving.common.errors import InvalidArgument
-from serving.common.headers import is_header
+from serving.common.headers import REQUEST_ID, is_header
 
 MAX_ATTEMPTS = 5  # gRPC's own limit
 _MAX_TOKENS = 1000
 _MOST_SECONDS = 1e9
 _MOST_MS = 2**31 - 1  # means never to gRPC
 _MIN_BACKOFF = 0.01  # below 2 ms gRPC never makes the second attempt: the call hangs
-_RESERVED = {"authorization": "`token`", "x-request-id": "`request_id`"}
+_RESERVED = {"authorization": "`token`", REQUEST_ID: "`request_id`"}
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,16 @@ class ClientOptions:
 
     UNAVAILABLE is retried (no server listens, the connection broke, or the server is stopping),
     and CANCELLED, with which a stopping gRPC server answers calls in transit. A call is retried
-    until its deadline, while the client's retry budget lasts: each failure takes one token, each
-    success returns `retry_ratio`, and below half of `retry_tokens` no call is retried.
+    up to its attempts and its deadline, while the client's retry budget lasts: each failure takes
+    one token, each success returns `retry_ratio`, and below half of `retry_tokens` no call is
+    retried.
 
     Args:
         attempts: Attempts of a call, 1 to 5. Defaults to 5; 1 disables retries.
         initial_backoff: Wait before the second attempt, at least 0.01; it doubles with each, and
-            varies by a fifth.
-        max_backoff: Longest wait between attempts. Defaults to 1; raise it when servers take
-            longer to restart.
+            varies by a fifth. Defaults to 0.05, with which five attempts take 0.8 s; raise it to
+            wait for a server that starts.
+        max_backoff: Longest wait between attempts. Defaults to 1.
         retry_tokens: Budget of failures, up to 1000; clients of one address share it. Lower it
             to spare servers that fail.
         retry_ratio: Part of a token that a success returns.

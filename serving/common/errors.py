@@ -129,6 +129,12 @@ def shutting_down() -> ServingError:
     return Unavailable("The server is shutting down.")
 
 
+def still_starting() -> ServingError:
+    return Unavailable(
+        "The server is still starting. Try again, or wait until its health is SERVING."
+    )
+
+
 def missing_model_spec() -> ServingError:
     return InvalidArgument("Missing ModelSpec")
 

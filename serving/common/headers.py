@@ -1,8 +1,10 @@
-"""Values of HTTP headers."""
+"""HTTP headers."""
 
 from __future__ import annotations
 
 from typing import Any
+
+REQUEST_ID = "x-request-id"
 
 
 def is_header(value: Any) -> bool:

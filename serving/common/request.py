@@ -12,6 +12,8 @@ import numpy as np
 from serving.common.errors import Cancelled, DeadlineExceeded
 
 Arrays = Mapping[str, np.ndarray]
+# Without a deadline gRPC reports one of 292 million years, which overflows in other libraries.
+LONGEST_SECONDS = 86_400.0
 
 
 class ModelRef(NamedTuple):

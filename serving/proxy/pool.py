@@ -12,8 +12,8 @@ import grpc
 
 from serving.common.addresses import Addresses
 from serving.common.errors import DeadlineExceeded, NotFound, Unavailable, from_code
+from serving.common.request import LONGEST_SECONDS
 from serving.common.tls import Tls
-from serving.runtimes.base import LONGEST_SECONDS
 
 _SCHEME = re.compile("grpcs?://")
 _QUERY_SECONDS = 10.0  # for metadata and status, divided among the servers

@@ -33,6 +33,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
+from serving.common.headers import REQUEST_ID
 from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE
@@ -46,7 +47,6 @@ from serving.rest.ranking import rank_answer, rank_request
 from serving.rest.tensors import read_inputs, shown, write_outputs
 
 _LOGGER = logging.getLogger(__name__)
-REQUEST_ID = "x-request-id"
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",

@@ -1,4 +1,4 @@
-"""The HTTP server of the REST API, in a thread of its own."""
+"""The HTTP server of the REST API, in a thread of its own. It imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import threading
 import time
 
 import uvicorn
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serving.common.errors import still_starting
 from serving.config.files import Certificates
-from serving.rest.app import Rest
 from serving.rpc.security import tls_context
 
 
@@ -17,28 +19,31 @@ class RestServer:
     """Serves the REST API in a thread of its own.
 
     Args:
-        rest: The application.
         bound: A bound socket that does not listen yet.
         certificates: For TLS; None serves plain HTTP.
         grace_seconds: Time for running requests to finish after `stop`.
+
+    Attributes:
+        app: The application, which may be set after `start`; until then requests get 503.
     """
 
     def __init__(
         self,
-        rest: Rest,
         bound: socket.socket,
         certificates: Certificates | None,
         grace_seconds: float,
     ) -> None:
+        self.app: ASGIApp = _starting
         self._socket = bound
         self.port = int(bound.getsockname()[1])
         config = uvicorn.Config(
-            rest.app(),
+            self._answer,
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="off",
             http="h11",
+            interface="asgi3",  # uvicorn takes a bound method for an older one
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
         )
         config.load()
@@ -62,3 +67,16 @@ class RestServer:
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+async def _starting(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers as a server whose models are not known yet."""
+    answers: dict[str, Response] = {
+        "/healthz": PlainTextResponse("ok\n"),
+        "/readyz": PlainTextResponse("not ready: starting\n", 503),
+    }
+    other = JSONResponse({"error": str(still_starting())}, 503)
+    await answers.get(scope["path"], other)(scope, receive, send)

@@ -10,7 +10,7 @@ import grpc
 from serving.common.errors import ServingError, shutting_down, truncated
 from serving.common.request_trace import RequestTrace
 from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
-from serving.rpc.servicers import trace_of
+from serving.rpc.traces import trace_of
 
 # Reports a rejected call to the observers: `InferenceService.reject`.
 Report = Callable[[RequestTrace, ServingError], object]

@@ -20,7 +20,8 @@ class Health(health_pb2_grpc.HealthServicer):
     """NOT_SERVING until every model has a version available, and again while draining.
 
     A server that was ready stays ready while the models that have served go on serving. A new
-    model that fails to load is NOT_SERVING itself and takes no other out of rotation.
+    model that fails to load is NOT_SERVING itself and takes no other out of rotation. Until the
+    first report the names of the models are not known, so every name is NOT_SERVING.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class Health(health_pb2_grpc.HealthServicer):
         # thread that also completes sends, and the end of a watch needs this lock.
         self._lock = threading.Lock()
         self._statuses: dict[str, int] = {OVERALL: _STATUS.NOT_SERVING}
+        self._other: int = _STATUS.NOT_SERVING  # status of any other name
         self._watches = set[_Watch]()
         self._have_served = set[str]()
         self._was_ready = False
@@ -48,6 +50,7 @@ class Health(health_pb2_grpc.HealthServicer):
             counted = available.keys() & self._have_served if self._was_ready else available.keys()
             overall = bool(counted) and all(available[name] for name in counted)
             self._was_ready |= overall
+            self._other = _STATUS.SERVICE_UNKNOWN
             self._statuses = {
                 name: _STATUS.SERVING if serving else _STATUS.NOT_SERVING
                 for name, serving in {**available, OVERALL: overall}.items()
@@ -69,9 +72,8 @@ class Health(health_pb2_grpc.HealthServicer):
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        with self._lock:
-            status = self._statuses.get(request.service)
-        if status is None:
+        status = self._status(request.service)
+        if status == _STATUS.SERVICE_UNKNOWN:
             context.abort(grpc.StatusCode.NOT_FOUND, f"No model is named {request.service!r}.")
         return _STATUS(status=status)
 
@@ -103,7 +105,7 @@ class Health(health_pb2_grpc.HealthServicer):
 
     def _status(self, service: str) -> int:
         with self._lock:
-            return self._statuses.get(service, _STATUS.SERVICE_UNKNOWN)
+            return self._statuses.get(service, self._other)
 
     def _forget(self, watch: _Watch) -> None:
         with self._lock:

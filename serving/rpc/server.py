@@ -1,4 +1,4 @@
-"""The gRPC server: its services, its limits and its addresses.
+"""The gRPC server: its limits and its addresses. It imports no TensorFlow.
 
 It has threads. `grpc.aio` costs a batched request less, but in grpcio 1.85.1 a single call whose
 path is not UTF-8 ends that whole server.
@@ -6,75 +6,49 @@ path is not UTF-8 ends that whole server.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
-from tensorflow_serving.apis import (
-    model_service_pb2,
-    model_service_pb2_grpc,
-    prediction_service_pb2,
-    prediction_service_pb2_grpc,
-)
 
 from serving.common.errors import InvalidArgument, Unavailable
 from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
-from serving.inference.service import InferenceService
-from serving.observability.metrics import Metrics
-from serving.protos import scoring_pb2, scoring_pb2_grpc
-from serving.rpc.drain import DrainInterceptor
-from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 from serving.rpc.health import Health
-from serving.rpc.scoring_service import ScoringService
-from serving.rpc.security import Access, Authentication, credentials
-from serving.rpc.servicers import ModelService, PredictionService
+from serving.rpc.security import credentials
 
 # Threads beside those of the requests that the concurrency limit lets in: they reject the others,
 # and answer health checks and calls about models. gRPC starts threads as they are needed.
 _SPARE_THREADS = 64
 _KEEPALIVE_MS = 60_000  # time between two pings of a client, which find dead connections
 _PING_MS = 5_000  # shortest time between two pings of a client's own
-_SERVICES = (
-    prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
-    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
-    scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
-)
 
 
 def make_grpc_server(
     config: ServerConfig,
-    service: InferenceService,
     health: Health,
-    drain: DrainInterceptor,
-    access: Access,
-    metrics: Metrics | None,
+    handler: grpc.GenericRpcHandler,
+    interceptors: Sequence[grpc.ServerInterceptor],
 ) -> grpc.Server:
-    """Returns a server with all services, which does not listen yet."""
-    interceptors = [drain]
-    if not access.is_free:
-        interceptors.append(Authentication(access, service.reject))
+    """Returns a server that does not listen yet.
+
+    Args:
+        config: Its limits.
+        health: The health service, if the config enables it.
+        handler: Answers all other calls.
+        interceptors: Called before them, in this order.
+    """
     threads = config.most_requests + _SPARE_THREADS
     server = grpc.server(
         futures.ThreadPoolExecutor(threads, "rpc"),
         interceptors=interceptors,
         options=_options(config),
     )
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(service), server
-    )
-    counted = None if metrics is None else metrics.counted
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(service, counted), server
-    )
-    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
-    services = [*_SERVICES, reflection.SERVICE_NAME]
+    server.add_generic_rpc_handlers((handler,))
     if config.enable_grpc_healthcheck_service:
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
-        services.append(HEALTH_SERVICE)
-    reflection.enable_server_reflection(services, server)
     return server
 
 

@@ -21,8 +21,6 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.request import RequestContext, request_id_of
-from serving.common.request_trace import RequestTrace
 from serving.inference.plan import Api
 from serving.inference.service import (
     CLASSIFY,
@@ -31,10 +29,9 @@ from serving.inference.service import (
     REGRESS,
     InferenceService,
 )
-from serving.runtimes.base import LONGEST_SECONDS
+from serving.rpc.traces import trace_of
 
 _LOGGER = logging.getLogger(__name__)
-REQUEST_ID = "x-request-id"
 
 Answer = TypeVar("Answer")
 
@@ -57,29 +54,9 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
     return answer
 
 
-def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
-    """Starts the trace of a call; the answer will carry its request id."""
-    metadata = dict(context.invocation_metadata())
-    request_id = request_id_of(metadata.get(REQUEST_ID))
-    context.set_trailing_metadata([(REQUEST_ID, request_id)])
-    return RequestTrace(
-        RequestContext(
-            api,
-            request_id=request_id,
-            remaining=functools.partial(_remaining, context),
-            is_active=context.is_active,
-        )
-    )
-
-
 def handle(service: InferenceService, api: Api, message: Any, context: grpc.ServicerContext) -> Any:
     """Answers a message of an API."""
     return service.handle(api, message, trace_of(api.name, context))
-
-
-def _remaining(context: grpc.ServicerContext) -> float | None:
-    seconds = context.time_remaining()
-    return None if seconds is None or seconds > LONGEST_SECONDS else seconds
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):

@@ -8,9 +8,6 @@ from typing import Protocol
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-# Without a deadline gRPC reports one of 292 million years, which overflows in other libraries.
-LONGEST_SECONDS = 86_400.0
-
 
 class Runtime(Protocol):
     """Computes the signatures of one version; it is thread-safe."""

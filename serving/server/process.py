@@ -16,6 +16,7 @@ from serving.config.server_config import ServerConfig
 from serving.server.signals import Signals
 
 if TYPE_CHECKING:
+    from serving.server.listener import Listener
     from serving.server.server import Server
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,25 +27,32 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def started(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Server, int]:
     """Starts a server, and returns it with its gRPC port once its models are loaded.
 
-    Models must have an available version, unless versions come by a reload or from a backend.
-    A signal meanwhile drains the server and ends the process.
+    Its ports answer meanwhile, even before TensorFlow is imported. Models must have an available
+    version, unless versions come by a reload or from a backend. A signal meanwhile drains the
+    server and ends the process.
 
     Raises:
         ServingError: A model has no version, or the port is in use.
     """
-    listening: list[Server] = []
+    listening: list[Listener | Server] = []
     with signals.calling(functools.partial(_end_early, listening)):
         return _started(config, log_format, listening)
 
 
-def _started(config: ServerConfig, log_format: str, listening: list[Server]) -> tuple[Server, int]:
+def _started(
+    config: ServerConfig, log_format: str, listening: list[Listener | Server]
+) -> tuple[Server, int]:
+    from serving.server.listener import Listener
+
+    listener = Listener(config)
+    listening.append(listener)
     import_tensorflow_quietly()
     from serving.server.server import create_server
 
     set_up(log_format)
     gc.freeze()  # collections skip the 400,000 objects of the imports, which are never freed
-    server, port = create_server(config)
-    listening.append(server)
+    server, port = create_server(config, listener)
+    listening[:] = [server]
     try:
         server.start()
         if config.needs_version_at_start:
@@ -85,7 +93,6 @@ def import_tensorflow_quietly() -> None:
     where it is installed take up to half of the time, and serving uses none of it.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    silence_grpc()
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
@@ -102,10 +109,10 @@ def import_tensorflow_quietly() -> None:
         os.close(kept)
 
 
-def _end_early(listening: list[Server], number: int) -> None:
+def _end_early(listening: list[Listener | Server], number: int) -> None:
     _LOGGER.info("%s: stopped before it was ready", signal.Signals(number).name)
-    for server in listening:  # some of its models may serve already
-        server.drain()
+    for one in listening:  # some of its models may serve already
+        one.drain()
     _end(128 + number if number == signal.SIGINT else 0)
 
 

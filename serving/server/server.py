@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from concurrent import futures
 
-import grpc
+from starlette.applications import Starlette
 
 from serving.common.errors import Unavailable
 from serving.config.batching import BatchingParameters
-from serving.config.files import (
-    Certificates,
-    read_batching_parameters,
-    read_certificates,
-    read_metrics_path,
-    read_tokens,
-)
+from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
 from serving.inference.concurrency import ConcurrencyLimit
@@ -30,41 +23,34 @@ from serving.models.version_source import FolderSource, VersionSource
 from serving.observability.metrics import Metrics
 from serving.proxy.source import BackendSource
 from serving.rest.app import Rest
-from serving.rest.server import RestServer
-from serving.rpc.drain import DrainInterceptor
-from serving.rpc.health import Health
-from serving.rpc.security import Access
-from serving.rpc.server import listen, make_grpc_server
+from serving.rpc.services import add_services
 from serving.runtimes.load import RuntimeOptions
 from serving.server.certificates import report_certificates
+from serving.server.listener import Listener
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
-from serving.server.ports import bound
 
 _LOGGER = logging.getLogger(__name__)
-_NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to go elsewhere
 
 
 class Server:
-    """The models and the ports of a server; use `create_server` to make one."""
+    """The models of a server, behind its ports; use `create_server` to make one."""
 
     def __init__(
         self,
         config: ServerConfig,
+        listener: Listener,
         manager: ModelManager,
-        health: Health,
         observers: Observers,
         config_file: ConfigWatcher | None,
         roots: ReloadRoots,
     ) -> None:
         self.config = config
+        self.listener = listener
         self.manager = manager
-        self.health = health
         limit = ConcurrencyLimit(config.requests_at_once, config.most_requests)
         self.service = InferenceService(manager, observers.all, limit, roots.require)
-        self.interceptor = DrainInterceptor(self.service.reject)
-        self.grpc: grpc.Server | None = None
-        self.rest: RestServer | None = None
+        self.rest: Starlette | None = None
         self._observers = observers
         self._config_file = config_file
 
@@ -77,9 +63,9 @@ class Server:
         loads = self.config.file_system_poll_wait_seconds >= 0
         if loads:
             self.manager.announce()
-        for listener in (self.grpc, self.rest):
-            if listener is not None:
-                listener.start()
+        else:
+            self.listener.health.report({})
+        self.listener.open(self.service.reject, self.rest)
         if loads:
             _load(self.manager)
         self.manager.start(self.config.file_system_poll_wait_seconds)
@@ -88,14 +74,7 @@ class Server:
 
     def drain(self) -> None:
         """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
-        self.health.drain()
-        self.interceptor.is_draining = True
-        time.sleep(_NOTICE_SECONDS)
-        stopped = None if self.grpc is None else self.grpc.stop(self.config.grace_seconds)
-        if self.rest is not None:
-            self.rest.stop()
-        if stopped is not None:
-            stopped.wait()
+        self.listener.drain()
         self._observers.close()
 
     def stop(self) -> None:
@@ -106,35 +85,37 @@ class Server:
         self.manager.stop()
 
 
-def create_server(config: ServerConfig) -> tuple[Server, int]:
-    """Creates a server, binds its ports, and returns it with its gRPC port.
+def create_server(config: ServerConfig, listener: Listener | None = None) -> tuple[Server, int]:
+    """Creates a server that listens, and returns it with its gRPC port.
 
-    `Server.start` lets it accept requests and loads its models.
+    Its requests get UNAVAILABLE until `Server.start`, which loads its models.
+
+    Args:
+        config: Its options.
+        listener: Its ports, if they listen already.
 
     Raises:
-        ServingError: A file of the configuration is not valid, or a port cannot be used.
+        ServingError: A file of the configuration is not valid, or a port cannot be used. It no
+            longer listens then.
     """
-    certificates = read_certificates(config.ssl_config_file) if config.ssl_config_file else None
-    access = _access(config)
+    if listener is None:
+        listener = Listener(config)
+    try:
+        return _assembled(config, listener), listener.port
+    except BaseException:
+        listener.drain()
+        raise
+
+
+def _assembled(config: ServerConfig, listener: Listener) -> Server:
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
     metrics = Metrics(config.runtime_name) if path else None
-    server = _make_server(config, metrics)
-    server.grpc = make_grpc_server(
-        config, server.service, server.health, server.interceptor, access, metrics
-    )
-    port = listen(server.grpc, config, config.port, certificates)
-    if config.rest_api_port:
-        server.rest = _make_rest(config, server, access, certificates, metrics, path or "")
-    report_certificates(config, certificates, metrics)
-    return server, port
-
-
-def _access(config: ServerConfig) -> Access:
-    scoring, reload = (
-        read_tokens(path) if path else frozenset[bytes]()
-        for path in (config.auth_token_file, config.reload_token_file)
-    )
-    return Access(scoring, reload, config.allow_reload or config.is_local)
+    server = _make_server(config, listener, metrics)
+    add_services(listener.handlers, config, server.service, metrics)
+    if listener.rest is not None:
+        server.rest = _make_rest(config, server, metrics, path or "").app()
+    report_certificates(config, listener.certificates, metrics)
+    return server
 
 
 def _load(manager: ModelManager) -> None:
@@ -145,7 +126,7 @@ def _load(manager: ModelManager) -> None:
         _LOGGER.warning("%s (NOT_SERVING until one does)", error)
 
 
-def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
+def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | None) -> Server:
     batching = None
     if config.batching_parameters_file:
         batching = read_batching_parameters(config.batching_parameters_file)
@@ -179,11 +160,10 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
     else:
         models = (ModelConfig(config.model_name, config.base_path),)
     roots.follow(models)
-    health = Health()
     manager = ModelManager(
         models,
         loader,
-        health.report,
+        listener.health.report,
         options=ManagerOptions(
             max_num_load_retries=config.max_num_load_retries,
             load_retry_interval_seconds=config.load_retry_interval_micros / 1e6,
@@ -195,7 +175,7 @@ def _make_server(config: ServerConfig, metrics: Metrics | None) -> Server:
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, manager, health, observers, config_file, roots)
+    return Server(config, listener, manager, observers, config_file, roots)
 
 
 def _version_source(config: ServerConfig) -> VersionSource:
@@ -216,24 +196,18 @@ def _follow(models: Sequence[ModelConfig], roots: ReloadRoots, manager: ModelMan
 
 
 def _make_rest(
-    config: ServerConfig,
-    server: Server,
-    access: Access,
-    certificates: Certificates | None,
-    metrics: Metrics | None,
-    metrics_path: str,
-) -> RestServer:
-    rest = Rest(
+    config: ServerConfig, server: Server, metrics: Metrics | None, metrics_path: str
+) -> Rest:
+    listener = server.listener
+    return Rest(
         server.service,
         futures.ThreadPoolExecutor(config.most_requests, "rest"),
         config.rest_api_timeout_in_ms / 1e3,
         config.rest_api_max_body_bytes,
-        lambda: server.health.is_serving,
+        lambda: listener.health.is_serving,
         lambda: [name for name, one in server.manager.models.items() if one.is_loading],
-        lambda: server.interceptor.is_draining,
-        access.require,
+        lambda: listener.drain_interceptor.is_draining,
+        listener.access.require,
         None if metrics is None else metrics.page,
         metrics_path,
     )
-    address = bound(config.host, config.rest_api_port, "rest_api_port")
-    return RestServer(rest, address, certificates, config.grace_seconds)

@@ -25,8 +25,8 @@ from serving.common.errors import (
     Unimplemented,
     from_code,
 )
+from serving.common.request import LONGEST_SECONDS
 from serving.config.server_config import CPUS
-from serving.runtimes.base import LONGEST_SECONDS
 from serving.runtimes.tensorflow import private_api, saved_model
 from serving.runtimes.tensorflow.graph_import import import_graph
 from serving.runtimes.tensorflow.start_values import take_start_values

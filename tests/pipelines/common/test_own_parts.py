@@ -41,6 +41,12 @@ def test_module_beside_the_file_is_imported(folder: Path) -> None:
             "from recsys_attn.models import MODELS\n@MODELS.register('din')\ndef mine(): ...",
             r"The name 'din' is that of another model, recsys_attn\.models\.din\.din",
         ),
+        (
+            "own_preset",
+            "from recsys_attn.attention.mechanisms import MECHANISMS, Mechanism\n"
+            "@MECHANISMS.register('performer')\nclass Mine(Mechanism): ...",
+            r"The name 'performer' is that of another mechanism, .*presets\.performer",
+        ),
     ],
 )
 def test_module_that_cannot_be_used_is_an_error(

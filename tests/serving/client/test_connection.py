@@ -19,15 +19,28 @@ LISTENS = "Check that the server runs and listens there, and whether it speaks T
         ("errors resolving nosuch.invalid:1: Domain name not found", "Check the host name."),
         ("DNS resolution failed for nosuch.invalid:1: C-ares", "Check the host name."),
         ("last error: UNKNOWN: Failed to connect to remote host: Connection refused", LISTENS),
-        ("The server is shutting down.", None),
+        ("Stream removed", None),
     ],
 )
 def test_advice_if_no_server_answers(message: str, advice: str | None) -> None:
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, message)
-    call = Rpc("Predict", None, Invocation(None, None, "r-1", ()))
-    connection = Connection(Addresses(("ctr:8500",)), None, None, ClientOptions())
-    raised = connection.failure(call, error, is_closed=False)
+    raised = _raised(error)
     todo = "" if advice is None else f"{advice} "
     assert str(raised) == f"Cannot reach ctr:8500. {todo}Reported by gRPC: {message}"
     assert raised.request_id == "r-1"
+
+
+def test_words_of_a_server_stand_alone() -> None:
+    answered = grpc.aio.Metadata(("x-request-id", "r-1"))
+    message = "The server is shutting down."
+    error = grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), answered, message
+    )
+    assert str(_raised(error)) == message
+
+
+def _raised(error: grpc.aio.AioRpcError) -> Exception:
+    call = Rpc("Predict", None, Invocation(None, None, "r-1", ()))
+    connection = Connection(Addresses(("ctr:8500",)), None, None, ClientOptions())
+    return connection.failure(call, error, is_closed=False)

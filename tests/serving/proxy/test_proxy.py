@@ -105,10 +105,10 @@ def test_health_follows_the_backend(
         for _ in range(2):
             with _backend(base_path, port):
                 assert reported.get(timeout=15.0) == SERVING
-                assert proxy.health.is_serving
+                assert proxy.listener.health.is_serving
                 assert _answer(channel) == (5, 105.0)
             assert reported.get(timeout=5.0) == NOT_SERVING
-            assert not proxy.health.is_serving
+            assert not proxy.listener.health.is_serving
             assert _code(channel) == "UNAVAILABLE"
         proxy.stop()
         watcher.join(5.0)
@@ -170,7 +170,7 @@ def test_tls_and_token(
     ):
         caplog.clear()
         proxy, _ = start_server("", **{**valid, **change})
-        assert not proxy.health.is_serving
+        assert not proxy.listener.health.is_serving
         assert words in caplog.text
     for option, words in (
         ({"backend_tls_ca": "none.pem"}, r"TLS to `backend`: Cannot read `tls.ca` none.pem"),

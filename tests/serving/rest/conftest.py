@@ -49,7 +49,8 @@ def rest(
             inference = InferenceService(backend.manager, settings.pop("observers", []))
             address = bound("127.0.0.1", 0, "rest_api_port")
             grace = settings.pop("grace_seconds", 5.0)
-            server = RestServer(Rest(inference, executor, **settings), address, None, grace)
+            server = RestServer(address, None, grace)
+            server.app = Rest(inference, executor, **settings).app()
             server.start()
             stack.callback(server.stop)
             return server

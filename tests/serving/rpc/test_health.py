@@ -106,8 +106,8 @@ def test_open_watches_hold_up_no_other_call(base_path: Path, start_server: Start
         assert {next(one).status for one in watches} == {SERVING}
         for one in watches[::20]:
             one.cancel()
-            server.health.report({"tiny": False})
-            server.health.report({"tiny": True})
+            server.listener.health.report({"tiny": False})
+            server.listener.health.report({"tiny": True})
         assert _check(channel, "tiny") == SERVING
         assert threading.active_count() - before < 100
         for one in watches:

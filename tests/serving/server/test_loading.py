@@ -95,7 +95,8 @@ def test_a_loading_model_is_not_ready(starting: tuple[str, int]) -> None:
 
 def test_each_model_serves_once_it_is_loaded(starting: tuple[str, int], held: _Held) -> None:
     address, rest = starting
-    with Client(address, model="first", timeout=20.0) as first:
+    patient = ClientOptions(initial_backoff=0.5)
+    with Client(address, model="first", timeout=20.0, options=patient) as first:
         threading.Timer(0.3, held.loads["first"].set).start()
         assert first.predict_rows([{"price": 1.0}])["click"].tolist() == [2], "it was tried again"
         _until(first.health)

@@ -1,0 +1,45 @@
+"""The services of the gRPC server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpc_reflection.v1alpha import reflection
+from tensorflow_serving.apis import (
+    model_service_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from serving.config.server_config import ServerConfig
+from serving.inference.service import InferenceService
+from serving.observability.metrics import Metrics
+from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
+from serving.rpc.scoring_service import ScoringService
+from serving.rpc.servicers import ModelService, PredictionService
+
+_SERVICES = (
+    prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
+    model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+    scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
+)
+
+
+def add_services(
+    server: Any, config: ServerConfig, service: InferenceService, metrics: Metrics | None
+) -> None:
+    """Adds all services but health to a server, or to what takes its place."""
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        PredictionService(service), server
+    )
+    counted = None if metrics is None else metrics.counted
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(
+        ModelService(service, counted), server
+    )
+    scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
+    services = [*_SERVICES, reflection.SERVICE_NAME]
+    if config.enable_grpc_healthcheck_service:
+        services.append(HEALTH_SERVICE)
+    reflection.enable_server_reflection(services, server)

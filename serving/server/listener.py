@@ -1,0 +1,89 @@
+"""The ports of a server, which answer before the server can be imported."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp
+
+from serving.common.errors import ServingError
+from serving.common.request_trace import RequestTrace
+from serving.config.files import read_certificates, read_tokens
+from serving.config.server_config import ServerConfig
+from serving.rest.server import RestServer
+from serving.rpc.drain import DrainInterceptor, Report
+from serving.rpc.health import Health
+from serving.rpc.late_handlers import LateHandlers
+from serving.rpc.security import Access, Authentication
+from serving.rpc.server import listen, make_grpc_server
+from serving.server.ports import bound
+
+_NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to go elsewhere
+
+
+class Listener:
+    """Binds the ports and answers: UNAVAILABLE until `open`, and NOT_SERVING as health.
+
+    The import of TensorFlow, and so of the services, takes seconds. Nothing here imports it.
+
+    Args:
+        config: The ports, their limits and their security.
+
+    Raises:
+        ServingError: A file of certificates or tokens is not valid, or a port cannot be used.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        path = config.ssl_config_file
+        self.certificates = read_certificates(path) if path else None
+        self.access = _access(config)
+        self.health = Health()
+        self.handlers = LateHandlers()
+        self.drain_interceptor = DrainInterceptor(self._reject)
+        self.rest: RestServer | None = None
+        self._grace = config.grace_seconds
+        self._report: Report | None = None
+        interceptors = [self.drain_interceptor]
+        if not self.access.is_free:
+            interceptors.append(Authentication(self.access, self._reject))
+        self._grpc = make_grpc_server(config, self.health, self.handlers, interceptors)
+        self.port = listen(self._grpc, config, config.port, self.certificates)
+        if config.rest_api_port:
+            address = bound(config.host, config.rest_api_port, "rest_api_port")
+            self.rest = RestServer(address, self.certificates, config.grace_seconds)
+            self.rest.start()
+        self._grpc.start()
+
+    def open(self, report: Report, rest: ASGIApp | None) -> None:
+        """Lets the services answer.
+
+        Args:
+            report: Called for each call that is rejected.
+            rest: The REST API.
+        """
+        self._report = report
+        self.handlers.open()
+        if self.rest is not None and rest is not None:
+            self.rest.app = rest
+
+    def drain(self) -> None:
+        """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
+        self.health.drain()
+        self.drain_interceptor.is_draining = True
+        time.sleep(_NOTICE_SECONDS)
+        stopped = self._grpc.stop(self._grace)
+        if self.rest is not None:
+            self.rest.stop()
+        stopped.wait()
+
+    def _reject(self, trace: RequestTrace, error: ServingError) -> None:
+        if self._report is not None:
+            self._report(trace, error)
+
+
+def _access(config: ServerConfig) -> Access:
+    scoring, reload = (
+        read_tokens(path) if path else frozenset[bytes]()
+        for path in (config.auth_token_file, config.reload_token_file)
+    )
+    return Access(scoring, reload, config.allow_reload or config.is_local)
