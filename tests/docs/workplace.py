@@ -152,6 +152,7 @@ def same(shown: str, printed: str) -> bool:
 
 def _normal(text: str) -> str:
     text = re.sub(r"[━─═]+", "-", _NUMBER.sub("0", text))
+    text = re.sub(r"\b0 (high|low)\b", "0", text)  # the mark of a calibration follows its number
     return re.sub(r"\s+", "", text)
 
 
