@@ -182,7 +182,10 @@ def _encoded(
     added, share_biases = None, False
     if positions is not None:
         kind = POSITIONS.get(positions).for_history(length)
-        mechanism = kind.in_mechanism(mechanism)
+        try:
+            mechanism = kind.in_mechanism(mechanism)
+        except ValueError as error:
+            raise ValueError(f"`encoder_positions` does not fit `encoder`. {error}") from None
         share_biases = getattr(kind, "share_biases", False)
         if isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights

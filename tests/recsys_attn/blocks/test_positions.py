@@ -101,21 +101,26 @@ def test_a_grid_has_a_place_for_each_event(length: int) -> None:
     assert rows + columns <= 2 * length**0.5 + 2
 
 
+@pytest.mark.parametrize("gaps", [True, False])
 @pytest.mark.parametrize("from_end", [True, False])
-def test_a_coordinate_is_a_channel_of_the_event(from_end: bool) -> None:
-    layer = CoordinatePositions(5, from_end=from_end)
-    start = keras.ops.convert_to_numpy(layer(INPUTS)) - INPUTS
-    assert 0 < np.abs(start).max() < 0.1  # the events as they are, and a small coordinate
+def test_coordinates_are_channels_of_the_event(from_end: bool, gaps: bool) -> None:
+    layer = CoordinatePositions(5, from_end=from_end, gaps=gaps)
+    seconds = 1_700_000_000 + np.cumsum(RNG.integers(0, 99, size=(B, S)), axis=1).astype("int32")
+    times = {"times": seconds} if gaps else {}
+    start = keras.ops.convert_to_numpy(layer(INPUTS, **times)) - INPUTS
+    assert 0 < np.abs(start).max() < 0.5  # the events as they are, and a small coordinate
     randomise(layer)
-    kernel, coordinate = (keras.ops.convert_to_numpy(w).astype("float64") for w in layer.weights)
-    found = keras.ops.convert_to_numpy(layer(INPUTS, present=PRESENT))
+    weights = [keras.ops.convert_to_numpy(w).astype("float64") for w in layer.weights]
+    found = keras.ops.convert_to_numpy(layer(INPUTS, present=PRESENT, **times))
     for b, s in np.argwhere(PRESENT):
         others = PRESENT[b, s + 1 :] if from_end else PRESENT[b, :s]
         place = min(others.sum(), 4) / 4  # 0 ... 1
-        channel = 1 - 2 * place if from_end else 2 * place - 1
-        whole = np.vstack([kernel, coordinate])
-        expected = np.append(INPUTS[b, s].astype("float64"), channel) @ whole
-        np.testing.assert_allclose(found[b, s], expected, atol=1e-5)
+        channels = [1 - 2 * place if from_end else 2 * place - 1]
+        follows = s > 0 and PRESENT[b, s - 1]
+        if gaps:
+            channels.append(np.log(1 + seconds[b, s] - seconds[b, s - 1]) if follows else 0)
+        event = np.concatenate([INPUTS[b, s].astype("float64"), channels])
+        np.testing.assert_allclose(found[b, s], event @ np.vstack(weights), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["learned", "axial", "coordinates"])
@@ -129,6 +134,7 @@ def test_padding_does_not_shift_positions_from_the_end(name: str) -> None:
 
 
 test_wrong_use_is_one_sentence = refusals(
+    (lambda: CoordinatePositions(gaps=True)(INPUTS), "`times` are given with gaps=True"),
     (lambda: AxialPositions((2, 3, 4)), "`shape` must be two sizes"),
     (lambda: AxialPositions()(np.zeros((1, 2, 1))), "a width of at least 2"),
     (
@@ -143,4 +149,11 @@ test_wrong_use_is_one_sentence = refusals(
     ),
     (lambda: SinusoidalPositions(base=1), "`base` must be a finite number above 1"),
     (lambda: SinusoidalPositions()(INPUTS[0]), r"must have shape \(B, S, E\)"),
+)
+test_times_are_integers = refusals(
+    (
+        lambda: CoordinatePositions(gaps=True)(INPUTS, times=np.zeros((B, S), "float32")),
+        "`times` must be integers",
+    ),
+    error=TypeError,
 )

@@ -124,6 +124,7 @@ def test_blocks_may_share_the_biases_of_transformer_xl(tmp_path: Path) -> None:
             np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
 
 
+GAPS = {"class_name": "coordinates", "config": {"gaps": True}}
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("din", {"encoder_positions": "alibi"}, "`encoder_positions` has no effect without `encoder`"),
     (
@@ -131,8 +132,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"encoder_positions": "alibi"},
         "`encoder_positions` has no effect without `encoder`",
     ),
-    ("din", {"encoder": "t5", "encoder_positions": "rotary"}, "would count them twice"),
+    ("din", {"encoder": "t5", "encoder_positions": "rotary"}, "`encoder_positions` .* twice"),
     ("din", {"encoder": "t5", "encoder_positions": "none"}, "'none' contradict"),
+    ("din", {"encoder": "transformer", "encoder_positions": GAPS}, "has no times for `gaps`"),
     ("din", {"encoder": "transformer", "encoder_positions": "learnt"}, "Did you mean 'learned'"),
 ]
 
