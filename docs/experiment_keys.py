@@ -24,7 +24,7 @@ from pipelines.experiment.config import Experiment
 from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
 from recsys_attn.attention import gates, presets
 from recsys_attn.attention.disagreement import get_disagreement
-from recsys_attn.blocks import activations
+from recsys_attn.blocks import activations, positions
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import option_types
 
@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_layers": 2,
     "model.encoder_heads": 4,
     "model.encoder_head_dim": 8,
+    "model.encoder_positions": "rotary",
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
     "model.gate": "hard_concrete",
     "model.gate_attention": "sparsemax",
@@ -109,6 +110,7 @@ _CHECKED = {  # options of models, by the function that checks them
     option_types.sizes: "list of whole numbers ≥ 1",
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,
+    positions.get: "name or table of [positions](attention.md#positions)",
     gates.get: "name or table of a [gate](attention.md)",
     get_disagreement: "table of numbers",
     known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),

@@ -59,7 +59,8 @@ def make_model(settings: Settings, schema: Schema) -> RankingModel:
         )
     sizes: Any = {"width": HISTORY_WIDTH, "mlp_units": MLP_UNITS}
     if settings.model == "din_encoded":  # self-attention, and then the target's by dot products
-        return models.din(schema, **sizes, encoder="transformer", target_attention="transformer")
+        encoder: Any = {"encoder": "transformer", "encoder_positions": "none"}  # as the peers'
+        return models.din(schema, **sizes, **encoder, target_attention="transformer")
     return models.din(schema, **sizes)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -125,6 +125,9 @@ class HistoryOptions(TomlTable):
             request, those before its earliest time.
         where: Label column; only rows with 1 become events.
         max_length: Number of last events to keep.
+        ages: Whether to list how long before the row (or its request) each event was, in seconds
+            if `time` is a date or a timestamp and else in its unit. `of` is then the same column as
+            `time`.
     """
 
     name: str
@@ -133,6 +136,16 @@ class HistoryOptions(TomlTable):
     time: str
     where: str | None = None
     max_length: int = Field(default=50, ge=1)
+    ages: bool = False
+
+    @model_validator(mode="after")
+    def _ages_of_times(self) -> Self:
+        if self.ages and self.of != self.time:
+            raise ValueError(
+                "`ages` are those of `time`, so `of` must name the same column. Received: "
+                f"of={self.of!r}, time={self.time!r}"
+            )
+        return self
 
 
 class SequenceOptions(TomlTable):

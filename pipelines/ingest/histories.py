@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest.aggregates.measures import ticks_per_second, to_ticks
 from pipelines.ingest.checks import is_number, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
@@ -20,7 +21,8 @@ class Histories:
     """A table with its histories as list columns, in chunks, since the lists are far larger.
 
     Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
-    oldest first (rows of one time in the table's order), the last `max_length` of them.
+    oldest first (rows of one time in the table's order), the last `max_length` of them; with
+    `ages` it lists time[r] - time[e].
 
     Args:
         table: All rows, checked by `check_histories`.
@@ -57,10 +59,12 @@ class _History:
         events = np.flatnonzero(is_event)
         events = events[np.argsort(moment[events], kind="stable")]
         self._values = table[options.of].combine_chunks().take(pa.array(events))
-        if starts is not None and len(starts):
-            lengths = np.diff(starts, append=table.num_rows)
-            time = np.repeat(np.minimum.reduceat(time, starts), lengths)
-        now = key * times + time
+        self._ages = None
+        if options.ages:
+            clock = to_ticks(table[options.time])
+            second = ticks_per_second(table[options.time].type) or 1
+            self._ages = clock[events], _earliest(clock, starts), second
+        now = key * times + _earliest(time, starts)
         self._end = np.searchsorted(moment[events], now, side="left")
         own_first = np.searchsorted(key[events], key, side="left")
         # A row without a key has no past: its key's range of events is empty.
@@ -70,8 +74,20 @@ class _History:
         start, length = self._start[first:last], (self._end - self._start)[first:last]
         offsets = np.concatenate(([0], np.cumsum(length)))
         index = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], length)
-        values = self._values.take(pa.array(index))
+        if self._ages is None:
+            values = self._values.take(pa.array(index))
+        else:
+            then, now, second = self._ages
+            ages = (np.repeat(now[first:last], length) - then[index]) / second
+            values = pa.array(ages, pa.float32())
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _earliest(times: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
+    """The earliest time of each row's request; without requests, its own."""
+    if starts is None or not len(starts):
+        return times
+    return np.repeat(np.minimum.reduceat(times, starts), np.diff(starts, append=len(times)))
 
 
 def _ranks(column: pa.ChunkedArray) -> np.ndarray:
@@ -121,6 +137,12 @@ def _check(schema: pa.Schema, options: HistoryOptions, where: str) -> None:
         raise PipelineError(
             f"{where}: the history {options.name!r} would replace a column of that name; "
             "give data.histories another `name`."
+        )
+    kind = schema.field(options.time).type
+    if options.ages and not (is_number(kind) or ticks_per_second(kind)):
+        raise PipelineError(
+            f"{where}: column {options.time!r} (data.histories {options.name!r}: ages) must hold "
+            f"numbers, dates or timestamps, received {kind}."
         )
     if options.where is not None and not is_number(schema.field(options.where).type):
         raise PipelineError(

@@ -11,8 +11,16 @@ from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
-from recsys_attn.models.histories import attended, encoded
-from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
+from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.histories import attended
+from recsys_attn.models.option_types import (
+    Count,
+    EncoderPositions,
+    Mechanism,
+    Share,
+    Sizes,
+    require_with,
+)
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -28,6 +36,7 @@ def attention_ranker(
     target_attention: Mechanism = "interest",
     encoder: Mechanism | None = None,
     encoder_layers: Count | None = None,
+    encoder_positions: EncoderPositions | None = None,
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
     num_heads: Count = 2,
@@ -55,6 +64,10 @@ def attention_ranker(
         encoder: Attention of events to each other before it, in Transformer blocks with the heads
             of the interacting layers. Defaults to no encoder.
         encoder_layers: Number of blocks of the encoder. Defaults to one.
+        encoder_positions: How the encoder knows the order of the events: a name or a config of
+            `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
+            encoder that is blind to it. Defaults to the positions of the encoder's score where it
+            has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
         interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
@@ -91,7 +104,8 @@ def attention_ranker(
     require_one_width(schema, width)
     if encoder_layers is not None:
         require_positive("encoder_layers", encoder_layers)
-    require_with("`encoder`", encoder is not None, encoder_layers=encoder_layers)
+    given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
+    require_with("`encoder`", encoder is not None, **given)
     require_sizes("mlp_units", mlp_units)
     require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
@@ -106,14 +120,13 @@ def attention_ranker(
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories={
-                name: encoded(
-                    attended(target_attention, width),
-                    encoder,
-                    (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
-                )
-                for name in schema.histories
-            },
+            histories=encoded_histories(
+                schema,
+                lambda: attended(target_attention, width),
+                encoder,
+                (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
+                encoder_positions,
+            ),
             interaction=FieldInteraction(
                 AutoInt(
                     num_layers=num_layers,

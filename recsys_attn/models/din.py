@@ -10,8 +10,16 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
-from recsys_attn.models.histories import encoded
-from recsys_attn.models.option_types import Activation, Count, Mechanism, Share, Sizes, require_with
+from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.option_types import (
+    Activation,
+    Count,
+    EncoderPositions,
+    Mechanism,
+    Share,
+    Sizes,
+    require_with,
+)
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -28,6 +36,7 @@ def din(
     encoder_layers: Count | None = None,
     encoder_heads: Count | None = None,
     encoder_head_dim: Count | None = None,
+    encoder_positions: EncoderPositions | None = None,
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
@@ -48,6 +57,10 @@ def din(
             encoder.
         encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
             with 2 heads of 16.
+        encoder_positions: How the encoder knows the order of the events: a name or a config of
+            `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
+            encoder that is blind to it. Defaults to the positions of the encoder's score where it
+            has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
@@ -85,7 +98,7 @@ def din(
     for name, size in given.items():
         if size is not None:
             require_positive(name, size)
-    require_with("`encoder`", encoder is not None, **given)
+    require_with("`encoder`", encoder is not None, encoder_positions=encoder_positions, **given)
     sizes = (
         1 if encoder_layers is None else encoder_layers,
         2 if encoder_heads is None else encoder_heads,
@@ -95,10 +108,13 @@ def din(
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories={
-                name: encoded(TargetAttention(presets.fresh(target_attention)), encoder, sizes)
-                for name in schema.histories
-            },
+            histories=encoded_histories(
+                schema,
+                lambda: TargetAttention(presets.fresh(target_attention)),
+                encoder,
+                sizes,
+                encoder_positions,
+            ),
             interaction=FieldInteraction(
                 mlp=Mlp(mlp_units, activation=activation, dropout=dropout)
             ),

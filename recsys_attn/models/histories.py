@@ -8,8 +8,6 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.layers.multi_head import MultiHeadAttention
-from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
@@ -129,122 +127,7 @@ class InterestHistory(Layer):
         }
 
 
-@keras.saving.register_keras_serializable(package="recsys_attn")
-class EncodedHistory(Layer):
-    """Encodes the events of a history before a history layer.
-
-    The encoder runs once per request, for all candidates. Missing events are moved to the end
-    before it, so that their positions do not matter.
-
-    Args:
-        encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
-            `TransformerEncoder`.
-        history: The history layer, such as `TargetAttention` or `InterestHistory`.
-
-    Call arguments:
-        query: `(B, T, K)`.
-        events: `(B, S, K)`.
-        event_mask: `(B, S)`.
-        query_mask: `(B, T)`, False at padded candidates.
-        return_weights: Whether to return the weights of `history` too.
-
-    Returns:
-        The output of `history`.
-
-    Example:
-
-    >>> import keras
-    >>> import numpy as np
-    >>> from recsys_attn.attention import MultiHeadAttention
-    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
-    >>> from recsys_attn.models.histories import EncodedHistory, MeanHistory
-    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
-    >>> blocks = [TransformerBlock(MultiHeadAttention(2, 4, "transformer"))]
-    >>> history = EncodedHistory(TransformerEncoder(blocks), MeanHistory())
-    >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
-    (2, 1, 8)
-    """
-
-    def __init__(self, encoder: Any, history: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
-        self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
-
-    @property
-    def returns_weights(self) -> bool:
-        return getattr(self.history, "returns_weights", False)
-
-    def build(self, *shapes: Shape) -> None:
-        self.built = True  # the parts are built by their first call
-
-    def call(
-        self,
-        query: Tensor,
-        events: Tensor,
-        event_mask: Tensor,
-        query_mask: Tensor | None = None,
-        return_weights: bool = False,
-    ) -> Any:
-        events, event_mask, places = _moved_to_front(events, event_mask)
-        encoded = self.encoder(events, present=event_mask)
-        if not return_weights:
-            return self.history(query, encoded, event_mask, query_mask=query_mask)
-        output, weights = self.history(
-            query, encoded, event_mask, query_mask=query_mask, return_weights=True
-        )
-        heads = (1,) * (len(weights.shape) - 2)
-        places = ops.reshape(places, (-1, *heads, ops.shape(places)[-1]))
-        places = ops.broadcast_to(places, ops.shape(weights))
-        return output, ops.take_along_axis(weights, places, axis=-1)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "history": serialize(self.history),
-        }
-
-
-def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Moves present events to the front, in order; returns events, mask and new positions.
-
-    Args:
-        events: (B, S, K).
-        event_mask: (B, S), False for missing events.
-    """
-    present = ops.cast(event_mask, "int32")
-    before = ops.cumsum(present, axis=1) - present
-    behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
-    places = ops.where(ops.cast(event_mask, "bool"), before, behind)
-    order = ops.argsort(places, axis=1)
-    return (
-        ops.take_along_axis(events, order[..., None], axis=1),
-        ops.take_along_axis(event_mask, order, axis=1),
-        places,
-    )
-
-
 def attended(mechanism: Any, width: int) -> keras.layers.Layer:
     """Returns target attention, with the strength of the interest if there are weights."""
     attention = TargetAttention(presets.fresh(mechanism))
     return InterestHistory(attention, width) if attention.mechanism.returns_weights else attention
-
-
-def encoded(
-    history: keras.layers.Layer, mechanism: Any, sizes: tuple[int, int, int]
-) -> keras.layers.Layer:
-    """Returns a history layer over encoded events, or the layer itself without a mechanism.
-
-    Args:
-        history: The history layer.
-        mechanism: Attention of events to each other.
-        sizes: Number of blocks, of heads, and the size of a head.
-    """
-    if mechanism is None:
-        return history
-    layers, num_heads, head_dim = sizes
-    blocks = [
-        TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
-        for _ in range(layers)
-    ]
-    return EncodedHistory(TransformerEncoder(blocks), history)

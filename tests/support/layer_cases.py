@@ -16,6 +16,8 @@ from recsys_attn.attention import (
 )
 from recsys_attn.attention.gates import HardConcrete, OutputGate
 from recsys_attn.blocks import (
+    AxialPositions,
+    CoordinatePositions,
     Dice,
     FeedForward,
     LearnedPositions,
@@ -120,6 +122,12 @@ _SCORES = {
     "relative_buckets": LayerCase(
         scores.RelativeBuckets, {"num_buckets": 8, "max_distance": 5}, TWO_SIZES, ALLOWED
     ),
+    "time_buckets": LayerCase(
+        scores.TimeBuckets, {"num_buckets": 5, "step": 0.5}, TWO_SIZES, ALLOWED
+    ),
+    "time_intervals": LayerCase(
+        scores.TimeIntervals, {"max_interval": 4, "scale": True}, TWO_SIZES, ALLOWED
+    ),
     "alibi": LayerCase(scores.Alibi, {}, TWO_SIZES, ALLOWED),
     "rotary": LayerCase(scores.Rotary, {"score": "general"}, EVEN, ALLOWED),
     "shared_dot": LayerCase(scores.SharedDot, {"self_penalty": -3.0}, PER_HEAD, ALLOWED),
@@ -197,7 +205,11 @@ _BLOCKS = {
         TransformerBlock, block(normalise_first=False, activation="dice"), **EVENTS
     ),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
-    "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False}),
+    "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
+    "axial_positions": LayerCase(AxialPositions, {"shape": (2, 3)}, masks={"present": "BT"}),
+    "coordinate_positions": LayerCase(
+        CoordinatePositions, {"length": 5, "from_end": False}, masks={"present": "BT"}
+    ),
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),

@@ -15,9 +15,13 @@ from recsys_attn.attention.mechanisms import MECHANISMS
 from recsys_attn.attention.patterns import PATTERNS
 from recsys_attn.attention.scores import SCORES
 from recsys_attn.attention.weightings import WEIGHTINGS
+from recsys_attn.blocks.positions import POSITIONS
 from recsys_attn.models import MODELS
 
-REGISTRIES = (SCORES, PATTERNS, WEIGHTINGS, MECHANISMS, GATES, MODELS, TRANSFORMS, SOURCES, METRICS)
+REGISTRIES = (
+    *(SCORES, PATTERNS, WEIGHTINGS, MECHANISMS, GATES, POSITIONS),
+    *(MODELS, TRANSFORMS, SOURCES, METRICS),
+)
 
 
 @contextmanager

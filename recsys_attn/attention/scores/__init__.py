@@ -19,6 +19,8 @@ from recsys_attn.attention.scores.relative_dot import RelativeDot
 from recsys_attn.attention.scores.rotary import Rotary
 from recsys_attn.attention.scores.shared_dot import SharedDot
 from recsys_attn.attention.scores.synthesizer import DenseSynthesizer, RandomSynthesizer
+from recsys_attn.attention.scores.time_buckets import TimeBuckets
+from recsys_attn.attention.scores.time_intervals import TimeIntervals
 from recsys_attn.serialization import deserialize, serialize
 
 get = SCORES.get
@@ -44,6 +46,8 @@ __all__ = [
     "Score",
     "SharedDot",
     "Sum",
+    "TimeBuckets",
+    "TimeIntervals",
     "deserialize",
     "get",
     "serialize",

@@ -23,6 +23,7 @@ class Score(Layer):
     Attributes:
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
             broadcast to (B, N, T) and (B, N, S), and None for the default ones.
+        encodes_order: Whether it tells an order of the keys from another; defaults to `positional`.
         shares_query_and_key: Whether queries and keys have one projection.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
             around it makes no projection of them.
@@ -62,6 +63,11 @@ class Score(Layer):
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
+
+    @property
+    def encodes_order(self) -> bool:
+        """Whether the order of the keys matters to it."""
+        return self.positional
 
     @property
     def most_keys(self) -> int | None:
@@ -135,6 +141,11 @@ class Several(Score):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         for score in self.scores:
             build_part(self, "score", score, query_shape, key_shape)
+
+    @property
+    def encodes_order(self) -> bool:
+        """Whether the order of the keys matters to one of its scores."""
+        return any(score.encodes_order for score in self.scores)
 
     @property
     def most_keys(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
@@ -43,18 +44,23 @@ class Dot(Score):
         require_bool("query_bias", query_bias)
         self.scale = scale
         self.query_bias = query_bias
+        self._lender: Any = None
+
+    def share_bias(self, other: Dot) -> None:
+        """Uses the bias of another one, which must be built first, in place of one of its own."""
+        self._lender = weakref.ref(other)  # Keras would track a strong reference as a part
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, query_size, key_size = head_sizes(query_shape, key_shape)
         require_equal_sizes(query_size, key_size, "Dot")
-        if self.query_bias:
+        if self.query_bias and self._lender is None:
             self.bias = self.add_weight(
                 shape=(heads, query_size), initializer="zeros", name="query_bias"
             )
 
     def call(self, query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
         if self.query_bias:
-            query = query + self.bias
+            query = query + (self if self._lender is None else self._lender()).bias
         if self.scale:
             query = query * query.shape[-1] ** -0.5
         return dot_products(query, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,11 @@ class RelativeDot(Score):
         self.max_distance = max_distance
         self.scale = scale
         self.units = units
+        self._lender: Any = None
+
+    def share_bias(self, other: RelativeDot) -> None:
+        """Uses v of another one, which must be built first, in place of one of its own."""
+        self._lender = weakref.ref(other)  # Keras would track a strong reference as a part
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, query_size, _ = head_sizes(query_shape, key_shape)
@@ -79,9 +85,10 @@ class RelativeDot(Score):
         self.kernel = self.add_weight(
             shape=(heads, units, query_size), initializer=blockwise(heads, axis=0), name="kernel"
         )
-        self.position_bias = self.add_weight(
-            shape=(heads, query_size), initializer="zeros", name="position_bias"
-        )
+        if self._lender is None:
+            self.position_bias = self.add_weight(
+                shape=(heads, query_size), initializer="zeros", name="position_bias"
+            )
         self._waves = _sinusoids(np.arange(-self.max_distance, self.max_distance + 1), units)
 
     def call(
@@ -92,7 +99,7 @@ class RelativeDot(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        query = query + self.position_bias
+        query = query + (self if self._lender is None else self._lender()).position_bias
         if self.scale:
             query = query * query.shape[-1] ** -0.5
         if query_positions is None and key_positions is None:

@@ -57,6 +57,11 @@ class SharedDot(Score):
         self.scale = scale
         self.self_penalty = self_penalty
 
+    @property
+    def encodes_order(self) -> bool:
+        """False: it tells only whether a key is the query itself."""
+        return False
+
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         _, query_size, key_size = head_sizes(query_shape, key_shape)
         require_equal_sizes(query_size, key_size, "SharedDot")

@@ -74,6 +74,45 @@ def test_request_sees_events_before_its_earliest_time():
     assert made["seen"].to_pylist() == [[], [2], [2], [2], [2, 5, 3, 7]]
 
 
+AGES = HistoryOptions(name="ages", of="time", by="user", time="time", max_length=5, ages=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ages_are_those_of_the_events_of_the_same_history(seed):
+    table = _table(seed=seed)
+    made = add_histories(table, [SEEN, AGES], "here")
+    times = _slow(table.to_pylist(), AGES)
+    now = table["time"].to_pylist()
+    assert made["ages"].type == pa.list_(pa.float32())
+    assert made["ages"].to_pylist() == [
+        [row - time for time in past] for row, past in zip(now, times, strict=True)
+    ]
+    assert [*map(len, made["ages"].to_pylist())] == [*map(len, made["seen"].to_pylist())]
+
+
+@pytest.mark.parametrize(
+    ("kind", "second"),
+    [(pa.int64(), 1), (pa.timestamp("ms"), 1000), (pa.float64(), 1), (pa.date32(), 1 / 86_400)],
+    ids=str,
+)
+def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
+    times = pa.array([1000, 5000, 4000, 9000], pa.int32())
+    times = times.cast(pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
+    table = pa.table({"request": ["a", "b", "b", "c"], "user": [1, 1, 1, 1], "time": times})
+    (made,) = Histories(table, [AGES], "request").chunks(0, 4)
+    expected = [[], [3000], [3000], [8000, 5000, 4000]]
+    for ages, elapsed in zip(made["ages"].to_pylist(), expected, strict=True):
+        np.testing.assert_allclose(np.array(ages) * second, elapsed)
+
+
+def test_ages_need_times():
+    with pytest.raises(ValueError, match="`of` must name the same column"):
+        HistoryOptions(name="ages", of="item", by="user", time="time", ages=True)
+    table = pa.table({"user": [1], "time": ["monday"]})
+    with pytest.raises(PipelineError, match=r"must hold numbers, dates .* received string"):
+        add_histories(table, [AGES], "here")
+
+
 def test_chunks_are_the_same_rows():
     rows = CHUNK_ROWS + 101
     table = _table(rows, users=997, times=10**6)

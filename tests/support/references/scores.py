@@ -141,6 +141,14 @@ def relative_buckets(
     )
 
 
+def time_buckets(table: Array, step: float) -> PairScore:
+    def score(q: Array, k: Array, n: int, i: int, j: int) -> float:
+        bucket = int(np.log(max(abs(i - j), 1)) / step)
+        return table[n, min(bucket, table.shape[1] - 1)]
+
+    return score
+
+
 def alibi(slopes: Sequence[float]) -> PairScore:
     return lambda q, k, n, i, j: -slopes[n] * abs(i - j)
 

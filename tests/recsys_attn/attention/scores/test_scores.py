@@ -87,6 +87,10 @@ POSITIONAL: dict[str, Case] = {
         lambda: scores.RelativeBuckets(5, 6, bidirectional=False),
         lambda table: reference.relative_buckets(table, 5, 6, False),
     ),
+    "time_buckets": (
+        lambda: scores.TimeBuckets(4, step=0.7),
+        lambda table: reference.time_buckets(table, 0.7),
+    ),
     "alibi": (scores.Alibi, reference.alibi),
     "rotary": (
         scores.Rotary,

@@ -1,0 +1,92 @@
+"""HSTU's bias by the time between two events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from recsys_attn.attention.core.head_layout import head_sizes
+from recsys_attn.attention.scores.base import SCORES, Score
+from recsys_attn.attention.scores.position_tables import distances, read, spread
+from recsys_attn.checks import require_number, require_positive
+from recsys_attn.initializers import blockwise
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@SCORES.register("time_buckets")
+class TimeBuckets(Score):
+    """`score = table[floor(log(max(|t_i - t_j|, 1)) / step)]`, with a table of each head.
+
+    The positions are times: call the layer with `query_positions` in seconds, for example. So
+    buckets of near times are narrow, and those of far ones wide. A pattern reads the same
+    positions: `"causal"` then compares times, and events of one time see each other.
+
+    Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
+    Transducers for Generative Recommendations" (HSTU), ICML 2024, arXiv 2402.17152. The heads of
+    the authors' code share one table.
+
+    Args:
+        num_buckets: Number of buckets; the last one holds all longer times. Defaults to 128 as in
+            the authors' code.
+        step: Width of a bucket in the logarithm of the time. Defaults to 0.301 as in the authors'
+            code: with 128 buckets far more than all times; with 1.0, 20 buckets reach 15 years of
+            seconds.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions, key_positions: Times, integers that broadcast to (B, N, T) and (B, N, S).
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import Dense, MultiHeadAttention
+    >>> from recsys_attn.attention.scores import Dot, TimeBuckets
+    >>> layer = MultiHeadAttention(2, 4, Dense(Dot(scale=True) + TimeBuckets(20, step=1.0)))
+    >>> times = np.array([[0, 60, 3600], [5, 7, 86400]])
+    >>> tuple(layer(keras.random.normal((2, 3, 8)), query_positions=times).shape)
+    (2, 3, 8)
+    """
+
+    positional = True
+    uses_query = False
+    uses_key = False
+
+    def __init__(self, num_buckets: int = 128, step: float = 0.301, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_positive("num_buckets", num_buckets)
+        require_number("step", step, above=0)
+        self.num_buckets = num_buckets
+        self.step = step
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        heads, _, _ = head_sizes(query_shape, key_shape)
+        # In float32: the gradient of a bucket is a sum over many pairs.
+        self.table = self.add_weight(
+            shape=(heads, self.num_buckets),
+            initializer=blockwise(heads, axis=0, initializer="random_normal"),
+            name="table",
+            autocast=False,
+        )
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        apart = ops.abs(distances(query, key, query_positions, key_positions))
+        logarithm = ops.log(ops.cast(ops.maximum(apart, 1), "float32"))
+        buckets = ops.cast(ops.floor(logarithm / self.step), "int32")
+        buckets = ops.minimum(buckets, self.num_buckets - 1)
+        logits = ops.cast(read(self.table, buckets), self.compute_dtype)
+        return spread(logits, query, key)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "num_buckets": self.num_buckets, "step": self.step}

@@ -1,0 +1,197 @@
+"""Histories whose events are encoded first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import presets, relative_positions
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.blocks.positions.base import POSITIONS, EventPositions
+from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
+from recsys_attn.checks import require_bool
+from recsys_attn.layer import Layer
+from recsys_attn.schema import Schema
+from recsys_attn.serialization import layer_of, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class EncodedHistory(Layer):
+    """Encodes the events of a history before a history layer.
+
+    The encoder runs once per request, for all candidates. Missing events are moved to the end
+    before it, so that their positions do not matter.
+
+    Args:
+        encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
+            `TransformerEncoder`.
+        history: The history layer, such as `TargetAttention` or `InterestHistory`.
+        positions: An `EventPositions` before the encoder, its name or its config. Defaults to
+            none: right for an encoder with positions of its own.
+        share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
+
+    Call arguments:
+        query: `(B, T, K)`.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+        query_mask: `(B, T)`, False at padded candidates.
+        return_weights: Whether to return the weights of `history` too.
+
+    Returns:
+        The output of `history`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+    >>> from recsys_attn.models.encoded_history import EncodedHistory
+    >>> from recsys_attn.models.histories import MeanHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> blocks = [TransformerBlock(MultiHeadAttention(2, 4, "transformer"))]
+    >>> history = EncodedHistory(TransformerEncoder(blocks), MeanHistory(), "learned")
+    >>> tuple(history(query, events, np.ones((2, 5), bool)).shape)
+    (2, 1, 8)
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        history: Any,
+        positions: Any = None,
+        share_biases: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
+        self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
+        require_bool("share_biases", share_biases)
+        self.share_biases = share_biases
+        if share_biases:
+            relative_positions.share_biases(self.encoder)
+        self.positions = None
+        if positions is not None:
+            self.positions = POSITIONS.get(positions)
+            if not isinstance(self.positions, EventPositions):
+                raise TypeError(
+                    "`positions` must be an EventPositions, such as 'learned': the others are a "
+                    "part of the encoder's score, by `positions.in_mechanism(mechanism)`. "
+                    f"Received: positions={positions!r}"
+                )
+
+    @property
+    def returns_weights(self) -> bool:
+        return getattr(self.history, "returns_weights", False)
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True  # the parts are built by their first call
+
+    def call(
+        self,
+        query: Tensor,
+        events: Tensor,
+        event_mask: Tensor,
+        query_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Any:
+        events, event_mask, places = _moved_to_front(events, event_mask)
+        if self.positions is not None:
+            events = self.positions(events, present=event_mask)
+        encoded = self.encoder(events, present=event_mask)
+        if not return_weights:
+            return self.history(query, encoded, event_mask, query_mask=query_mask)
+        output, weights = self.history(
+            query, encoded, event_mask, query_mask=query_mask, return_weights=True
+        )
+        heads = (1,) * (len(weights.shape) - 2)
+        places = ops.reshape(places, (-1, *heads, ops.shape(places)[-1]))
+        places = ops.broadcast_to(places, ops.shape(weights))
+        return output, ops.take_along_axis(weights, places, axis=-1)
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "encoder": serialize(self.encoder),
+            "history": serialize(self.history),
+            "positions": serialize(self.positions),
+            "share_biases": self.share_biases,
+        }
+
+
+def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Moves present events to the front, in order; returns events, mask and new positions.
+
+    Args:
+        events: (B, S, K).
+        event_mask: (B, S), False for missing events.
+    """
+    present = ops.cast(event_mask, "int32")
+    before = ops.cumsum(present, axis=1) - present
+    behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
+    places = ops.where(ops.cast(event_mask, "bool"), before, behind)
+    order = ops.argsort(places, axis=1)
+    return (
+        ops.take_along_axis(events, order[..., None], axis=1),
+        ops.take_along_axis(event_mask, order, axis=1),
+        places,
+    )
+
+
+def encoded_histories(
+    schema: Schema,
+    make_history: Callable[[], keras.layers.Layer],
+    mechanism: Any,
+    sizes: tuple[int, int, int],
+    positions: Any,
+) -> dict[str, keras.layers.Layer]:
+    """Returns a history layer for each history, over encoded events if there is a mechanism.
+
+    Args:
+        schema: The schema of the histories.
+        make_history: Returns a new history layer.
+        mechanism: Attention of events to each other; None for no encoder.
+        sizes: Number of blocks, of heads, and the size of a head.
+        positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
+            for learned positions, or for those of the mechanism where its score has some.
+
+    Raises:
+        ValueError: The mechanism cannot have these positions.
+    """
+    if mechanism is None:
+        return {name: make_history() for name in schema.histories}
+    if positions is None and not relative_positions.encodes_order(mechanism):
+        positions = "learned"
+    return {
+        name: _encoded(make_history(), mechanism, sizes, positions, sequences[0].max_length)
+        for name, sequences in schema.histories.items()
+    }
+
+
+def _encoded(
+    history: keras.layers.Layer,
+    mechanism: Any,
+    sizes: tuple[int, int, int],
+    positions: Any,
+    length: int,
+) -> EncodedHistory:
+    added, share_biases = None, False
+    if positions is not None:
+        kind = POSITIONS.get(positions).for_history(length)
+        try:
+            mechanism = kind.in_mechanism(mechanism)
+        except ValueError as error:
+            raise ValueError(f"`encoder_positions` does not fit `encoder`. {error}") from None
+        share_biases = getattr(kind, "share_biases", False)
+        if isinstance(kind, EventPositions):
+            added = type(kind).from_config(kind.get_config())  # each history has its own weights
+    layers, num_heads, head_dim = sizes
+    blocks = [
+        TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
+        for _ in range(layers)
+    ]
+    return EncodedHistory(TransformerEncoder(blocks), history, added, share_biases)

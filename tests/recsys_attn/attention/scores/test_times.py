@@ -1,0 +1,61 @@
+"""TiSASRec's intervals: the equation in float64, and what must not change them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from recsys_attn.attention import Dense, MultiHeadAttention
+from recsys_attn.attention.scores import Dot, TimeBuckets, TimeIntervals
+from tests.support.arrays import assert_close, normal, weights_of
+from tests.support.layer_case import randomise
+from tests.support.score_case import B, H, N, with_random_weights
+
+S = 6
+# The second user is seven times as slow as the first; two events are at one time.
+TIMES = np.array([[0, 3, 3, 10, 31, 90]], "int32") * np.array([[1], [7]], "int32")
+ALLOWED = np.tril(np.ones((B, 1, S, S), bool)) & (np.arange(S) < 5)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_intervals_follow_the_equation(scale: bool) -> None:
+    query, key = normal((B, S, N, H), (B, S, N, H))
+    score = with_random_weights(TimeIntervals(8, scale=scale), query, key)
+    (kernel,) = weights_of(score)
+    at = TIMES[:, None]
+    logits = np.asarray(score(query, key, allowed=ALLOWED, query_positions=at, key_positions=at))
+    for b, n, i, j in np.ndindex(logits.shape):
+        apart = np.abs(TIMES[b][:, None] - TIMES[b][None])
+        unit = apart[(apart > 0) & ALLOWED[b, 0]].min()
+        interval = min(abs(int(TIMES[b, i]) - int(TIMES[b, j])) // unit, 8)
+        expected = query[b, i, n].astype("float64") @ kernel[n, :, interval]
+        expected /= H**0.5 if scale else 1
+        np.testing.assert_allclose(logits[b, n, i, j], expected, atol=1e-5)
+    assert unit == 21  # 3 seconds of the first user
+
+
+@pytest.mark.parametrize("kind", ["intervals", "buckets"])
+def test_only_differences_of_times_count(kind: str) -> None:
+    times = TimeIntervals(8) if kind == "intervals" else TimeBuckets(8, step=0.8)
+    layer = MultiHeadAttention(2, 3, Dense(Dot(scale=True) + times, "causal"))
+    (events,) = normal((B, S, 5))
+    events[1] = events[0]
+    present = np.arange(S) < np.array([[S], [S]])
+    layer(events)
+    randomise(layer)
+
+    def output(times: np.ndarray) -> np.ndarray:
+        return np.asarray(layer(events, query_mask=present, query_positions=times))
+
+    found = output(TIMES)
+    assert_close(output(TIMES + 1_700_000_000), found)  # seconds since 1970
+    # Intervals are in units of the user, buckets are not.
+    slow_user_differs = np.abs(found[1] - found[0]).max() > 1e-3
+    assert slow_user_differs == (kind == "buckets")
+    assert np.abs(output(TIMES**2) - found).max() > 1e-3
+    # What is padding has any time.
+    present[:, -1] = False
+    hidden = output(TIMES)
+    late = TIMES.copy()
+    late[:, -1] = 32
+    assert_close(output(late), hidden)

@@ -1,0 +1,145 @@
+"""The slot `encoder_positions` of models: an encoder knows the order, unless it says otherwise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn import models
+from recsys_attn.blocks.positions import POSITIONS
+from recsys_attn.models.ranking import RankingModel
+from tests.recsys_attn.models.test_models import SCHEMA, S, inputs
+from tests.support.arrays import assert_close
+
+EVENTS = [sequence.name for sequence in SCHEMA.histories["seen"]]
+DIN = {"width": 4, "mlp_units": (5,), "encoder_heads": 2, "encoder_head_dim": 4}
+
+
+def model(encoder: Any, positions: Any, **more: Any) -> RankingModel:
+    ranker = models.din(SCHEMA, encoder=encoder, encoder_positions=positions, **DIN, **more)
+    ranker(inputs())
+    rng = np.random.default_rng(1)
+    for weight in ranker.trainable_variables:  # small: no score must be saturated
+        weight.assign(rng.normal(scale=0.3, size=weight.shape))
+    return ranker
+
+
+def scores(ranker: RankingModel, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Logits by task, which differ where rounded probabilities may not."""
+    return {task: keras.ops.convert_to_numpy(x) for task, x in ranker(values).items()}
+
+
+def changed_by_a_reversal(ranker: RankingModel) -> bool:
+    """Whether other scores follow from the same events in the opposite order."""
+    values = inputs()
+    values |= {name: np.where(values[name] == 0, 1, values[name]) for name in EVENTS}
+    turned = {**values, **{name: values[name][:, ::-1] for name in EVENTS}}
+    first, second = scores(ranker, values), scores(ranker, turned)
+    return max(float(np.abs(first[task] - second[task]).max()) for task in first) > 1e-4
+
+
+CAUSAL = {"class_name": "additive", "config": {"pattern": "causal"}}
+# ALiBi's distances are equal in both directions: with it alone a reversal changes nothing.
+ORDERED: list[tuple[str | None, Any]] = [
+    (None, "transformer"),
+    (None, "performer"),
+    (None, "t5"),
+    ("alibi", CAUSAL),
+]
+ORDERED += [(name, "transformer") for name in POSITIONS.members if name not in ("none", "alibi")]
+
+
+@pytest.mark.parametrize(("positions", "encoder"), ORDERED)
+def test_the_order_of_events_matters(positions: str | None, encoder: Any) -> None:
+    assert changed_by_a_reversal(model(encoder, positions))
+
+
+@pytest.mark.parametrize("encoder", ["transformer", "performer"])
+def test_none_is_blind_to_the_order(encoder: str) -> None:
+    assert not changed_by_a_reversal(model(encoder, "none"))
+
+
+@pytest.mark.parametrize("positions", POSITIONS.members)
+def test_missing_events_shift_no_position(positions: str) -> None:
+    ranker = model("transformer", positions)
+    values = inputs()
+    events = {name: np.where(values[name] == 0, 1, values[name])[:, :4] for name in EVENTS}
+    expected = scores(ranker, {**values, **events})
+    for places in ([0, 1, 2, 3], [3, 4, 5, 6], [0, 2, 3, 6]):
+        spaced = {name: np.zeros((len(events[name]), S), "int32") for name in EVENTS}
+        for name in EVENTS:
+            spaced[name][:, places] = events[name]
+        for task, score in scores(ranker, {**values, **spaced}).items():
+            assert_close(score, expected[task])
+
+
+@pytest.mark.parametrize("positions", POSITIONS.members)
+def test_a_saved_model_keeps_its_positions(positions: str, tmp_path: Path) -> None:
+    ranker = model("transformer", positions, encoder_layers=2)
+    ranker.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    expected = scores(ranker, inputs())
+    for task, score in scores(loaded, inputs()).items():
+        np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
+
+
+def test_learned_positions_are_as_many_as_events() -> None:
+    weights = model("transformer", None).weights
+    tables = [weight for weight in weights if "learned_positions" in weight.path]
+    assert [tuple(table.shape) for table in tables] == [(S, 8)]
+
+
+def test_blocks_may_share_the_biases_of_transformer_xl(tmp_path: Path) -> None:
+    shared, own = (
+        model(
+            "transformer",
+            {"class_name": "transformer_xl", "config": {"share_biases": share}},
+            encoder_layers=2,
+        )
+        for share in (True, False)
+    )
+    found = [
+        re.search(r"/(dot|relative_dot)\w*/(query|position)_bias$", w.path) for w in own.weights
+    ]
+    kinds = [match and match[1] for match in found]
+    assert kinds.count("dot") == kinds.count("relative_dot") == 2
+    values = iter(shared.get_weights())
+    biases: dict[str, Any] = {}
+    copied = []
+    for kind in kinds:
+        copied.append(biases[kind] if kind in biases else next(values))
+        if kind:
+            biases[kind] = copied[-1]
+    own.set_weights(copied)
+    assert next(values, None) is None
+    expected = scores(own, inputs())
+    shared.save(tmp_path / "model.keras")
+    for ranker in (shared, keras.saving.load_model(tmp_path / "model.keras")):
+        for task, score in scores(ranker, inputs()).items():
+            np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
+
+
+GAPS = {"class_name": "coordinates", "config": {"gaps": True}}
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("din", {"encoder_positions": "alibi"}, "`encoder_positions` has no effect without `encoder`"),
+    (
+        "attention_ranker",
+        {"encoder_positions": "alibi"},
+        "`encoder_positions` has no effect without `encoder`",
+    ),
+    ("din", {"encoder": "t5", "encoder_positions": "rotary"}, "`encoder_positions` .* twice"),
+    ("din", {"encoder": "t5", "encoder_positions": "none"}, "'none' contradict"),
+    ("din", {"encoder": "transformer", "encoder_positions": GAPS}, "has no times for `gaps`"),
+    ("din", {"encoder": "transformer", "encoder_positions": "learnt"}, "Did you mean 'learned'"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), WRONG)
+def test_wrong_positions_are_one_error(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.get(name)(SCHEMA, **options)
