@@ -12,7 +12,7 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import attended, encoded
-from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
+from recsys_attn.models.option_types import Count, Encoder, Mechanism, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -26,7 +26,7 @@ def attention_ranker(
     *,
     width: Count = 16,
     target_attention: Mechanism = "interest",
-    encoder: Mechanism | None = None,
+    encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
@@ -53,7 +53,8 @@ def attention_ranker(
         target_attention: Attention of a candidate to a history, of `recsys_attn.attention.presets`.
             If the mechanism has weights, the strength of the interest is a field too.
         encoder: Attention of events to each other before it, in Transformer blocks with the heads
-            of the interacting layers. Defaults to no encoder.
+            of the interacting layers; or another encoder, such as `"gru"`, or a block with its
+            options (`recsys_attn.models.encoders`). Defaults to no encoder.
         encoder_layers: Number of blocks of the encoder. Defaults to one.
         interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
         num_layers: Number of interacting layers.

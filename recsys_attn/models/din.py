@@ -11,7 +11,15 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import encoded
-from recsys_attn.models.option_types import Activation, Count, Mechanism, Share, Sizes, require_with
+from recsys_attn.models.option_types import (
+    Activation,
+    Count,
+    Encoder,
+    Mechanism,
+    Share,
+    Sizes,
+    require_with,
+)
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -24,7 +32,7 @@ def din(
     *,
     width: Count = 16,
     target_attention: Mechanism = "din",
-    encoder: Mechanism | None = None,
+    encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_heads: Count | None = None,
     encoder_head_dim: Count | None = None,
@@ -44,8 +52,9 @@ def din(
         target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
-        encoder: Attention of events to each other before it, in Transformer blocks. Defaults to no
-            encoder.
+        encoder: Attention of events to each other before it, in Transformer blocks; or another
+            encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
+            Defaults to no encoder.
         encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
             with 2 heads of 16.
         mlp_units: Hidden units of the network over all fields.

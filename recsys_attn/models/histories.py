@@ -8,12 +8,11 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.layers.multi_head import MultiHeadAttention
-from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
+from recsys_attn.models import encoders
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -237,14 +236,10 @@ def encoded(
 
     Args:
         history: The history layer.
-        mechanism: Attention of events to each other.
+        mechanism: Attention of events to each other, a mixer, or a block: of `encoders.get`.
         sizes: Number of blocks, of heads, and the size of a head.
     """
     if mechanism is None:
         return history
     layers, num_heads, head_dim = sizes
-    blocks = [
-        TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
-        for _ in range(layers)
-    ]
-    return EncodedHistory(TransformerEncoder(blocks), history)
+    return EncodedHistory(encoders.stack(mechanism, layers, num_heads, head_dim), history)
