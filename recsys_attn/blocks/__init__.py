@@ -1,13 +1,15 @@
 """Building blocks of models: MLP, Dice, Transformer blocks, mixers, position embeddings."""
 
-from recsys_attn.blocks.decoder import TransformerDecoder, TransformerDecoderBlock
+from recsys_attn.blocks.decoder import TransformerDecoder
+from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
 from recsys_attn.blocks.dice import Dice
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.feed_forward import FeedForward
 from recsys_attn.blocks.film import ConditionalNorm, Film
-from recsys_attn.blocks.mixers import FourierMixer, GatingMixer, TokenMixer
+from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.position_embeddings import LearnedPositions, SinusoidalPositions
+from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
 from recsys_attn.blocks.transformer import TransformerBlock

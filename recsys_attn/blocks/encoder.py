@@ -99,7 +99,7 @@ class TransformerEncoder(Stack):
         self._require_memory(None if memory is None else memory.shape)
         x, states = inputs, []
         for index, block in enumerate(self.applied):
-            states.append(x)
+            states.append(ops.cast(x, self.compute_dtype))
             x = block(
                 x,
                 present=present,

@@ -63,6 +63,7 @@ class FeedForward(Layer):
         self, units: int, activation: Any = "relu", dropout: float = 0.0, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_positive("units", units)
         self.units = units
         self.activation = serialize_activation(activation)

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -36,6 +37,10 @@ class Film(Layer):
     >>> tuple(Film()(events, scenario).shape)
     (2, 5, 8)
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
 
     def build(self, inputs_shape: Shape, condition_shape: Shape) -> None:
         width = inputs_shape[-1]
@@ -91,6 +96,8 @@ class ConditionalNorm(Layer):
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
+        require_number("epsilon", epsilon, least=0)
         self.norm = keras.layers.LayerNormalization(
             center=False, scale=False, epsilon=epsilon, dtype=self.dtype_policy
         )

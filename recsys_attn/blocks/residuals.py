@@ -18,8 +18,7 @@ class Residual(Layer):
     """The base class: a layer that joins the input of a sublayer with its output.
 
     Attributes:
-        needs: What the residual is defined for, for an error: pairs of the placements of the
-            normalisation and whether there is one. Empty for everything.
+        placements, with_norm, hint: What the residual is defined for, and the words of the error.
         per_block: Number of sublayers of a block, set by the block before it is built.
         stack: Number of blocks of the whole stack, set by the encoder before it is built.
 
@@ -45,6 +44,10 @@ class Residual(Layer):
     per_block = 2
     stack = 1
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def require_fit(self, placement: str, normed: bool) -> None:
         """Raises unless the residual is defined for this placement and normalisation."""
         if placement not in self.placements or normed not in self.with_norm:
@@ -60,6 +63,9 @@ class Residual(Layer):
 
     def build(self, inputs_shape: Shape, update_shape: Shape) -> None:
         self.built = True
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        """Returns no Keras mask: the block gives its own to each part."""
 
     def compute_output_shape(self, inputs_shape: Shape, update_shape: Shape) -> Shape:
         return inputs_shape
@@ -77,11 +83,8 @@ RESIDUALS = Registry(
 class Plain(Residual):
     """`x + F(x)`.
 
-    Example:
-
     >>> import keras
-    >>> from recsys_attn.blocks import residuals
-    >>> float(residuals.Plain()(keras.ops.ones((1, 1)), keras.ops.ones((1, 1)))[0, 0])
+    >>> float(Plain()(keras.ops.ones((1, 1)), keras.ops.ones((1, 1)))[0, 0])
     2.0
     """
 

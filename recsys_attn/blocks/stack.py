@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recsys_attn.blocks.norms import has_norm, normalise
+from keras import ops
+
+from recsys_attn.blocks.norms import NORMS, has_norm, normalise
 from recsys_attn.blocks.residual_block import zero_padding
 from recsys_attn.checks import require_positive
 from recsys_attn.layer import Layer
@@ -40,7 +42,7 @@ class Stack(Layer):
         self.depth = depth
         self._require_depth(len(self.blocks) if depth is None else depth)
         last = self.blocks[-1].sublayers[-1]
-        norm = None if last.placement == "post" else last.new_norm()
+        norm = None if last.placement == "post" else NORMS.get(last.norm, dtype=self.dtype_policy)
         self.final_norm: Any = norm if norm is not None and has_norm(norm) else None
 
     @property
@@ -67,7 +69,7 @@ class Stack(Layer):
     def finish(self, x: Tensor, present: Tensor | None, condition: Tensor | None) -> Tensor:
         """Returns the output of the final norm, with zeros for padding."""
         if self.final_norm is None:
-            return x
+            return ops.cast(x, self.compute_dtype)  # blocks may have another policy
         return zero_padding(normalise(self.final_norm, x, present, condition), present)
 
     def unshared(self, groups: int | None = None) -> Any:

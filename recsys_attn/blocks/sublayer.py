@@ -51,6 +51,7 @@ class Sublayer(Layer):
     >>> from recsys_attn.blocks.sublayer import Sublayer
     >>> events, double = keras.random.normal((2, 5, 8)), keras.layers.Dense(8)
     >>> sublayer = Sublayer(norm="rms", residual="rezero")
+    >>> sublayer.build((2, 5, 8))
     >>> tuple(sublayer(events, double(sublayer.entry(events))).shape)
     (2, 5, 8)
     """
@@ -64,6 +65,7 @@ class Sublayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         if placement not in PLACEMENTS:
             raise ValueError(
                 "`placement` is that of the normalisation. " + unknown_name(placement, PLACEMENTS)
@@ -74,8 +76,10 @@ class Sublayer(Layer):
         self.residual_config = reusable(RESIDUALS, residual)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.residual = RESIDUALS.get(self.residual_config, dtype=self.dtype_policy)
-        self.entry_norm = None if placement == "post" else self.new_norm()
-        self.exit_norm = None if placement == "pre" else self.new_norm()
+        self.entry_norm, self.exit_norm = (
+            None if placement == other else NORMS.get(self.norm, dtype=self.dtype_policy)
+            for other in ("post", "pre")
+        )
         normed = has_norm(self.entry_norm or self.exit_norm)
         self.residual.require_fit(placement, normed)
         if placement != "pre" and not normed:
@@ -83,10 +87,6 @@ class Sublayer(Layer):
                 "`placement` has no effect without a normalisation; leave it out. "
                 f"Received: norm={norm!r}, placement={placement!r}"
             )
-
-    def new_norm(self) -> Any:
-        """Returns one more normalisation of the same kind."""
-        return NORMS.get(self.norm, dtype=self.dtype_policy)
 
     @property
     def norms(self) -> list[Any]:
@@ -122,6 +122,9 @@ class Sublayer(Layer):
         if self.placement == "post":
             return normalise(self.exit_norm, self.residual(inputs, update), present, condition)
         return self.residual(inputs, normalise(self.exit_norm, update, present, condition))
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        """Returns no Keras mask: the block gives its own to each part."""
 
     def get_config(self) -> Config:
         return {

@@ -11,7 +11,9 @@ from recsys_attn.attention import presets
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.blocks.encoder import TransformerEncoder
-from recsys_attn.blocks.mixers import MIXERS, FourierMixer, GatingMixer, Mixer, TokenMixer
+from recsys_attn.blocks.gating_mixer import GatingMixer
+from recsys_attn.blocks.mixers import MIXERS, Mixer
+from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.checks import require_positive, unknown_name
@@ -79,8 +81,9 @@ def stack(identifier: Any, layers: int, num_heads: int, head_dim: int) -> Transf
     config = identifier.get("config") if isinstance(identifier, Mapping) else None
     groups = (config or {}).get("groups") if _is_block(identifier) else None
     count = layers if groups is None else groups
-    blocks = [get(identifier, num_heads, head_dim) for _ in range(count)]
-    return TransformerEncoder(blocks, depth=layers)
+    first = get(identifier, num_heads, head_dim)  # checks the number of groups too
+    others = [get(identifier, num_heads, head_dim) for _ in range(count - 1)]
+    return TransformerEncoder([first, *others], depth=layers)
 
 
 def _is_block(identifier: Any) -> bool:

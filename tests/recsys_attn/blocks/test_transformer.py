@@ -151,3 +151,25 @@ def test_a_block_that_is_there_twice_shares_its_weights() -> None:
     expected = encoder.final_norm(block(block(INPUTS)))
     np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
     assert len(encoder.trainable_variables) == len(block.trainable_variables) + 2
+
+
+def test_norm_is_any_keras_layer_without_padding() -> None:
+    block = TransformerBlock(Attention(), 6, norm=keras.layers.BatchNormalization())
+    block(INPUTS)
+    first, second = (sublayer.entry_norm for sublayer in block.sublayers)
+    assert first is not second
+    revived = TransformerBlock.from_config(block.get_config())
+    revived(INPUTS)
+    revived.set_weights(block.get_weights())
+    changed = INPUTS + 100 * ~PRESENT[..., None]
+    expected = block(INPUTS, present=PRESENT, training=True)
+    assert_close(revived(changed.astype("float32"), present=PRESENT, training=True), expected)
+    assert_close(first.moving_mean, revived.sublayers[0].entry_norm.moving_mean)
+
+
+def test_norm_takes_its_arguments_as_a_table() -> None:
+    table = {"class_name": "rms", "config": {"epsilon": 0.25}}
+    block = TransformerBlock(Attention(), norm=table, dtype="mixed_bfloat16")
+    assert [sublayer.entry_norm.epsilon for sublayer in block.sublayers] == [0.25, 0.25]
+    assert block.sublayers[0].entry_norm.dtype_policy.name == "mixed_bfloat16"
+    assert block.get_config()["norm"] == table
