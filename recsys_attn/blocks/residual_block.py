@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.blocks.feed_forward import FeedForward, serialize_activation
+from recsys_attn.blocks.feed_forward import FeedForward, require_chunks, serialize_activation
 from recsys_attn.blocks.sublayer import Sublayer
 from recsys_attn.checks import require_mask_of, require_not_negative, require_positive
 from recsys_attn.layer import Layer
@@ -18,7 +18,7 @@ class ResidualBlock(Layer):
     """The base class of blocks: sublayers, the last of them a feed-forward network.
 
     Args:
-        feed_forward_units, activation: Of the network; 0 units leave it out.
+        feed_forward_units, activation, feed_forward_chunks: Of the network; 0 units leave it out.
         count: Number of sublayers before the network.
         around: The arguments of each `Sublayer`.
 
@@ -39,6 +39,7 @@ class ResidualBlock(Layer):
         placement: str = "pre",
         residual: Any = "plain",
         dropout: float = 0.0,
+        feed_forward_chunks: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,6 +49,13 @@ class ResidualBlock(Layer):
         require_positive("count", count)
         self.feed_forward_units = feed_forward_units
         self.activation = serialize_activation(activation)
+        require_chunks("feed_forward_chunks", feed_forward_chunks, self.activation, dropout)
+        if feed_forward_chunks is not None and feed_forward_units == 0:
+            raise ValueError(
+                "`feed_forward_chunks` has no effect without a feed-forward network; leave it out. "
+                f"Received: feed_forward_units=0, feed_forward_chunks={feed_forward_chunks}"
+            )
+        self.feed_forward_chunks = feed_forward_chunks
         self.sublayers = [
             Sublayer(norm, placement, residual, dropout, dtype=self.dtype_policy)
             for _ in range(count + (feed_forward_units != 0))
@@ -78,6 +86,7 @@ class ResidualBlock(Layer):
                 self.feed_forward_units or 4 * shape[-1],
                 self.activation,
                 self.sublayers[0].dropout.rate,
+                self.feed_forward_chunks,
                 dtype=self.dtype_policy,
             )
             self.start_smaller("feed_forward", self.feed_forward)

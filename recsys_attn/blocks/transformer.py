@@ -43,6 +43,8 @@ class TransformerBlock(ResidualBlock):
             norm) or `"gru"`; of `recsys_attn.blocks.residuals`.
         dropout: Share of the outputs of attention, hidden layer and feed-forward network dropped in
             training. Defaults to 0.
+        feed_forward_chunks: Number of parts of the positions in which the feed-forward network is
+            computed, as in `FeedForward`, for very long histories. Defaults to none.
 
     Call arguments:
         inputs: (B, S, E).
@@ -84,6 +86,7 @@ class TransformerBlock(ResidualBlock):
         placement: str = "pre",
         residual: Any = "plain",
         dropout: float = 0.0,
+        feed_forward_chunks: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -93,6 +96,7 @@ class TransformerBlock(ResidualBlock):
             placement=placement,
             residual=residual,
             dropout=dropout,
+            feed_forward_chunks=feed_forward_chunks,
             **kwargs,
         )
         part = deserialize(attention)
@@ -150,4 +154,8 @@ class TransformerBlock(ResidualBlock):
         return self.output_spec(inputs, present, given)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "attention": serialize(self.attention)}
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "feed_forward_chunks": self.feed_forward_chunks,
+        }

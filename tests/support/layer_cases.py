@@ -231,6 +231,7 @@ _BLOCKS = {
         TransformerBlock, block(placement="post", activation="dice"), **EVENTS
     ),
     "gated_feed_forward": LayerCase(FeedForward, {"units": 6, "activation": "swiglu"}),
+    "chunked_block": LayerCase(TransformerBlock, block(feed_forward_chunks=4), **EVENTS),
     "gated_block": LayerCase(
         TransformerBlock,
         block(norm="rms", placement="sandwich", residual="gru", activation="geglu"),

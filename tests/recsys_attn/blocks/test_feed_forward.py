@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from math import erf
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
-from recsys_attn.blocks import FeedForward, SqueezeExcitation
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.blocks import FeedForward, SqueezeExcitation, TransformerBlock
+from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
 from tests.support.references.blocks import sigmoid
 
@@ -35,6 +39,55 @@ def test_a_gated_unit_follows_its_equation(activation: str) -> None:
     x = X.astype("float64")
     hidden = GATES[activation](x @ w + b) * (x @ v + c)
     np.testing.assert_allclose(layer(X), hidden @ out + bias, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+@pytest.mark.parametrize("chunks", [1, 4, 50])
+def test_chunks_change_neither_output_nor_training(activation: str, chunks: int) -> None:
+    plain, chunked = (FeedForward(6, activation, chunks=count) for count in (None, chunks))
+    models = [keras.Sequential([keras.Input((None, 5)), layer]) for layer in (plain, chunked)]
+    randomise(models[0])
+    models[1].set_weights(models[0].get_weights())
+    assert_close(chunked(X), plain(X))
+    target = RNG.normal(size=X.shape).astype("float32")
+    for model in models:
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model.train_on_batch(X, target)
+    for one, other in zip(plain.get_weights(), chunked.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_chunks_need_less_memory() -> None:
+    if keras.backend.backend() != "jax":
+        pytest.skip("only JAX says how much memory a program needs")
+    jax = pytest.importorskip("jax")
+    x = np.ones((1, 4096, 8), "float32")
+    needed = []
+    for chunks in (None, 16):
+        layer = FeedForward(64, "gelu", chunks=chunks)
+        layer(x)
+        programs = [jax.jit(f) for f in (layer, jax.grad(lambda x, call=layer: call(x).sum()))]
+        compiled = [program.lower(x).compile() for program in programs]
+        needed.append([each.memory_analysis().temp_size_in_bytes for each in compiled])
+    assert needed[1][0] < needed[0][0] / 4
+    assert needed[1][1] < needed[0][1] / 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FeedForward(6, chunks=2, dropout=0.1), "`chunks` computes the network twice"),
+        (lambda: FeedForward(6, "dice", chunks=2), "`chunks` computes the network twice"),
+        (lambda: FeedForward(6, chunks=0), "`chunks` must be a positive integer"),
+        (
+            lambda: TransformerBlock(MultiHeadAttention(2, 3), 0, feed_forward_chunks=2),
+            "no effect without a feed-forward network",
+        ),
+    ],
+)
+def test_chunks_that_mean_nothing_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
