@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.blocks import activations
+from recsys_attn.blocks.mixers import MIXERS
 from recsys_attn.checks import require_mask_of, require_positive, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
@@ -114,3 +116,6 @@ class SqueezeExcitation(Layer):
             "reduction": self.reduction,
             "activation": keras.activations.serialize(self._activation),
         }
+
+
+MIXERS.members["squeeze_excitation"] = functools.partial(SqueezeExcitation, over="channels")

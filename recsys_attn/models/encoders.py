@@ -10,9 +10,10 @@ import keras
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.base import MECHANISMS
+from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
-from recsys_attn.blocks.mixers import MIXERS, Mixer
+from recsys_attn.blocks.mixers import MIXERS
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -57,9 +58,10 @@ def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerB
 
     Args:
         identifier: A mechanism or a preset, in a pre-norm block with a feed-forward network; a
-            mixer (`"gru"`, `"lstm"`, `"convolution"`, `"gmlp"`, `"mlp_mixer"`, `"fnet"`), in the
-            block of its paper; or `{"class_name": "block", "config": {"attention": ..., ...}}` with
-            the arguments of `TransformerBlock`, and `groups`, the number of different blocks.
+            mixer (`"gru"`, `"lstm"`, `"convolution"`, `"gmlp"`, `"mlp_mixer"`, `"fnet"`,
+            `"squeeze_excitation"` over channels), in the block of its paper; or
+            `{"class_name": "block", "config": {"attention": ..., ...}}` with the arguments of
+            `TransformerBlock`, and `groups`, the number of different blocks.
         num_heads, head_dim: Of attention.
 
     Raises:
@@ -93,7 +95,7 @@ def _is_block(identifier: Any) -> bool:
 def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
     """Returns a new mixer, or new attention with a mechanism."""
     part = deserialize(identifier) if _is_config(identifier) else identifier
-    if isinstance(part, Mixer):
+    if isinstance(part, keras.layers.Layer) and is_mixer(part):
         return deserialize(nameless(serialize(part)))
     name = part.get("class_name") if isinstance(part, Mapping) else part
     if isinstance(name, str):

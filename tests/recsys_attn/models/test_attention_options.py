@@ -11,6 +11,7 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.attention import presets
+from recsys_attn.blocks import RecurrentMixer
 from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
 from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise, tensorflow
@@ -130,6 +131,7 @@ ENCODERS: dict[str, Any] = {
     "gru": {},
     "lstm": {"bidirectional": True},
     "convolution": {"kernel_size": 2},
+    "squeeze_excitation": {"reduction": 2},
     "gmlp": {"length": 9, "attention_size": 2},
     "mlp_mixer": {"length": 9},
     "fnet": {"length": 9},
@@ -190,3 +192,10 @@ def test_groups_of_blocks_share_their_weights() -> None:
         scores(ranker, inputs())
         counts.append(ranker.count_params())
     assert counts[0] == counts[1]
+
+
+def test_an_instance_of_an_encoder_is_copied_for_each_block() -> None:
+    mixer = RecurrentMixer("lstm")
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=mixer, encoder_layers=2)
+    scores(ranker, inputs())
+    assert not mixer.built
