@@ -53,7 +53,7 @@ class TrainingOptions(TomlTable):
     """The `[training]` table.
 
     Attributes:
-        epochs: Maximum number of epochs.
+        epochs: Maximum number of epochs; training ends before by `patience`.
         batch_size: Requests of each shard in a step. None: so many that an epoch has about 256
             steps, at least 32 and at most 1024: few rows in large batches would take few steps.
         shards: Parts of the data, each of which gives a batch to each step. None: one for each
@@ -98,7 +98,7 @@ class TrainingOptions(TomlTable):
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
 
-    epochs: int = Field(default=10, ge=1)
+    epochs: int = Field(default=30, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     shards: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=2e-3, gt=0)

@@ -100,14 +100,15 @@ def parts() -> Iterator[Callable[..., Any]]:
     yield from models.MODELS.values()
 
 
-def cases() -> Iterator[Any]:
-    for part in parts():
-        for parameter in inspect.signature(part).parameters.values():
-            annotation = str(parameter.annotation)
-            for wrong in WRONG.get(annotation.removesuffix(" | None"), []):
-                case = f"{part.__name__}-{parameter.name}-{wrong}"
-                if case not in FREE and not (wrong is None and annotation.endswith("None")):
-                    yield pytest.param(part, parameter.name, wrong, id=case)
+def wrong_values(part: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """Names of arguments, each with a value that it does not take."""
+    return [
+        (parameter.name, wrong)
+        for parameter in inspect.signature(part).parameters.values()
+        for wrong in WRONG.get(str(parameter.annotation).removesuffix(" | None"), [])
+        if f"{part.__name__}-{parameter.name}-{wrong}" not in FREE
+        and not (wrong is None and str(parameter.annotation).endswith("None"))
+    ]
 
 
 def needed(part: Callable[..., Any]) -> dict[str, Any]:
@@ -120,11 +121,12 @@ def needed(part: Callable[..., Any]) -> dict[str, Any]:
     return {name: NEEDED.get(f"{part.__name__}.{name}", NEEDED[name])() for name in names}
 
 
-@pytest.mark.parametrize(("part", "name", "wrong"), list(cases()))
-def test_another_kind_of_value_is_one_sentence(
-    part: Callable[..., Any], name: str, wrong: Any
-) -> None:
-    received = wrong[0] if isinstance(wrong, list) else wrong
-    sentence = rf"`{name}(\[0\])?` must .*Received: {name}(\[0\])?={re.escape(repr(received))}$"
-    with pytest.raises(ValueError, match=sentence):
-        part(**{**needed(part), name: wrong})
+@pytest.mark.parametrize(
+    "part", list(filter(wrong_values, parts())), ids=lambda part: part.__name__
+)
+def test_another_kind_of_value_is_one_sentence(part: Callable[..., Any]) -> None:
+    for name, wrong in wrong_values(part):
+        received = wrong[0] if isinstance(wrong, list) else wrong
+        end = rf"Received: {name}(\[0\])?={re.escape(repr(received))}$"
+        with pytest.raises(ValueError, match=rf"`{name}(\[0\])?` must .*{end}"):
+            part(**{**needed(part), name: wrong})

@@ -23,8 +23,11 @@ def part(preset: str) -> dict[str, Any]:
     return {"class_name": preset, "config": LENGTHS.get(preset, {})}
 
 
-@pytest.mark.parametrize("policy", ["float16", "float64", "mixed_float16"])
-@pytest.mark.parametrize("preset", sorted(presets.PRESETS))
+# All compositions run in mixed_bfloat16.
+POLICIES = [(name, policy) for name in sorted(presets.PRESETS) for policy in ("float16", "float64")]
+
+
+@pytest.mark.parametrize(("preset", "policy"), [*POLICIES, ("transformer", "mixed_float16")])
 def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) -> None:
     tensorflow()  # JAX has no float64 unless told so
     layer = MultiHeadAttention(2, 4, part(preset), gate="hard_concrete", dtype=policy)

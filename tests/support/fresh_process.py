@@ -14,7 +14,7 @@ from tests.support.layer_case import Arrays, LayerCase, outputs_of, randomise
 
 # A graph is traced for unknown sizes: other batches than the weights were built with, then other
 # lengths too.
-OTHER_SIZES = ({"B": 1}, {"B": 2, "T": 5, "S": 3}, {"B": 3, "T": 6, "S": 4})
+OTHER_SIZES = ({"B": 1}, {"B": 2, "T": 5, "S": 3})
 
 _SERVE = """
 import pathlib, sys

@@ -1,4 +1,4 @@
-"""Trains the flagship on JAX, alone or as one of two processes that share each batch.
+"""Trains a DIN on JAX, alone or as one of two processes that share each batch.
 
 KERAS_BACKEND=jax python -m tests.support.jax_workers FILE.npz [PORT INDEX]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from recsys_attn.models import RankingModel, attention_ranker
+from recsys_attn.models import RankingModel, din
 from recsys_attn.optimizers import LazyAdam
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
 from tests.support.backends import environment
@@ -52,15 +52,11 @@ def model() -> RankingModel:
         Categorical("user", "context", size=11),
         Sequence("seen", shares="item"),
     )
-    return attention_ranker(
+    return din(
         Schema(features, (Task("click"), Task("buy"))),
         width=4,
         target_attention={"class_name": "din", "config": {"units": [3]}},
-        num_layers=1,
-        head_dim=3,
-        num_experts=2,
-        expert_units=(5,),
-        tower_units=(3,),
+        mlp_units=(5,),
         dropout=0.1,
     )
 

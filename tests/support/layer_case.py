@@ -48,10 +48,21 @@ class LayerCase:
         return self.layer(**self.config, **kwargs)
 
     @cached_property
+    def new(self) -> tuple[keras.layers.Layer, dict[str, Any]]:
+        """The layer of `example` and its config before it is built."""
+        layer = self.make(name="layer")
+        return layer, layer.get_config()
+
+    @cached_property
     def example(self) -> tuple[keras.layers.Layer, Arrays]:
         """A built layer and its outputs for `arrays()`, for checks that leave its weights alone."""
-        layer = self.make()
+        layer, _ = self.new
         return layer, outputs_of(layer, self.arrays())
+
+    @cached_property
+    def graph(self) -> keras.Model:
+        """The layer as a model of symbols, for checks that set all of its weights."""
+        return self.model()
 
     def arrays(self, seed: int = 0, **sizes: int) -> Arrays:
         """Random inputs and masks; every row has something to attend to."""

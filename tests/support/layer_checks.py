@@ -20,9 +20,7 @@ from tests.support.layer_case import (
 
 
 def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
-    layer = case.make(name="layer")
-    before = layer.get_config()
-    layer(**case.arrays())
+    (_, before), (layer, _) = case.new, case.example
     assert layer.get_config() == before
     revived = case.layer.from_config(json.loads(json.dumps(before)))
     assert json.dumps(revived.get_config()) == json.dumps(before)
@@ -31,8 +29,7 @@ def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
 
 
 def saved_model_loads(case: LayerCase, folder: Path) -> None:
-    model = case.model()
-    arrays = case.arrays()
+    model, arrays = case.graph, case.arrays()
     randomise(model)
     expected = outputs_of(model, {"inputs": arrays})
     model.save(folder / "model.keras")
@@ -41,11 +38,11 @@ def saved_model_loads(case: LayerCase, folder: Path) -> None:
 
 
 def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
-    symbols = case.symbols()
-    output = keras.tree.flatten(case.make()(**symbols))[0]
-    model = keras.Model(symbols, output)
+    (layer, _), whole = case.example, case.graph
+    model = keras.Model(whole.input, keras.tree.flatten(whole.output)[0])
     if not model.trainable_variables:
         return
+    whole.set_weights(layer.get_weights())
     # Tracing a graph takes TensorFlow longer than one step; JAX is slow without.
     model.compile("sgd", "mse", run_eagerly=keras.backend.backend() == "tensorflow")
     before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
@@ -62,9 +59,8 @@ def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
 
 
 def symbolic_output_is_the_real_one(case: LayerCase, folder: Path) -> None:
-    layer = case.make()
-    spec = keras.tree.flatten(layer(**case.symbols()))
-    actual = keras.tree.flatten(layer(**case.arrays()))
+    spec = keras.tree.flatten(case.graph.output)
+    actual = keras.tree.flatten(case.example[0](**case.arrays()))
     assert len(spec) == len(actual)
     for symbol, tensor in zip(spec, actual, strict=True):
         assert keras.backend.standardize_dtype(tensor.dtype) == symbol.dtype
@@ -76,9 +72,7 @@ def symbolic_output_is_the_real_one(case: LayerCase, folder: Path) -> None:
 
 
 def mixed_precision_keeps_float32_weights(case: LayerCase, folder: Path) -> None:
-    arrays = case.arrays()
-    exact = case.make(name="exact")
-    expected = outputs_of(exact, arrays)
+    (exact, expected), arrays = case.example, case.arrays()
     layer = case.make(name="mixed", dtype="mixed_bfloat16")
     layer(**arrays)
     layer.set_weights(exact.get_weights())
@@ -133,15 +127,17 @@ def nothing_allowed_gives_zeros(case: LayerCase, folder: Path) -> None:
 def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
     tf = tensorflow()
     (layer, _), arrays = case.example, case.arrays()
-    for mask, hidden in case.hidden():
-        for allowed in (arrays[mask], np.zeros_like(arrays[mask])):
-            inputs = {name: tf.constant(array) for name, array in arrays.items()}
-            inputs[mask] = tf.constant(allowed)
-            with tf.GradientTape() as tape:
-                tape.watch(inputs[hidden])
-                outputs = keras.tree.flatten(layer(**inputs))
-                loss = sum(tf.reduce_sum(tf.square(output)) for output in outputs)
-            gradient = tape.gradient(loss, inputs[hidden], unconnected_gradients="zero").numpy()
+    nothing = [{mask: np.zeros_like(arrays[mask])} for mask in case.hides]
+    for masks in [{}, *nothing] if case.hides else []:
+        inputs = {name: tf.constant(array) for name, array in {**arrays, **masks}.items()}
+        with tf.GradientTape() as tape:
+            watched = {hidden: inputs[hidden] for _, hidden in case.hidden()}
+            tape.watch(watched)
+            outputs = keras.tree.flatten(layer(**inputs))
+            loss = sum(tf.reduce_sum(tf.square(output)) for output in outputs)
+        gradients = tape.gradient(loss, watched, unconnected_gradients="zero")
+        for mask, hidden in case.hidden():
+            gradient, allowed = gradients[hidden].numpy(), inputs[mask].numpy()
             masked = np.broadcast_to(~allowed, gradient.shape[: allowed.ndim])
             np.testing.assert_array_equal(gradient[masked], 0)
             assert np.isfinite(gradient).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def numpy(x: Any) -> Array:
 
 def model() -> RankingModel:
     """A small one; items are looked up by candidates and by histories."""
-    keras.utils.set_random_seed(2)
+    random.seed(2)  # Keras draws the seed of each layer from it
     features = (
         Categorical("item", size=23),
         Categorical("user", "context", size=11),

@@ -19,11 +19,12 @@ from tests.support.optimizers import fit, model
 
 ROOT = Path(__file__).parents[2]
 MAKERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
-    "LazyAdam": lambda: LazyAdam(0.03, weight_decay=0.3, clipnorm=0.1),
     "LazyAdagrad": lambda: LazyAdagrad(0.1, clipvalue=0.01),
     "RowWiseAdagrad": lambda: RowWiseAdagrad(0.1, weight_decay=0.3),
     "Split": lambda: Split(
-        LazyAdam(WarmUp(0.03, 3)), keras.optimizers.AdamW(0.01), global_clipnorm=0.1
+        LazyAdam(WarmUp(0.03, 3), weight_decay=0.3),
+        keras.optimizers.AdamW(0.01),
+        global_clipnorm=0.1,
     ),
 }
 

@@ -30,7 +30,7 @@ def trained(folder: Path, output: Path, **overrides) -> list[np.ndarray]:
     data = folder / "run" / "data"
     fitted = FittedFeatures.load(folder / "run" / "features")
     model, *_ = train(
-        next_items.load(folder, training__patience=9, **overrides),
+        next_items.load(folder, training__patience=9, training__calibrate=False, **overrides),
         TrainingData(data, "request", fitted),
         OutputPaths(output, None, "key"),
         Progress(Console(file=io.StringIO())),
@@ -62,17 +62,22 @@ def test_the_highest_scores_are_kept(folder: Path) -> None:
     np.testing.assert_array_equal(blocks["context_ids"], batch.blocks["context_ids"])
 
 
+@pytest.fixture(scope="module")
+def uniform(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
+    output = tmp_path_factory.mktemp("uniform")
+    return trained(folder, output, training__epochs=2, training__negatives={"count": 3})
+
+
 @pytest.mark.parametrize("by", ["popularity", "batch", "hard"])
-def test_resumed_training_ends_with_the_same_weights(folder: Path, tmp_path: Path, by: str) -> None:
+def test_resumed_training_ends_with_the_same_weights(
+    folder: Path, tmp_path: Path, uniform: list[np.ndarray], by: str
+) -> None:
     chosen = {"training__negatives": {"count": 3, "by": by}}
     whole = trained(folder, tmp_path / "whole", training__epochs=2, **chosen)
     trained(folder, tmp_path / "parts", training__epochs=1, **chosen)
     resumed = trained(folder, tmp_path / "parts", training__epochs=2, **chosen)
     for one, other in zip(whole, resumed, strict=True):
         np.testing.assert_array_equal(one, other)
-    uniform = trained(
-        folder, tmp_path / "uniform", training__epochs=2, training__negatives={"count": 3}
-    )
     assert any((one != other).any() for one, other in zip(whole, uniform, strict=True))
 
 

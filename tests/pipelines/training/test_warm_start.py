@@ -24,7 +24,12 @@ from recsys_attn.schema import RESERVED_IDS, Numeric
 from tests.support.experiments import load
 
 MLP = {"name": "mlp", "width": 4, "units": [8]}
-OPTIONS = {"model": MLP, "training__epochs": 1, "training__embeddings_l2": 0.0}
+OPTIONS = {
+    "model": MLP,
+    "training__epochs": 1,
+    "training__embeddings_l2": 0.0,
+    "training__calibrate": False,
+}
 
 
 def run(folder: Path, name: str, *changes: tuple[str, str], **options: object) -> tuple[Steps, str]:
@@ -123,12 +128,12 @@ def test_retrained_older_run_restarts_training(older: Steps, tmp_path: Path) -> 
     folder = tmp_path / "older"
     shutil.copytree(older.run.folder, folder)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
-    first = newer.load()[1].get_weights()
+    first = newer.load()[1].embedding.get_weights()
     run(tmp_path, "older", training__learning_rate=0.1)
     newer, output = run(tmp_path, "run", training__warm_start=str(folder))
     assert "the checkpoints belong to another training; starting from scratch" in output
     assert "warm start from" in output
-    assert not np.allclose(first[0], newer.load()[1].get_weights()[0])
+    assert not np.allclose(first[0], newer.load()[1].embedding.get_weights()[0])
 
 
 def test_a_run_without_checkpoints_is_refused(older: Steps, tmp_path: Path) -> None:

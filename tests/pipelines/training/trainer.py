@@ -33,7 +33,7 @@ class Trainer:
         """Trains with these options, in the subfolder `run` with checkpoints of its own."""
         folder = self.folder / run
         folder.mkdir(exist_ok=True)
-        experiment = load(folder, **{"model": MLP, **options})
+        experiment = load(folder, **{"model": MLP, "training__calibrate": False, **options})
         if tasks is not None:
             experiment = experiment.model_copy(update={"tasks": tasks})
         self.output = io.StringIO()

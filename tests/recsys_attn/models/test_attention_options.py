@@ -30,22 +30,22 @@ SMALL = {
 }
 PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "mechanism": ("autoint", {"num_layers": 1, "num_heads": 2, "head_dim": 4}),
-    "encoder": ("din", {"mlp_units": (5,), "encoder_head_dim": 4}),
-    "target_attention": ("din", {"mlp_units": (5,)}),
+    "encoder target_attention": ("din", {"mlp_units": (5,), "encoder_head_dim": 4}),
     "gate_attention": ("mmoe", {"gate": "attention", "num_experts": 3, "expert_units": (4,)}),
 }
-# Every preset with queries from the events and from elsewhere; one of each mechanism elsewhere.
+# Every preset with queries from the events and from the candidates, in one model; one of each
+# mechanism elsewhere.
 KINDS = ("afm", "linear_transformer", "local", "memory_compressed", "reformer", "t5", "transformer")
 CASES = [
-    *((place, name) for place in ("encoder", "target_attention") for name in presets.PRESETS),
+    *(("encoder target_attention", name) for name in presets.PRESETS),
     *((place, name) for place in ("mechanism", "gate_attention") for name in KINDS),
 ]
 
 
-def model(place: str, preset: str) -> Any:
-    name, arguments = PLACES[place]
+def model(places: str, preset: str) -> Any:
+    name, arguments = PLACES[places]
     part = {"class_name": preset, "config": SMALL.get(preset, {})}
-    return models.get(name)(SCHEMA, width=4, **arguments, **{place: part})
+    return models.get(name)(SCHEMA, width=4, **arguments, **dict.fromkeys(places.split(), part))
 
 
 @pytest.mark.parametrize(("place", "preset"), CASES)

@@ -56,10 +56,15 @@ def assert_finds(layer: Lookup, found: Callable[..., np.ndarray], **kwargs: Any)
     assert_close(output, attended(logits, each_head(found), VALUE))
 
 
-@masked
-@pytest.mark.parametrize("positions", [IN_ORDER, SHUFFLED], ids=["in order", "shuffled"])
 @pytest.mark.parametrize(
-    ("size", "buckets", "rounds"), [(4, 2, 1), (3, 6, 2), (2, 2, 5), (64, 4, 3)]
+    ("size", "buckets", "rounds", "positions", "mask"),
+    [
+        (4, 2, 1, IN_ORDER, EVERYTHING),
+        (4, 2, 1, SHUFFLED, KEY_MASK),
+        (3, 6, 2, SHUFFLED, KEY_MASK),
+        (2, 2, 5, IN_ORDER, KEY_MASK),
+        (64, 4, 3, SHUFFLED, EVERYTHING),
+    ],
 )
 def test_lsh_finds_the_last_of_the_bucket_in_each_round(
     size: int, buckets: int, rounds: int, positions: np.ndarray, mask: np.ndarray
@@ -88,20 +93,20 @@ def test_k_means_finds_the_nearest_cluster(clusters: int, window: int, mask: np.
     )
 
 
-@masked
+WITH_GAPS = 3 * SHUFFLED - 5
+
+
 @pytest.mark.parametrize(
-    "positions", [IN_ORDER, SHUFFLED, 3 * SHUFFLED - 5], ids=["in order", "shuffled", "with gaps"]
-)
-@pytest.mark.parametrize(
-    "options",
+    ("options", "positions", "mask"),
     [
-        {"before": 2, "after": 1},
-        {"before": 1, "after": 0, "first": 2},
-        {"before": 0, "after": 2, "last": 1},
-        {"before": 9, "first": 1, "last": 1, "random": 3, "seed": 5},
-        {"first": 4, "last": 5, "random": 9},
+        ({"before": 2, "after": 1}, IN_ORDER, EVERYTHING),
+        ({"before": 2, "after": 1}, WITH_GAPS, KEY_MASK),
+        ({"before": 1, "after": 0, "first": 2}, SHUFFLED, KEY_MASK),
+        ({"before": 0, "after": 2, "last": 1}, WITH_GAPS, KEY_MASK),
+        ({"before": 9, "first": 1, "last": 1, "random": 3, "seed": 5}, IN_ORDER, KEY_MASK),
+        ({"before": 9, "first": 1, "last": 1, "random": 3, "seed": 5}, WITH_GAPS, KEY_MASK),
+        ({"first": 4, "last": 5, "random": 9}, SHUFFLED, EVERYTHING),
     ],
-    ids=str,
 )
 def test_blocks_are_found_by_position(
     options: dict[str, int], positions: np.ndarray, mask: np.ndarray
