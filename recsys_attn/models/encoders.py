@@ -13,7 +13,7 @@ from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
-from recsys_attn.blocks.mixers import MIXERS
+from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -106,8 +106,18 @@ def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
                 + unknown_name(name, {*known, "block"})
             )
         if name in MIXERS.members:
-            return MIXERS.get(part)
+            return _with_length(name, MIXERS.get(part))
     return MultiHeadAttention(num_heads, head_dim, presets.fresh(part))
+
+
+def _with_length(name: str, mixer: Any) -> keras.layers.Layer:
+    """Returns a mixer; raises if it must know the longest history, which no model knows."""
+    if isinstance(mixer, PositionMixer) and mixer.length is None:
+        raise ValueError(
+            f"{name!r} needs `length`, the most events of a history: "
+            f"{{ class_name = {name!r}, config = {{ length = 50 }} }}. Received: length=None"
+        )
+    return mixer
 
 
 def _is_config(identifier: Any) -> bool:
