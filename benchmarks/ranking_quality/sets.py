@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.ranking_quality.drawn_rows import drawn_rows
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import movielens
 
@@ -56,6 +57,15 @@ def _movielens(folder: Path, keep: Callable[[pa.Table], pa.Table]) -> Settings:
     return found
 
 
+def _retailrocket(folder: Path) -> Settings:
+    """A set for which nothing was chosen: neither a default nor a size."""
+    events = pq.read_table(f"{os.environ['RECSYS_DATA']}/retailrocket-sample/events.parquet")
+    pq.write_table(drawn_rows(events), folder / "shop.parquet")
+    found = _experiment("benchmarks/ranking_quality/retailrocket.toml")
+    found["data"]["path"] = str(folder / "shop.parquet")
+    return found
+
+
 def _some_users(table: pa.Table) -> pa.Table:
     users = table["user_id"].to_numpy()
     kept = np.random.default_rng(0).choice(np.unique(users), _USERS, replace=False)
@@ -76,6 +86,7 @@ SETS: Mapping[str, tuple[Callable[[Path], Settings], str | None]] = {
         lambda f: _experiment("experiments/trivago.toml", {"name": "user_id"}),
         "timestamp",
     ),
+    "retailrocket": (_retailrocket, "time"),
     "frappe": (lambda folder: _experiment("experiments/frappe.toml"), None),
     "census-income": (lambda folder: _experiment("experiments/census-income.toml"), None),
 }

@@ -236,9 +236,10 @@ def demo(run_dir: Path, rows: int | None) -> None:
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 def compare(runs: tuple[Path, ...]) -> None:
     """Print the metrics of several run folders side by side."""
-    from pipelines.workflow.compare import print_comparison
-
     with reported():
+        import_tensorflow()
+        from pipelines.workflow.compare import print_comparison
+
         print_comparison(CONSOLE, list(runs))
 
 

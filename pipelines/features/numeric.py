@@ -70,7 +70,9 @@ class NumericTransform:
 
     @cached_property
     def _compiled(self) -> GraphFunction:
-        return tf.function(self.graph(), input_signature=[tf.TensorSpec([None], tf.float32)])
+        # A traced function: TensorFlow warns of several untraced ones with the same code.
+        signature = [tf.TensorSpec([None], tf.float32)]
+        return tf.function(self.graph(), input_signature=signature).get_concrete_function()
 
     def state(self) -> dict[str, Any]:
         return {

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,9 +27,10 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
     Raises:
         PipelineError: A folder has no evaluation.
     """
-    found = {str(run): Evaluation.read(run / STEPS["evaluate"].folder).metrics for run in runs}
+    evaluations = {str(run): Evaluation.read(run / STEPS["evaluate"].folder) for run in runs}
+    found = {run: evaluation.metrics for run, evaluation in evaluations.items()}
     console.print(_runs(found))
-    if len({(metrics["data_hash"], metrics["split"]) for metrics in found.values()}) > 1:
+    if not _have_same_rows(list(evaluations.values())):
         console.print("The runs were evaluated on different rows: compare no numbers.")
     tasks = dict.fromkeys(task for metrics in found.values() for task in metrics["tasks"])
     for task in tasks:
@@ -39,6 +41,19 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
             console.print(_order(f"{task}, first {k} places", of_task, k))
         if names := own_names(of_task):
             console.print(_own(f"{task}, your metrics", of_task, names))
+
+
+def _have_same_rows(evaluations: list[Evaluation]) -> bool:
+    """Whether all have the same labels; their data may differ in other columns."""
+    if len({(e.metrics["data_hash"], e.metrics["split"]) for e in evaluations}) == 1:
+        return True
+    first: dict[str, np.ndarray] = {}
+    for evaluation in evaluations:
+        for task in evaluation.metrics["tasks"]:
+            labels = evaluation.task_rows(task).labels
+            if not np.array_equal(first.setdefault(task, labels), labels):
+                return False
+    return True
 
 
 def _table(title: str, columns: list[str]) -> Table:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from benchmarks.ranking_quality.drawn_rows import drawn_rows
 from benchmarks.ranking_quality.earlier import earlier_counts
 from benchmarks.ranking_quality.intervals import Predictions, draws
 from pipelines.metrics import auc, logloss
@@ -35,3 +37,24 @@ def test_draws_are_of_whole_groups() -> None:
     group = RNG.integers(0, 20, 300)
     for weight in draws(group)[:5]:
         assert all(len(set(weight[group == number])) == 1 for number in range(20))
+
+
+def test_each_event_is_shown_among_other_items() -> None:
+    events = pa.table(
+        {
+            "user": RNG.integers(0, 5, 50),
+            "item": RNG.integers(0, 4, 50),
+            "time": np.arange(50)[::-1],
+            "action": RNG.choice(["view", "cart", "buy"], 50),
+        }
+    )
+    rows = drawn_rows(events).to_pandas()
+    shown = rows[rows.viewed == 1].reset_index(drop=True)
+    expected = events.sort_by("time").to_pandas()
+    assert (shown.impression == np.arange(50)).all()
+    assert (shown[["user", "item", "time"]] == expected[["user", "item", "time"]]).all(axis=None)
+    assert (shown.carted == expected.action.isin(["cart", "buy"])).all()
+    others = rows[rows.viewed == 0].merge(shown, on="impression")
+    assert len(others) == 100
+    assert (others.item_x != others.item_y).all()
+    assert others.carted_x.isna().all()

@@ -107,8 +107,12 @@ def test_compare_shows_runs_beside_each_other(
         assert lines[at].split()[-4:] == ["HR", "NDCG", "MRR", "MAP"]
         assert lines[at + 1].split()[2] == f"{found['at_k']['ndcg@10']:.4f}"
 
-    changed = shutil.copytree(folder / "run" / "evaluation", folder / "other" / "evaluation").parent
-    other = json.dumps({**metrics, "data_hash": "other"})
-    (changed / "evaluation" / "metrics.json").write_text(other, "utf-8")
+    changed = shutil.copytree(folder / "run" / "evaluation", folder / "other" / "evaluation")
+    (changed / "metrics.json").write_text(json.dumps({**metrics, "data_hash": "other"}), "utf-8")
+    output = invoke("compare", "run", "other").stdout
+    assert "compare no numbers" not in output  # the data may differ in columns
+
+    predictions = pq.read_table(changed / "predictions.parquet")
+    pq.write_table(predictions.take(range(len(predictions))[::-1]), changed / "predictions.parquet")
     output = invoke("compare", "run", "other").stdout
     assert "The runs were evaluated on different rows: compare no numbers." in output
