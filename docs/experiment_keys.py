@@ -26,7 +26,7 @@ from recsys_attn.attention import gates, presets
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.blocks import activations, positions
 from recsys_attn.id_transforms import Vocabulary
-from recsys_attn.models import option_types
+from recsys_attn.models import encoders, option_types
 
 PAGE = Path(__file__).parent / "reference/experiment-keys.md"
 HEAD = """# Keys of the experiment file
@@ -111,6 +111,7 @@ _CHECKED = {  # options of models, by the function that checks them
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,
     positions.get: "name or table of [positions](attention.md#positions)",
+    encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
     gates.get: "name or table of a [gate](attention.md)",
     get_disagreement: "table of numbers",
     known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),

@@ -25,3 +25,8 @@ def blockwise(count: int, axis: int, initializer: str = "glorot_uniform") -> Cal
         return ops.concatenate(draws, axis=axis)
 
     return initialize
+
+
+def glorot(gain: float) -> keras.initializers.Initializer:
+    """Returns Glorot's uniform initializer with its values times `gain`."""
+    return keras.initializers.VarianceScaling(gain**2, mode="fan_avg", distribution="uniform")

@@ -69,7 +69,7 @@ def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
 
 
 def build_part(
-    owner: keras.layers.Layer, name: str, part: keras.layers.Layer, *shapes: Shape
+    owner: keras.layers.Layer, name: str, part: keras.layers.Layer, *shapes: Shape | None
 ) -> None:
     """Builds a part of a layer.
 
@@ -97,7 +97,7 @@ def build_part(
     elif part.weights and not _fits(part, shapes):
         raise ValueError(
             f"The {name} is built, and its weights fit no other sizes; make a new one. Received: "
-            f"{part!r}, in a layer with {[tuple(shape) for shape in shapes]}"
+            f"{part!r}, in a layer with {[tuple(shape) for shape in shapes if shape is not None]}"
         )
     _OWNERS.setdefault(part, weakref.ref(owner))
 
@@ -111,7 +111,7 @@ def _belongs(part: keras.layers.Layer, owner: keras.layers.Layer) -> bool:
     return part not in _OWNERS or _OWNERS[part]() is owner
 
 
-def _fits(part: keras.layers.Layer, shapes: tuple[Shape, ...]) -> bool:
+def _fits(part: keras.layers.Layer, shapes: tuple[Shape | None, ...]) -> bool:
     """Returns whether a copy built for these shapes has weights of the same shapes."""
     other = type(part).from_config(part.get_config())
     other.build(*shapes)

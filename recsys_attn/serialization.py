@@ -73,3 +73,16 @@ def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:
     """Returns the names of the call arguments of a layer."""
     parameters = inspect.signature(layer.call).parameters.values()
     return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
+def nameless(config: Any) -> Any:
+    """Returns a config without the names of its layers, so that a copy gets names of its own."""
+    if isinstance(config, list | tuple):
+        return [nameless(value) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    own = config.get("config")
+    if "registered_name" in config and isinstance(own, Mapping):
+        own = {key: value for key, value in own.items() if key != "name"}
+        config = {**config, "config": own}
+    return {key: nameless(value) for key, value in config.items()}

@@ -1,22 +1,40 @@
-"""Building blocks of models: MLP, Dice, Transformer blocks, position embeddings."""
+"""Building blocks of models: MLP, Dice, Transformer blocks, mixers, position embeddings."""
 
+from recsys_attn.blocks.decoder import TransformerDecoder
+from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
 from recsys_attn.blocks.dice import Dice
+from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.feed_forward import FeedForward
+from recsys_attn.blocks.film import ConditionalNorm, Film
+from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
 from recsys_attn.blocks.positions.axial import AxialPositions
 from recsys_attn.blocks.positions.coordinates import CoordinatePositions
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.positions.sinusoidal import SinusoidalPositions
-from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
+from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
+from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
+from recsys_attn.blocks.transformer import TransformerBlock
 
 __all__ = [
     "AxialPositions",
+    "ConditionalNorm",
+    "ConvolutionMixer",
     "CoordinatePositions",
     "Dice",
     "FeedForward",
+    "Film",
+    "FourierMixer",
+    "GatingMixer",
     "LearnedPositions",
     "Mlp",
+    "RecurrentMixer",
     "SinusoidalPositions",
+    "SqueezeExcitation",
+    "TokenMixer",
     "TransformerBlock",
+    "TransformerDecoder",
+    "TransformerDecoderBlock",
     "TransformerEncoder",
 ]

@@ -12,23 +12,25 @@ from recsys_attn.checks import unknown_name
 from recsys_attn.tensors import Config, Tensor
 
 
-def serialize(activation: Any) -> str | Config:
+def serialize(activation: Any, *others: str) -> str | Config:
     """Returns the config of an activation: `"dice"`, a Keras name, or a registered function.
 
     Args:
         activation: `"dice"`, or an argument of `keras.activations.get`.
+        others: More valid names.
 
     Raises:
         ValueError: The name is unknown.
     """
-    if activation == "dice":
-        return "dice"
+    if isinstance(activation, str) and activation in ("dice", *others):
+        return activation
     try:
         return keras.activations.serialize(keras.activations.get(activation))
     except ValueError:
+        expected = ", ".join(map(repr, ("dice", *others)))
         raise ValueError(
-            "Expected `activation` to be 'dice' or an activation of Keras. "
-            + unknown_name(activation, ["dice", *_KERAS])
+            f"Expected `activation` to be {expected} or an activation of Keras. "
+            + unknown_name(activation, ["dice", *others, *_KERAS])
         ) from None
 
 

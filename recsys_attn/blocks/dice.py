@@ -52,6 +52,7 @@ class Dice(Layer):
 
     def __init__(self, momentum: float = 0.99, epsilon: float = 1e-8, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         require_number("momentum", momentum, least=0, below=1)
         require_number("epsilon", epsilon, least=0)
         self.momentum = momentum

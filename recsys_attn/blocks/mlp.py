@@ -46,6 +46,7 @@ class Mlp(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.units = require_sizes("units", units)
         require_share("dropout", dropout)
         self.activation = activations.serialize(activation)

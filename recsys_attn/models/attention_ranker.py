@@ -15,6 +15,7 @@ from recsys_attn.models.encoded_history import encoded_histories
 from recsys_attn.models.histories import attended
 from recsys_attn.models.option_types import (
     Count,
+    Encoder,
     EncoderPositions,
     Mechanism,
     Share,
@@ -34,7 +35,7 @@ def attention_ranker(
     *,
     width: Count = 16,
     target_attention: Mechanism = "interest",
-    encoder: Mechanism | None = None,
+    encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_positions: EncoderPositions | None = None,
     interaction: Mechanism | None = None,
@@ -62,7 +63,8 @@ def attention_ranker(
         target_attention: Attention of a candidate to a history, of `recsys_attn.attention.presets`.
             If the mechanism has weights, the strength of the interest is a field too.
         encoder: Attention of events to each other before it, in Transformer blocks with the heads
-            of the interacting layers. Defaults to no encoder.
+            of the interacting layers; or another encoder, such as `"gru"`, or a block with its
+            options (`recsys_attn.models.encoders`). Defaults to no encoder.
         encoder_layers: Number of blocks of the encoder. Defaults to one.
         encoder_positions: How the encoder knows the order of the events: a name or a config of
             `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an

@@ -14,6 +14,7 @@ from recsys_attn.models.encoded_history import encoded_histories
 from recsys_attn.models.option_types import (
     Activation,
     Count,
+    Encoder,
     EncoderPositions,
     Mechanism,
     Share,
@@ -32,7 +33,7 @@ def din(
     *,
     width: Count = 16,
     target_attention: Mechanism = "din",
-    encoder: Mechanism | None = None,
+    encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_heads: Count | None = None,
     encoder_head_dim: Count | None = None,
@@ -53,8 +54,9 @@ def din(
         target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
-        encoder: Attention of events to each other before it, in Transformer blocks. Defaults to no
-            encoder.
+        encoder: Attention of events to each other before it, in Transformer blocks; or another
+            encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
+            Defaults to no encoder.
         encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
             with 2 heads of 16.
         encoder_positions: How the encoder knows the order of the events: a name or a config of

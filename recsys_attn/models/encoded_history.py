@@ -8,12 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention import presets, relative_positions
-from recsys_attn.attention.layers.multi_head import MultiHeadAttention
-from recsys_attn.blocks.positions.base import POSITIONS, EventPositions
-from recsys_attn.blocks.transformer import TransformerBlock, TransformerEncoder
+from recsys_attn.attention import relative_positions
+from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
 from recsys_attn.checks import require_bool
 from recsys_attn.layer import Layer
+from recsys_attn.models import encoders
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -145,36 +144,37 @@ def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor,
 def encoded_histories(
     schema: Schema,
     make_history: Callable[[], keras.layers.Layer],
-    mechanism: Any,
+    encoder: Any,
     sizes: tuple[int, int, int],
     positions: Any,
 ) -> dict[str, keras.layers.Layer]:
-    """Returns a history layer for each history, over encoded events if there is a mechanism.
+    """Returns a history layer for each history, over encoded events if there is an encoder.
 
     Args:
         schema: The schema of the histories.
         make_history: Returns a new history layer.
-        mechanism: Attention of events to each other; None for no encoder.
+        encoder: Attention of events to each other, a mixer, or a block: of `encoders.get`. None
+            for no encoder.
         sizes: Number of blocks, of heads, and the size of a head.
         positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
-            for learned positions, or for those of the mechanism where its score has some.
+            for learned positions, or for none where the order matters to the encoder anyway.
 
     Raises:
-        ValueError: The mechanism cannot have these positions.
+        ValueError: The encoder cannot have these positions.
     """
-    if mechanism is None:
+    if encoder is None:
         return {name: make_history() for name in schema.histories}
-    if positions is None and not relative_positions.encodes_order(mechanism):
+    if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {
-        name: _encoded(make_history(), mechanism, sizes, positions, sequences[0].max_length)
+        name: _encoded(make_history(), encoder, sizes, positions, sequences[0].max_length)
         for name, sequences in schema.histories.items()
     }
 
 
 def _encoded(
     history: keras.layers.Layer,
-    mechanism: Any,
+    encoder: Any,
     sizes: tuple[int, int, int],
     positions: Any,
     length: int,
@@ -183,15 +183,25 @@ def _encoded(
     if positions is not None:
         kind = POSITIONS.get(positions).for_history(length)
         try:
-            mechanism = kind.in_mechanism(mechanism)
+            encoder = _with_positions(encoder, kind)
         except ValueError as error:
             raise ValueError(f"`encoder_positions` does not fit `encoder`. {error}") from None
         share_biases = getattr(kind, "share_biases", False)
         if isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
-    layers, num_heads, head_dim = sizes
-    blocks = [
-        TransformerBlock(MultiHeadAttention(num_heads, head_dim, presets.fresh(mechanism)))
-        for _ in range(layers)
-    ]
-    return EncodedHistory(TransformerEncoder(blocks), history, added, share_biases)
+    return EncodedHistory(encoders.stack(encoder, *sizes), history, added, share_biases)
+
+
+def _with_positions(encoder: Any, kind: Positions) -> Any:
+    mechanism = encoders.mechanism_of(encoder)
+    if mechanism is not None:
+        return encoders.with_mechanism(encoder, kind.in_mechanism(mechanism))
+    blind = isinstance(kind, relative_positions.NoPositions)
+    if isinstance(kind, EventPositions) or (blind and not encoders.encodes_order(encoder)):
+        return encoder
+    raise ValueError(
+        "It knows the order of the events by itself: leave the positions out"
+        if blind
+        else f"{type(kind).__name__} is a part of the score of attention, which it does not have: "
+        "use positions that change the events, such as 'learned'"
+    )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from recsys_attn.attention import gates, presets
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.blocks import activations, positions
+from recsys_attn.models import encoders
 
 
 def require_with(owner: str, given: bool, **options: Any) -> None:
@@ -56,6 +57,7 @@ Share: TypeAlias = Annotated[float, share]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
 Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
+Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
 EncoderPositions: TypeAlias = Annotated[str | dict[str, Any], positions.get]
 Gate: TypeAlias = Annotated[str | dict[str, Any], gates.get]
 Penalty: TypeAlias = Annotated[dict[str, float], get_disagreement]

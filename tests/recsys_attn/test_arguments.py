@@ -16,7 +16,7 @@ import pytest
 import recsys_attn
 from recsys_attn import models
 from recsys_attn.attention import MultiHeadAttention, patterns, presets
-from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+from recsys_attn.blocks import TransformerBlock, TransformerDecoderBlock, TransformerEncoder
 from recsys_attn.interactions import TargetAttention
 from recsys_attn.models import building_blocks
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
@@ -35,6 +35,8 @@ WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Sizes": WRONG["Sequen
 NEEDED: dict[str, Callable[[], Any]] = {
     "FeedForward.units": lambda: 4,
     "InterestHistory.attention": TargetAttention,
+    "TransformerDecoder.blocks": lambda: [TransformerDecoderBlock(causal(), causal())],
+    "TransformerDecoderBlock.attention": lambda: causal(),
     "attention": lambda: MultiHeadAttention(2, 4),
     "before": lambda: 3,
     "blocks": lambda: [TransformerBlock(MultiHeadAttention(2, 4))],
@@ -42,6 +44,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "compressor": lambda: "pool",
     "compressors": lambda: ["pool"],
     "count": lambda: 2,
+    "cross_attention": lambda: MultiHeadAttention(2, 4),
     "dilation": lambda: 2,
     "encoder": lambda: TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4))]),
     "features": lambda: 8,
@@ -50,6 +53,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "histories": dict,
     "history": TargetAttention,
     "interaction": building_blocks.FieldInteraction,
+    "kind": lambda: TransformerBlock,
     "length": lambda: 10,
     "max_distance": lambda: 8,
     "num_experts": lambda: 2,
@@ -71,6 +75,12 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "width": lambda: 4,
     "window": lambda: 4,
 }
+
+
+def causal() -> MultiHeadAttention:
+    return MultiHeadAttention(2, 4, "transformer_xl")
+
+
 KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
 # What is right all the same: any integer is a seed of these, and 0 a token or a head.

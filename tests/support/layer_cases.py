@@ -17,13 +17,23 @@ from recsys_attn.attention import (
 from recsys_attn.attention.gates import HardConcrete, OutputGate
 from recsys_attn.blocks import (
     AxialPositions,
+    ConditionalNorm,
+    ConvolutionMixer,
     CoordinatePositions,
     Dice,
     FeedForward,
+    Film,
+    FourierMixer,
+    GatingMixer,
     LearnedPositions,
     Mlp,
+    RecurrentMixer,
     SinusoidalPositions,
+    SqueezeExcitation,
+    TokenMixer,
     TransformerBlock,
+    TransformerDecoder,
+    TransformerDecoderBlock,
     TransformerEncoder,
 )
 from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
@@ -71,6 +81,19 @@ EVENTS = {
     "hides": {"present": "inputs"},
     "zeros": ("present",),
 }
+CONDITIONED = {"inputs": {"inputs": "BSE", "condition": "BH"}}
+DECODED = {
+    "inputs": {"inputs": "BTE", "context": "BSH"},
+    "masks": {"present": "BT", "context_mask": "BS"},
+    "hides": {"present": "inputs", "context_mask": "context"},
+    "zeros": ("present",),
+}
+REMEMBERED = {
+    "inputs": {"inputs": "BSE", "memory": "BTE"},
+    "masks": {"present": "BS", "memory_mask": "BT"},
+    "hides": {"present": "inputs", "memory_mask": "memory"},
+    "zeros": ("present",),
+}
 PRESENT = {"masks": {"present": "BT"}, "hides": {"present": "inputs"}}
 
 
@@ -79,6 +102,17 @@ def block(**config: Any) -> dict[str, Any]:
     mechanism = {"class_name": "compressed", "config": {"compressor": "pool"}}
     attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
     return {"attention": attention, "feed_forward_units": 6, **config}
+
+
+def decoder_block(**config: Any) -> dict[str, Any]:
+    """The arguments of a TransformerDecoderBlock."""
+    causal = {"class_name": "dense", "config": {"pattern": "causal"}}
+    parts = {
+        "attention": MultiHeadAttention(2, 3, causal, name="own"),
+        "cross_attention": MultiHeadAttention(2, 3, name="across"),
+    }
+    own = {name: serialize(part) for name, part in parts.items()}
+    return {**own, "feed_forward_units": 6, **config}
 
 
 def encoder() -> dict[str, Any]:
@@ -202,13 +236,66 @@ _BLOCKS = {
     ),
     "transformer_block": LayerCase(TransformerBlock, block(), **EVENTS),
     "post_norm_block": LayerCase(
-        TransformerBlock, block(normalise_first=False, activation="dice"), **EVENTS
+        TransformerBlock, block(placement="post", activation="dice"), **EVENTS
     ),
+    "gated_feed_forward": LayerCase(FeedForward, {"units": 6, "activation": "swiglu"}),
+    "chunked_block": LayerCase(TransformerBlock, block(feed_forward_chunks=4), **EVENTS),
+    "gated_block": LayerCase(
+        TransformerBlock,
+        block(norm="rms", placement="sandwich", residual="gru", activation="geglu"),
+        **EVENTS,
+    ),
+    "block_with_memory": LayerCase(
+        TransformerBlock,
+        block(attention=serialize(MultiHeadAttention(2, 3, name="heads"))),
+        **REMEMBERED,
+    ),
+    "conditional_block": LayerCase(
+        TransformerBlock, block(norm="conditional"), **{**EVENTS, **CONDITIONED}
+    ),
+    "film": LayerCase(Film, {}, **CONDITIONED),
+    "conditional_norm": LayerCase(ConditionalNorm, {}, **CONDITIONED),
+    "decoder_block": LayerCase(TransformerDecoderBlock, decoder_block(), **DECODED),
+    "decoder": LayerCase(
+        TransformerDecoder,
+        {
+            "blocks": [
+                serialize(TransformerDecoderBlock(**decoder_block(norm="rms"), name=name))
+                for name in "ab"
+            ]
+        },
+        **DECODED,
+    ),
+    "squeeze_fields": LayerCase(
+        SqueezeExcitation,
+        {"activation": "sigmoid"},
+        {"inputs": "BTFE"},
+        {"present": "BTF"},
+        {"present": "inputs"},
+        ("present",),
+    ),
+    "squeeze_channels": LayerCase(SqueezeExcitation, {"over": "channels"}, **EVENTS),
+    "token_mixer": LayerCase(TokenMixer, {"length": 9, "units": 6}, **EVENTS),
+    "fourier_mixer": LayerCase(FourierMixer, {"length": 9}, **EVENTS),
+    "gating_mixer": LayerCase(
+        GatingMixer, {"length": 9, "units": 6, "attention_size": 4}, **EVENTS
+    ),
+    "gru": LayerCase(RecurrentMixer, {"bidirectional": True, "units": 4}, **EVENTS),
+    "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),
+    "convolution": LayerCase(ConvolutionMixer, {"causal": True}, **EVENTS),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
     "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
     "axial_positions": LayerCase(AxialPositions, {"shape": (2, 3)}, masks={"present": "BT"}),
     "coordinate_positions": LayerCase(
         CoordinatePositions, {"length": 5, "from_end": False}, masks={"present": "BT"}
+    ),
+    "shared_encoder": LayerCase(
+        TransformerEncoder,
+        {
+            "blocks": [serialize(TransformerBlock(**block(placement="post", residual="deepnorm")))],
+            "depth": 3,
+        },
+        **EVENTS,
     ),
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),

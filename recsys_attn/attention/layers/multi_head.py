@@ -16,6 +16,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.initializers import glorot
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -84,6 +85,8 @@ class MultiHeadAttention(Layer):
     >>> tuple(MultiHeadAttention(4, 8, transformer_xl)(events).shape)
     (2, 7, 16)
     """
+
+    initial_gain = 1.0  # of values and output; set before `build` by a block with such a residual
 
     def __init__(
         self,
@@ -156,8 +159,9 @@ class MultiHeadAttention(Layer):
         )
 
     def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
+        gain = self.initial_gain if name in ("value", "output") else 1.0
         kernel = self.add_weight(
-            shape=(size, units), initializer="glorot_uniform", name=f"{name}_kernel"
+            shape=(size, units), initializer=glorot(gain), name=f"{name}_kernel"
         )
         if not self.use_bias:
             return kernel, None

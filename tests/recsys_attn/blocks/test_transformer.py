@@ -16,8 +16,10 @@ from recsys_attn.blocks import (
     TransformerBlock,
     TransformerEncoder,
 )
+from recsys_attn.blocks.sublayer import PLACEMENTS
 from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
+from tests.support.references import blocks as reference
 
 B, S, E = 3, 7, 10
 RNG = np.random.default_rng(2)
@@ -26,42 +28,36 @@ PRESENT = RNG.random((B, S)) < 0.6
 PRESENT[0] = False
 
 
-def normalised(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + 1e-6) * scale + offset
-
-
-def attention_of(x: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Scaled dot product attention of one head without projections, row by row."""
-    output = np.zeros_like(x)
-    for b, t in np.argwhere(present):
-        logits = x[b, present[b]] @ x[b, t] / np.sqrt(x.shape[-1])
-        weights = np.exp(logits - logits.max())
-        output[b, t] = weights / weights.sum() @ x[b, present[b]]
-    return output
-
-
-def block_of(layer: TransformerBlock, x: np.ndarray, present: np.ndarray) -> np.ndarray:
+def block_of(
+    layer: TransformerBlock, x: np.ndarray, present: np.ndarray, sublayers: int = 2
+) -> np.ndarray:
     """The equation of a block, in float64."""
-    first, second = layer.attention_norm.get_weights(), layer.feed_forward_norm.get_weights()
-    hidden_kernel, hidden_bias, kernel, bias = layer.feed_forward.get_weights()
-
-    def feed_forward(x: np.ndarray) -> np.ndarray:
-        return np.maximum(x @ hidden_kernel + hidden_bias, 0) @ kernel + bias
-
-    if layer.normalise_first:
-        x = x + attention_of(normalised(x, *first), present)
-        x = x + feed_forward(normalised(x, *second))
-    else:
-        x = normalised(x + attention_of(x, present), *first)
-        x = normalised(x + feed_forward(x), *second)
+    weights = layer.feed_forward.get_weights()
+    functions = [
+        lambda x: reference.attention(x, present),
+        lambda x: reference.feed_forward(weights, x),
+    ]
+    for around, function in zip(layer.sublayers, functions, strict=True):
+        x = reference.sublayer(around, x, function, sublayers)
     return x * present[..., None]
 
 
+FORMS = [
+    *[(norm, placement, "plain") for norm in ("layer", "rms") for placement in PLACEMENTS],
+    ("none", "pre", "plain"),
+    ("none", "pre", "rezero"),
+    ("rms", "post", "rezero"),
+    ("layer", "pre", "gru"),
+    ("layer", "sandwich", "gru"),
+]
+
+
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
-@pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
-def test_a_block_follows_its_equation(normalise_first: bool, masked: bool) -> None:
-    layer = TransformerBlock(Attention(), 6, normalise_first=normalise_first)
+@pytest.mark.parametrize(("norm", "placement", "residual"), FORMS)
+def test_a_block_follows_its_equation(
+    norm: str, placement: str, residual: str, masked: bool
+) -> None:
+    layer = TransformerBlock(Attention(), 6, norm=norm, placement=placement, residual=residual)
     layer(INPUTS)
     randomise(layer)
     present = PRESENT if masked else np.ones_like(PRESENT)
@@ -70,22 +66,20 @@ def test_a_block_follows_its_equation(normalise_first: bool, masked: bool) -> No
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("normalise_first", [True, False], ids=["pre", "post"])
-def test_encoder_is_its_blocks_and_a_final_norm(
-    normalise_first: bool,
-) -> None:
-    blocks = [TransformerBlock(Attention(), 6, normalise_first=normalise_first) for _ in range(3)]
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_encoder_is_its_blocks_and_a_final_norm(placement: str) -> None:
+    blocks = [TransformerBlock(Attention(), 6, placement=placement) for _ in range(3)]
     encoder = TransformerEncoder(blocks)
     encoder(INPUTS)
     randomise(encoder)
     expected = INPUTS.astype("float64")
     for block in blocks:
         expected = block_of(block, expected, PRESENT)
-    if normalise_first:
-        expected = normalised(expected, *encoder.final_norm.get_weights())
-        expected *= PRESENT[..., None]
-    else:
+    if placement == "post":
         assert encoder.final_norm is None
+    else:
+        expected = reference.norm("layer", encoder.final_norm.get_weights())(expected)
+        expected *= PRESENT[..., None]
     output = encoder(INPUTS, present=PRESENT)
     np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-4)
 
@@ -126,7 +120,7 @@ def test_dropout_is_for_training_only() -> None:
         (lambda: FeedForward(0), ValueError, "`units` must be a positive integer"),
         (lambda: FeedForward(3, "rleu"), ValueError, "Did you mean 'relu'"),
         (lambda: TransformerBlock("dense"), TypeError, "`attention` must be a layer.*'dense'"),
-        (lambda: TransformerBlock(Attention(), 0), ValueError, "`feed_forward_units` must be a"),
+        (lambda: TransformerBlock(Attention(), -1), ValueError, "`feed_forward_units` must be an"),
         (
             lambda: TransformerBlock(keras.layers.Dense(3)),
             TypeError,
@@ -150,9 +144,6 @@ def test_wrong_use_is_one_sentence(
         make()
 
 
-# Towards the same target everywhere, as that check has it, a normalised output has no gradient.
-
-
 def test_a_block_that_is_there_twice_shares_its_weights() -> None:
     block = TransformerBlock(Attention(), 6)
     encoder = TransformerEncoder([block, block])
@@ -160,3 +151,25 @@ def test_a_block_that_is_there_twice_shares_its_weights() -> None:
     expected = encoder.final_norm(block(block(INPUTS)))
     np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)
     assert len(encoder.trainable_variables) == len(block.trainable_variables) + 2
+
+
+def test_norm_is_any_keras_layer_without_padding() -> None:
+    block = TransformerBlock(Attention(), 6, norm=keras.layers.BatchNormalization())
+    block(INPUTS)
+    first, second = (sublayer.entry_norm for sublayer in block.sublayers)
+    assert first is not second
+    revived = TransformerBlock.from_config(block.get_config())
+    revived(INPUTS)
+    revived.set_weights(block.get_weights())
+    changed = INPUTS + 100 * ~PRESENT[..., None]
+    expected = block(INPUTS, present=PRESENT, training=True)
+    assert_close(revived(changed.astype("float32"), present=PRESENT, training=True), expected)
+    assert_close(first.moving_mean, revived.sublayers[0].entry_norm.moving_mean)
+
+
+def test_norm_takes_its_arguments_as_a_table() -> None:
+    table = {"class_name": "rms", "config": {"epsilon": 0.25}}
+    block = TransformerBlock(Attention(), norm=table, dtype="mixed_bfloat16")
+    assert [sublayer.entry_norm.epsilon for sublayer in block.sublayers] == [0.25, 0.25]
+    assert block.sublayers[0].entry_norm.dtype_policy.name == "mixed_bfloat16"
+    assert block.get_config()["norm"] == table

@@ -11,6 +11,7 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.attention import presets
+from recsys_attn.blocks import RecurrentMixer
 from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
 from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise, tensorflow
@@ -124,3 +125,78 @@ def test_missing_events_change_nothing_wherever_they_stand(encoder: str) -> None
             weight = keras.ops.convert_to_numpy(weight)[..., :length]
             moved_weight = keras.ops.convert_to_numpy(moved[name])
             assert_close(moved_weight[..., places], weight)
+
+
+ENCODERS: dict[str, Any] = {
+    "gru": {},
+    "lstm": {"bidirectional": True},
+    "convolution": {"kernel_size": 2},
+    "squeeze_excitation": {"reduction": 2},
+    "gmlp": {"length": 9, "attention_size": 2},
+    "mlp_mixer": {"length": 9},
+    "fnet": {"length": 9},
+    "block": {
+        "attention": {"class_name": "performer", "config": {"features": 8}},
+        "norm": "rms",
+        "placement": "sandwich",
+        "residual": "rezero",
+        "activation": "swiglu",
+        "groups": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_without_attention_or_with_options(name: str) -> None:
+    part = {"class_name": name, "config": ENCODERS[name]}
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=2)
+    randomise(ranker)
+    values = inputs()
+    found = scores(ranker, values)
+    histories = [s.name for sequences in SCHEMA.histories.values() for s in sequences]
+    padded = {n: np.pad(v, ((0, 0), (0, 2))) if n in histories else v for n, v in values.items()}
+    for task, score in scores(ranker, padded).items():
+        assert_close(score, found[task])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("gri", r"a mixer or 'block'.* Did you mean 'gru'"),
+        ({"class_name": "block", "config": {"nrm": "rms"}}, "has no argument 'nrm'.*'norm'"),
+        ({"class_name": "block", "config": {"norm": "conditional"}}, "without a condition"),
+        ("gmlp", "'gmlp' needs `length`, the most events"),
+        ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
+        (
+            {"class_name": "block", "config": {"placement": "post", "norm": "none"}},
+            "`placement` has no effect",
+        ),
+        (
+            {
+                "class_name": "block",
+                "config": {"attention": "gru", "placement": "post", "residual": "deepnorm"},
+            },
+            "scales the initial weights of `attention`",
+        ),
+    ],
+)
+def test_a_wrong_encoder_is_one_sentence(encoder: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        models.din(SCHEMA, width=4, mlp_units=(5,), encoder=encoder)
+
+
+def test_groups_of_blocks_share_their_weights() -> None:
+    part = {"class_name": "block", "config": {"groups": 1}}
+    counts = []
+    for layers in (1, 3):
+        ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=layers)
+        scores(ranker, inputs())
+        counts.append(ranker.count_params())
+    assert counts[0] == counts[1]
+
+
+def test_an_instance_of_an_encoder_is_copied_for_each_block() -> None:
+    mixer = RecurrentMixer("lstm")
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=mixer, encoder_layers=2)
+    scores(ranker, inputs())
+    assert not mixer.built

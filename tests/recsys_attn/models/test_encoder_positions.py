@@ -88,6 +88,41 @@ def test_a_saved_model_keeps_its_positions(positions: str, tmp_path: Path) -> No
         np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
 
 
+BLOCK = {"class_name": "block", "config": {"norm": "rms"}}
+GRU_BLOCK = {"class_name": "block", "config": {"attention": "gru"}}
+FNET = {"class_name": "fnet", "config": {"length": S}}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "positions", "is_learned"),
+    [
+        (BLOCK, None, True),
+        (BLOCK, "rotary", False),
+        ("gru", None, False),
+        (GRU_BLOCK, None, False),
+        ("gru", "sinusoidal", False),
+        (FNET, None, True),
+    ],
+)
+def test_blocks_and_mixers_know_the_order(encoder: Any, positions: Any, is_learned: bool) -> None:
+    ranker = model(encoder, positions)
+    assert changed_by_a_reversal(ranker)
+    assert any("learned_positions" in weight.path for weight in ranker.weights) == is_learned
+
+
+@pytest.mark.parametrize(
+    ("encoder", "positions", "message"),
+    [
+        ("gru", "rotary", "RotaryPositions is a part of the score of attention, which it does not"),
+        (GRU_BLOCK, "none", "knows the order of the events by itself: leave the positions out"),
+        ({"class_name": "block", "config": {"attention": "t5"}}, "alibi", "count them twice"),
+    ],
+)
+def test_positions_that_an_encoder_cannot_have(encoder: Any, positions: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"`encoder_positions` does not fit.*{message}"):
+        model(encoder, positions)
+
+
 def test_learned_positions_are_as_many_as_events() -> None:
     weights = model("transformer", None).weights
     tables = [weight for weight in weights if "learned_positions" in weight.path]

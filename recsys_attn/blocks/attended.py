@@ -1,0 +1,95 @@
+"""Calls of attention by a block: masks, bias, positions and a memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.checks import require_mask_of
+from recsys_attn.serialization import takes
+from recsys_attn.tensors import Shape, Tensor
+
+# The arguments of a block, and those of its attention that they become.
+_ARGUMENTS = {
+    "attention_mask": ("attention_mask",),
+    "attention_bias": ("attention_bias",),
+    "positions": ("query_positions", "key_positions"),
+    "memory": ("value",),
+}
+
+
+def is_mixer(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer mixes one sequence (B, S, E) and takes only its mask, `present`."""
+    return takes(layer, "present") and not takes(layer, "query_mask", "key_mask")
+
+
+def require_arguments(attention: keras.layers.Layer, given: dict[str, Any]) -> None:
+    """Raises unless attention takes the arguments of a block that are given.
+
+    Raises:
+        TypeError: It does not.
+        ValueError: There is a mask of the memory and no memory.
+    """
+    for name, needed in _ARGUMENTS.items():
+        if given.get(name) is not None and not takes(attention, *needed):
+            raise TypeError(
+                f"`{name}` needs an attention that takes {' and '.join(needed)}, such as "
+                f"MultiHeadAttention. Received: {attention!r}"
+            )
+    if given.get("memory_mask") is not None and given.get("memory") is None:
+        raise ValueError("`memory_mask` is the mask of `memory`; give both. Received: memory=None")
+
+
+def attend(
+    attention: keras.layers.Layer,
+    x: Tensor,
+    present: Tensor | None,
+    memory: tuple[Tensor | None, Tensor | None],
+    **given: Tensor | None,
+) -> Tensor:
+    """Returns the attention of a sequence to its memory and itself.
+
+    Args:
+        attention: A layer such as `MultiHeadAttention`, or a mixer.
+        x: (B, S, E).
+        present: (B, S).
+        memory: The memory (B, M, E) and its mask (B, M), or None.
+        given: `attention_mask`, `attention_bias`, `positions`; None for those not given.
+    """
+    before, before_mask = memory
+    require_arguments(attention, {**given, "memory": before, "memory_mask": before_mask})
+    if is_mixer(attention):
+        return attention(x, present=present)
+    positions = given.pop("positions")
+    others = {name: value for name, value in given.items() if value is not None}
+    keys, key_mask, length = x, present, 0
+    if before is not None:
+        require_mask_of("memory_mask", before_mask, before)
+        keys, length = ops.concatenate([ops.cast(before, x.dtype), x], axis=1), ops.shape(before)[1]
+        key_mask = _joined(before, before_mask, x, present)
+    if positions is not None:
+        others["key_positions"] = ops.convert_to_tensor(positions)
+        others["query_positions"] = others["key_positions"][..., length:]
+    return attention(x, keys, query_mask=present, key_mask=key_mask, **others)
+
+
+def join_shapes(memory_shape: Shape | None, shape: Shape) -> Shape:
+    """Returns the shape of a memory (B, M, E) and a sequence (B, S, E) together."""
+    if memory_shape is None:
+        return shape
+    sizes = memory_shape[1], shape[1]
+    return (shape[0], None if None in sizes else sum(size or 0 for size in sizes), shape[2])
+
+
+def _joined(
+    before: Tensor, before_mask: Tensor | None, x: Tensor, present: Tensor | None
+) -> Tensor | None:
+    if before_mask is None and present is None:
+        return None
+    masks = [
+        ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else ops.cast(mask, "bool")
+        for mask, inputs in ((before_mask, before), (present, x))
+    ]
+    return ops.concatenate(masks, axis=1)

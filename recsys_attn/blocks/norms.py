@@ -1,0 +1,77 @@
+"""Normalisations of Transformer blocks, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from recsys_attn.blocks.film import ConditionalNorm
+from recsys_attn.registry import Registry
+from recsys_attn.serialization import nameless, serialize, takes
+from recsys_attn.tensors import Shape, Tensor
+
+NORMS = Registry("a normalisation", "norms")
+
+
+def _layer(epsilon: float = 1e-6, **kwargs: Any) -> keras.layers.LayerNormalization:
+    """`(x - mean) / sqrt(variance + epsilon) * scale + offset`: Ba et al., arXiv 1607.06450."""
+    return keras.layers.LayerNormalization(epsilon=epsilon, **kwargs)
+
+
+def _rms(epsilon: float = 1e-6, **kwargs: Any) -> keras.layers.RMSNormalization:
+    """`x / sqrt(mean(x^2) + epsilon) * scale`: Zhang and Sennrich, arXiv 1910.07467."""
+    return keras.layers.RMSNormalization(epsilon=epsilon, **kwargs)
+
+
+NORMS.members.update(
+    layer=_layer, rms=_rms, conditional=ConditionalNorm, none=keras.layers.Identity
+)
+
+
+def has_norm(norm: keras.layers.Layer) -> bool:
+    """Returns whether a normalisation is another one than `"none"`."""
+    return not isinstance(norm, keras.layers.Identity)
+
+
+def is_conditional(norm: keras.layers.Layer) -> bool:
+    """Returns whether a normalisation needs a condition."""
+    return takes(norm, "condition")
+
+
+def build_norm(
+    norm: keras.layers.Layer, inputs_shape: Shape, condition_shape: Shape | None
+) -> None:
+    """Builds a normalisation.
+
+    Raises:
+        ValueError: It needs a condition, and there is none.
+    """
+    if not is_conditional(norm):
+        norm.build(inputs_shape)
+        return
+    if condition_shape is None:
+        raise ValueError(
+            f"{type(norm).__name__} depends on a condition: call the block with `condition` "
+            "(B, C), or choose another `norm`. Received: condition=None"
+        )
+    norm.build(inputs_shape, condition_shape)
+
+
+def normalise(
+    norm: keras.layers.Layer, x: Tensor, present: Tensor | None, condition: Tensor | None
+) -> Tensor:
+    """Calls a normalisation with those of the mask and the condition that it takes."""
+    given = {"mask": present, "condition": condition}
+    return norm(x, **{k: v for k, v in given.items() if v is not None and takes(norm, k)})
+
+
+def reusable(registry: Registry, identifier: Any) -> Any:
+    """Returns the name or the config of a part, of which several layers make one each.
+
+    Raises:
+        ValueError: It is unknown.
+    """
+    part = registry.get(identifier)
+    return identifier if isinstance(identifier, str | Mapping) else nameless(serialize(part))
