@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, create_model
@@ -47,6 +47,8 @@ def _checked(annotation: Any) -> Any:
     """The annotation of an option; parts of attention are built once, to check them."""
     if get_origin(annotation) is Annotated:
         plain, make = get_args(annotation)
+        if get_origin(plain) is Sequence:  # a list of the file equals a tuple of the code
+            plain = types.GenericAlias(tuple, (get_args(plain)[0], ...))
         return Annotated[plain, AfterValidator(functools.partial(_try, make)), make]
     if get_origin(annotation) in (types.UnionType, Union):
         return functools.reduce(operator.or_, map(_checked, get_args(annotation)))

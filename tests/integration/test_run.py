@@ -113,6 +113,8 @@ def test_compare_shows_runs_beside_each_other(
     assert "compare no numbers" not in output  # the data may differ in columns
 
     predictions = pq.read_table(changed / "predictions.parquet")
-    pq.write_table(predictions.take(range(len(predictions))[::-1]), changed / "predictions.parquet")
+    pq.write_table(
+        predictions.take(np.arange(len(predictions))[::-1]), changed / "predictions.parquet"
+    )
     output = invoke("compare", "run", "other").stdout
     assert "The runs were evaluated on different rows: compare no numbers." in output

@@ -94,6 +94,7 @@ def model(features: FittedFeatures, **arguments: Any) -> RankingModel:
         "num_layers": 1,
         "head_dim": 3,
         "num_experts": 2,
+        "mlp_units": (5,),
         "expert_units": (7,),
         "tower_units": (3,),
     }
