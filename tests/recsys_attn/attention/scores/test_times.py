@@ -53,7 +53,7 @@ def test_only_differences_of_times_count(kind: str) -> None:
     slow_user_differs = np.abs(found[1] - found[0]).max() > 1e-3
     assert slow_user_differs == (kind == "buckets")
     assert np.abs(output(TIMES**2) - found).max() > 1e-3
-    # What is padding has any time.
+    # The times of padding are arbitrary.
     present[:, -1] = False
     hidden = output(TIMES)
     late = TIMES.copy()
