@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -147,6 +147,7 @@ def encoded_histories(
     encoder: Any,
     sizes: tuple[int, int, int],
     positions: Any,
+    **of_heads: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
 
@@ -158,6 +159,7 @@ def encoded_histories(
         sizes: Number of blocks, of heads, and the size of a head.
         positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
             for learned positions, or for none where the order matters to the encoder anyway.
+        of_heads: The gate and the disagreement of the encoder's heads; None for none.
 
     Raises:
         ValueError: The encoder cannot have these positions.
@@ -167,7 +169,7 @@ def encoded_histories(
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {
-        name: _encoded(make_history(), encoder, sizes, positions, sequences[0].max_length)
+        name: _encoded(make_history(), encoder, sizes, positions, sequences[0].max_length, of_heads)
         for name, sequences in schema.histories.items()
     }
 
@@ -178,6 +180,7 @@ def _encoded(
     sizes: tuple[int, int, int],
     positions: Any,
     length: int,
+    of_heads: Mapping[str, Any],
 ) -> EncodedHistory:
     added, share_biases = None, False
     if positions is not None:
@@ -189,7 +192,7 @@ def _encoded(
         share_biases = getattr(kind, "share_biases", False)
         if isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
-    return EncodedHistory(encoders.stack(encoder, *sizes), history, added, share_biases)
+    return EncodedHistory(encoders.stack(encoder, *sizes, **of_heads), history, added, share_biases)
 
 
 def _with_positions(encoder: Any, kind: Positions) -> Any:

@@ -107,6 +107,10 @@ class RankingModel(keras.Model):
         found = [by_task.get(name, (1.0, 0.0)) for name in names]
         self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
 
+    def take_calibration(self, other: RankingModel) -> None:
+        """Copies the calibration of a model with the same tasks."""
+        self._calibration.assign(other._calibration)
+
     def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         names, found = [task.name for task in self.schema.tasks], {}
         for name, logit in logits.items():
