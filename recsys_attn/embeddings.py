@@ -99,13 +99,7 @@ class FeatureEmbedding(Layer):
         self._vector_weights = {}
         for table in self._tables:
             if table.rows:
-                self._table_weights[str(table.width)] = self.add_weight(
-                    shape=(table.rows, table.width),
-                    initializer=self._table_initializer(table),
-                    regularizer=self.embeddings_regularizer,
-                    autocast=False,  # casts the looked-up rows, not the whole table
-                    name=f"table_{table.width}",
-                )
+                self._table_weights[str(table.width)] = self.add_table(table)
             for side, names in table.numerics.items():
                 if names:
                     self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
@@ -115,6 +109,20 @@ class FeatureEmbedding(Layer):
                         name=f"{side}_vectors_{table.width}",
                     )
         self.built = True
+
+    def add_table(self, table: Table) -> Any:
+        """Makes the weights of a table; with `rows`, a subclass may store them in another way."""
+        return self.add_weight(
+            shape=(table.rows, table.width),
+            initializer=self._table_initializer(table),
+            regularizer=self.embeddings_regularizer,
+            autocast=False,  # casts the looked-up rows, not the whole table
+            name=f"table_{table.width}",
+        )
+
+    def rows(self, table: Any, ids: Tensor) -> Tensor:
+        """Reads rows of the weights of a table."""
+        return rows_at(table, ids)
 
     def _initializer(self) -> Any:
         """Returns a new initializer: one object would give two weights the same values."""
@@ -209,7 +217,7 @@ class FeatureEmbedding(Layer):
             offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
             for part, offset, size in zip(parts, offsets, sizes, strict=True)
         ]
-        rows = rows_at(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
+        rows = self.rows(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
         rows = ops.cast(rows, self.compute_dtype)
         rows = rows * ops.cast(present, rows.dtype)[..., None]
         lengths = [ops.shape(part)[-1] for part in parts]

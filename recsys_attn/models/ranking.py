@@ -107,9 +107,14 @@ class RankingModel(keras.Model):
         found = [by_task.get(name, (1.0, 0.0)) for name in names]
         self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
 
-    def take_calibration(self, other: RankingModel) -> None:
-        """Copies the calibration of a model with the same tasks."""
-        self._calibration.assign(other._calibration)
+    @property
+    def calibration(self) -> dict[str, tuple[float, float]]:
+        """The numbers of `calibrate`, for all tasks."""
+        names = [task.name for task in self.schema.tasks]
+        found = ops.convert_to_numpy(self._calibration).astype("float64")
+        return {
+            n: (math.exp(slope), offset) for n, (slope, offset) in zip(names, found, strict=True)
+        }
 
     def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         names, found = [task.name for task in self.schema.tasks], {}
