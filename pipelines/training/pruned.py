@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import load_experiment
+from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.scoring.scorer import Scorer, Scores
@@ -40,26 +40,34 @@ class Pruned(NamedTuple):
     kept: dict[str, Kept]
 
 
-def pruned(run: Path, fitted: FittedFeatures) -> Pruned:
+def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures) -> Pruned:
     """Loads the model of a run and prunes it.
 
     Args:
         run: The run folder.
-        fitted: Features and tasks of the new run.
+        experiment: The experiment of the new run.
+        fitted: Its features and tasks.
 
     Raises:
-        PipelineError: The run has no model or other features or tasks, or its model has no closed
-            gate or cannot be pruned.
+        PipelineError: The run has no model, or one of other options, features or tasks, or its
+            model has no closed gate or cannot be pruned.
     """
     fingerprint_of(run, "prune")
-    theirs, whole = load_trained(run, load_experiment(run).model.exclude)
-    other = fitted_otherwise(theirs, fitted)
-    if other or theirs.schema.tasks != fitted.schema.tasks:
-        what = f"the features {other}" if other else "the tasks"
-        raise PipelineError(
-            f"`training.prune`: {what} of {run} are not those of this experiment: expected the "
-            "same data, features, tasks and split. Make the run with `recsys-attn prune`."
-        )
+    older = load_experiment(run)
+    theirs, whole = load_trained(run, older.model.exclude)
+    differing = {
+        "`model`": older.model.model_dump() != experiment.model.model_dump(),
+        "`training.precision`": older.training.precision != experiment.training.precision,
+        "`tasks`": theirs.schema.tasks != fitted.schema.tasks,
+        "the features": bool(fitted_otherwise(theirs, fitted)),
+    }
+    for what, differs in differing.items():
+        if differs:
+            raise PipelineError(
+                f"`training.prune`: {what} of {run} are not those of this experiment, and its "
+                "model is the one that is pruned: expected the same. `recsys-attn prune "
+                f"{run}` makes such a run."
+            )
     try:
         model = prune(whole)
     except ValueError as error:

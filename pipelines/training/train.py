@@ -171,7 +171,7 @@ def _start(
     run = experiment.training.prune
     if run is None:
         return build_model(experiment, fitted.schema), fitted, {}
-    found = pruned(run, fitted)
+    found = pruned(run, experiment, fitted)
     worst = check_pruned(found, fitted, DataSplit(data.folder / "valid"), data.request)
     kept = {place: list(count) for place, count in found.kept.items()}
     return found.model, found.fitted, {"kept": kept, "largest_difference": worst}

@@ -54,7 +54,8 @@ def prune(whole: Steps, smaller: Steps) -> None:
     smaller.evaluate()
     smaller.export()
     fitted = FittedFeatures.load(whole.run.path("fit")).without(whole.experiment.model.exclude)
-    found = pruned(whole.run.folder, fitted.with_tasks(whole.experiment.tasks))
+    fitted = fitted.with_tasks(whole.experiment.tasks)
+    found = pruned(whole.run.folder, whole.experiment, fitted)
     difference = smaller.run.manifest("train")["pruned"]["largest_difference"]
     smaller.console.print(f"kept: {in_words(found.kept)}", soft_wrap=True)
     smaller.console.print(

@@ -1,6 +1,7 @@
 """`recsys-attn prune`: a smaller run with the same scores, then trained on."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,18 @@ def test_a_run_without_an_export_is_not_finished(run: Path) -> None:
     assert "holds no export of the trained model: run `recsys-attn export" in error_of(
         invoke("prune", run)
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.tower_units=[5]", "`model` of .* are not those of this experiment"),
+        ("training.precision='mixed_bfloat16'", "`training.precision` of"),
+        ("training.warm_start='elsewhere'", "`prune` and `warm_start` are two models"),
+    ],
+)
+def test_another_model_than_the_pruned_one_is_refused(run: Path, change: str, message: str) -> None:
+    assert re.search(message, error_of(invoke("prune", run, "--set", change)))
 
 
 def test_no_epochs_without_a_pruned_run_are_refused(tmp_path: Path) -> None:
