@@ -137,6 +137,9 @@ class RankingModel(keras.Model):
         be negative, and can only be compared with each other. After an encoder, an event also
         contains its neighbours. A history that is averaged, or whose mechanism makes no weights,
         has none.
+        - `attention/<history>.sessions` `(B, T, S)`: the weight of each event's session, where
+        sessions are weighted too (`han`); `attention/<history>` is then the product with the weight
+        in the session.
         - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task.
 
         Args:
