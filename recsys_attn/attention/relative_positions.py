@@ -10,6 +10,7 @@ from recsys_attn.attention import presets
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.attention.scores.wrapper import Wrapper
 from recsys_attn.blocks.positions.base import POSITIONS, Positions
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.serialization import serialize
@@ -197,7 +198,11 @@ class RotaryPositions(ScorePositions):
         return {"class_name": "rotary", "config": {"score": score, **dataclasses.asdict(self)}}
 
     def in_score(self, score: Config) -> Config:
-        return self._around(score)
+        if not isinstance(SCORES.get(score), Wrapper):
+            return self._around(score)
+        # Normalised before they are turned, as in Qwen3.
+        inside: Config = score["config"]
+        return {**score, "config": {**inside, "score": self.in_score(inside["score"])}}
 
 
 @POSITIONS.register("transformer_xl")

@@ -148,6 +148,12 @@ _WEIGHTINGS = {
     "talking heads around DIN": Composition(
         dense(weighting=part("talking_heads", weighting="identity"))
     ),
+    "a sink, capped and normalised scores": Composition(
+        dense(
+            part("soft_cap", score=part("temperature", score=part("qk_norm", score="rotary"))),
+            weighting="attention_sink",
+        )
+    ),
     "HSTU": Composition(
         "hstu", {"value": "silu", "activation": "silu", "gate": part("output", activation="silu")}
     ),

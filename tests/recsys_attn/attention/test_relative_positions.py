@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, presets
+from recsys_attn.attention import Dense, presets, scores
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.blocks.positions import POSITIONS
 from tests.support.layer_case import randomise
@@ -105,6 +105,14 @@ def test_a_mechanism_keeps_its_other_parts() -> None:
     longformer = presets.longformer(window=2)
     assert encodes_order(with_positions("t5", longformer))
     assert not encodes_order(longformer)
+
+
+def test_queries_are_normalised_before_they_are_turned() -> None:
+    capped = {"class_name": "soft_cap", "config": {"score": "qk_norm", "cap": 30.0}}
+    mechanism = with_positions("rotary", Dense(capped))
+    expected = Dense(scores.SoftCap(scores.QkNorm(scores.Rotary(base=50.0)), cap=30.0))
+    np.testing.assert_array_equal(mechanism(QUERY, KEY, VALUE)[0], expected(QUERY, KEY, VALUE)[0])
+    assert encodes_order(mechanism)
 
 
 def test_only_scores_encode_the_order() -> None:

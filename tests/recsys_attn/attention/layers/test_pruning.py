@@ -23,6 +23,7 @@ B, S, E, N, H = 2, 7, 11, 4, 6
 X = np.random.default_rng(0).normal(size=(B, S, E)).astype("float32")
 PRESENT = np.random.default_rng(1).random((B, S)) < 0.8
 KEEP = [0, 3]
+CAPPED = {"class_name": "temperature", "config": {"score": "qk_norm"}}
 MECHANISMS = [
     "transformer",
     "additive",
@@ -34,6 +35,7 @@ MECHANISMS = [
     "t5",
     "rotary",
     "local_p",
+    {"class_name": "dense", "config": {"score": CAPPED, "weighting": "attention_sink"}},
     "hstu",
     "linformer",
     "memory_compressed",
