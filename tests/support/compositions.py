@@ -246,6 +246,9 @@ _LINEAR = {
 _HEADS = {
     "values as they are": Composition("transformer", {"value": "identity"}),
     "values activated": Composition("transformer", {"value": "relu", "use_bias": False}),
+    "keys shared by heads, small values": Composition(
+        "rotary", {"num_heads": [4, 2], "head_dim": [4, 3]}
+    ),
     "gated output": Composition("transformer", {"gate": "output"}),
     "Hard-Concrete": Composition("transformer", {"gate": part("hard_concrete", penalty=0.01)}),
     "disagreement": Composition(

@@ -310,6 +310,9 @@ _BLOCKS = {
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
     "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
+    "interacting_layer_small_values": LayerCase(
+        InteractingLayer, {"num_heads": 2, "head_dim": [4, 3]}, **FIELDS
+    ),
     "autoint": LayerCase(
         AutoInt,
         {"num_layers": 2, "mechanism": "talking_heads", "gate": HARD_CONCRETE, **SMALL},

@@ -75,6 +75,22 @@ def test_kept_heads_compute_as_before(mechanism: Any) -> None:
     assert_close(output, without(layer, [1, 2]))
 
 
+@pytest.mark.parametrize(
+    ("keep", "num_heads"),
+    [([0, 2, 3], [3, [0, 1, 1]]), ([1, 2], 2), ([2, 3], [2, 1]), ([1], 1)],
+    ids=str,
+)
+def test_heads_with_shared_keys_keep_theirs(keep: list[int], num_heads: Any) -> None:
+    layer = MultiHeadAttention([N, 2], [H, 3])
+    layer(X)
+    randomise(layer)
+    smaller = prune_heads(layer, keep)
+    assert smaller.get_config()["num_heads"] == num_heads
+    assert smaller.num_key_heads == len({head // 2 for head in keep})
+    gone = [head for head in range(N) if head not in keep]
+    assert_close(smaller(X, query_mask=PRESENT), without(layer, gone))
+
+
 def test_each_head_keeps_its_pattern() -> None:
     patterns = PerHead((Local(1), Causal(), Local(3), Local(2, 0)))
     layer = built(Dense(pattern=patterns))
@@ -121,7 +137,7 @@ def closed(layer: keras.layers.Layer, open_heads: list[list[int]]) -> None:
 def test_columns_of_pruned_interacting_heads_keep_the_residual(
     mechanism: Any, use_residual: bool
 ) -> None:
-    layer = InteractingLayer(N, H, mechanism, use_residual, gate="hard_concrete")
+    layer = InteractingLayer(N, [H, 5], mechanism, use_residual, gate="hard_concrete")
     layer(X)
     closed(layer, [[1, 3]])
     smaller = prune_heads(layer)
