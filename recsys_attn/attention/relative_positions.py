@@ -18,7 +18,7 @@ from recsys_attn.tensors import Config
 
 
 def encodes_order(mechanism: Any) -> bool:
-    """Returns whether a mechanism has positions in its score, so that the order matters to it.
+    """Returns whether the order matters to a mechanism, by positions in its score or by a decay.
 
     A causal or a local pattern does not count: inside what it shows, the order does not matter.
 
@@ -33,7 +33,9 @@ def encodes_order(mechanism: Any) -> bool:
     """
     mechanism = presets.get(mechanism)
     score = getattr(mechanism, "score", None)
-    return score.encodes_order if isinstance(score, Score) else mechanism.positional
+    if isinstance(score, Score):
+        return score.encodes_order
+    return getattr(mechanism, "encodes_order", mechanism.positional)
 
 
 @POSITIONS.register("none")
@@ -57,9 +59,9 @@ class NoPositions(Positions):
         mechanism = presets.get(mechanism)
         if encodes_order(mechanism):
             raise ValueError(
-                f"The positions 'none' contradict {_described(mechanism)}, which has positions in "
-                "its score. Leave the positions out, or choose a mechanism without any, such as "
-                "'transformer'"
+                f"The positions 'none' contradict {_described(mechanism)}, which knows the order "
+                "by positions in its score or by a decay. Leave the positions out, or choose a "
+                "mechanism without any, such as 'transformer'"
             )
         return mechanism
 

@@ -115,9 +115,10 @@ def test_queries_are_normalised_before_they_are_turned() -> None:
     assert encodes_order(mechanism)
 
 
-def test_only_scores_encode_the_order() -> None:
+def test_scores_and_decays_encode_the_order() -> None:
     known = {name for name in presets.PRESETS if encodes_order(name)}
-    assert known == {"transformer_xl", "xlnet", "t5", "alibi", "rotary", "synthesizer", "hstu"}
+    scores_with = {"transformer_xl", "xlnet", "t5", "alibi", "rotary", "synthesizer", "hstu"}
+    assert known == scores_with | {"retention", "gated_linear_attention"}
 
 
 test_wrong_use_is_one_sentence = refusals(

@@ -41,6 +41,8 @@ MECHANISMS = [
     "memory_compressed",
     "linear_transformer",
     "performer",
+    "retention",
+    "gated_linear_attention",
     {"class_name": "reformer", "config": {"size": 4, "buckets": 2, "rounds": 2}},
     {"class_name": "routing_transformer", "config": {"clusters": 2, "window": 4}},
     {"class_name": "local", "config": {"window": 2}},
