@@ -11,7 +11,7 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.option_types import Count, Gate, Mechanism, Penalty, Share, Sizes
+from recsys_attn.models.option_types import Count, Gate, HeadSize, Mechanism, Penalty, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -25,7 +25,7 @@ def autoint(
     width: Count = 16,
     num_layers: Count = 3,
     num_heads: Count = 2,
-    head_dim: Count = 32,
+    head_dim: HeadSize = 32,
     mechanism: Mechanism = "autoint",
     gate: Gate | None = None,
     disagreement: Penalty | None = None,
@@ -43,7 +43,7 @@ def autoint(
         width: Embedding width.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
-        head_dim: Size of a head.
+        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
         gate: Weights or switches off heads, of `recsys_attn.attention.gates`.
         disagreement: Factors of the penalties on similar heads, the arguments of `Disagreement`.

@@ -160,7 +160,7 @@ def encoded_histories(
     schema: Schema,
     make_history: Callable[[], keras.layers.Layer],
     encoder: Any,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, Any, Any],
     positions: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
@@ -190,7 +190,7 @@ def encoded_histories(
 def _encoded(
     history: keras.layers.Layer,
     encoder: Any,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, Any, Any],
     positions: Any,
     sequences: tuple[Sequence, ...],
 ) -> EncodedHistory:

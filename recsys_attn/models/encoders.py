@@ -33,8 +33,8 @@ _AROUND: Mapping[type, dict[str, Any]] = {
 
 def _block(
     attention: Any = "transformer",
-    num_heads: int = 2,
-    head_dim: int = 16,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
     groups: int | None = None,
     **options: Any,
 ) -> TransformerBlock:
@@ -53,7 +53,7 @@ def _block(
 _BLOCKS = Registry("an encoder", "encoders", members={"block": _block})
 
 
-def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerBlock:
+def get(identifier: Any, num_heads: Any = 2, head_dim: Any = 16) -> TransformerBlock:
     """Returns a new block for the option `encoder` of a model.
 
     Args:
@@ -62,7 +62,8 @@ def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerB
             `"squeeze_excitation"` over channels), in the block of its paper; or
             `{"class_name": "block", "config": {"attention": ..., ...}}` with the arguments of
             `TransformerBlock`, and `groups`, the number of different blocks.
-        num_heads, head_dim: Of attention.
+        num_heads, head_dim: Of attention; a pair for grouped queries, or for values of another
+            size (`MultiHeadAttention`).
 
     Raises:
         ValueError: The name or an argument is unknown.
@@ -77,7 +78,7 @@ def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerB
     return TransformerBlock(part, **_AROUND.get(type(part), {}))
 
 
-def stack(identifier: Any, layers: int, num_heads: int, head_dim: int) -> TransformerEncoder:
+def stack(identifier: Any, layers: int, num_heads: Any, head_dim: Any) -> TransformerEncoder:
     """Returns an encoder of several such blocks, or of `groups` blocks that share their weights."""
     groups = _options(identifier).get("groups") if _is_block(identifier) else None
     count = layers if groups is None else groups
@@ -118,7 +119,7 @@ def _options(block: Any) -> Mapping[str, Any]:
     return {} if isinstance(block, str) else block.get("config") or {}
 
 
-def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
+def _part(identifier: Any, num_heads: Any, head_dim: Any) -> keras.layers.Layer:
     """Returns a new mixer, or new attention with a mechanism."""
     part = deserialize(identifier) if _is_config(identifier) else identifier
     if isinstance(part, keras.layers.Layer) and is_mixer(part):

@@ -19,6 +19,8 @@ MAPS = [
     "performer",
     "random_feature_attention",
     "taylor",
+    "retention",
+    "gated_linear_attention",
 ]
 
 
