@@ -1,5 +1,6 @@
 """Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
+from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, dense_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
@@ -25,5 +26,8 @@ __all__ = [
     "PrependTokens",
     "Recurrence",
     "Routed",
+    "SparseWeights",
+    "SummaryWeights",
+    "dense_weights",
     "prune_heads",
 ]

@@ -30,7 +30,9 @@ class Mechanism(Layer):
     Attributes:
         honours: The arguments that the mechanism looks at, by name. A call with another is an
             error, because an ignored mask would leak the future or padding.
-        returns_weights: Whether it returns the weight of each pair.
+        returns_weights: Whether it returns the weight of each pair at every call.
+        weights_on_request: Whether it returns weights, in a form of its own, when a call asks for
+            them by `return_weights`.
         positional: Whether it uses positions.
         is_causal: Whether no query attends a later key.
         own_sequence: Whether it is self-attention only: key and query are one tensor.
@@ -43,9 +45,11 @@ class Mechanism(Layer):
         key: (B, S, N, H).
         value: (B, S, N, V).
         masks: A `Masks`; a field that was not given is None.
+        return_weights: Whether to return weights; given to `call` only where `weights_on_request`.
 
     Returns:
-        The output of each head (B, T, N, V), and the weights (B, N, T, S) or None.
+        The output of each head (B, T, N, V), and the weights (B, N, T, S), a `SparseWeights`, a
+        `SummaryWeights` or None.
 
     Example:
 
@@ -75,6 +79,10 @@ class Mechanism(Layer):
         return False
 
     @property
+    def weights_on_request(self) -> bool:
+        return False
+
+    @property
     def positional(self) -> bool:
         return False
 
@@ -95,7 +103,13 @@ class Mechanism(Layer):
         return False
 
     def __call__(
-        self, query: Any, key: Any, value: Any, masks: Masks | None = None, **others: Any
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        masks: Masks | None = None,
+        return_weights: bool = False,
+        **others: Any,
     ) -> Any:
         given = {name: others.pop(name) for name in MASK_ARGUMENTS if name in others}
         if masks is None:
@@ -106,6 +120,8 @@ class Mechanism(Layer):
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
                 f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
             )
+        if return_weights and self.weights_on_request:
+            others["return_weights"] = True
         # A functional model that is read from a file has a plain list.
         return super().__call__(query, key, value, masks=Masks(*masks), **others)
 
@@ -150,9 +166,14 @@ class Mechanism(Layer):
                     "every pair of a query and a key. Leave it out, or use the mechanism Dense"
                 )
 
-    def require_weights(self, purpose: str) -> None:
-        """Raises unless the mechanism returns the weights that `purpose` needs."""
-        if not self.returns_weights:
+    def require_weights(self, purpose: str, on_request: bool = False) -> None:
+        """Raises unless the mechanism returns the weights that `purpose` needs.
+
+        Args:
+            purpose: Start of the error.
+            on_request: Whether weights in the form of a fast mechanism suffice.
+        """
+        if not (self.returns_weights or (on_request and self.weights_on_request)):
             raise ValueError(
                 f"{purpose} needs the weight of each pair, and {type(self).__name__} makes none. "
                 "Use the mechanism Dense"
@@ -216,9 +237,13 @@ class Mechanism(Layer):
         batch = broadcast_batch(weights_shape[0], value.shape[0])
         output_shape = (batch, *query.shape[1:3], value.shape[-1])
         output = keras.KerasTensor(output_shape, dtype=self.compute_dtype)
-        if not self.returns_weights:
-            return output, None
-        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        if self.returns_weights or arguments.get("return_weights"):
+            return output, self.weights_spec(query.shape, key.shape)
+        return output, None
+
+    def weights_spec(self, query_shape: Shape, key_shape: Shape) -> Any:
+        """Returns the symbolic form of the weights, for queries (B, T, N, H) and keys."""
+        return keras.KerasTensor(logits_shape(query_shape, key_shape), dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object

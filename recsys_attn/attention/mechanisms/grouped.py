@@ -13,14 +13,16 @@ from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     broadcast_size,
     head_sizes,
+    logits_shape,
     swap_heads,
 )
 from recsys_attn.attention.core.masks import both
 from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.patterns.base import require_heads, require_steady
-from recsys_attn.attention.routers.base import Groups
 from recsys_attn.attention.routers.group_layout import padded
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
@@ -101,8 +103,9 @@ class Grouped(Mechanism):
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 
-    def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
-        """Returns outputs (G, T', N, V) and logits (G, N, T', S'), very negative if not allowed.
+    def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns outputs (G, T', N, V), logits (G, N, T', S'), very negative if not allowed, and
+        weights of their shape, before dropout.
 
         Args:
             groups: Groups of the router.
@@ -119,7 +122,20 @@ class Grouped(Mechanism):
             logits = logits + groups.bias
         weights = ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
         output = swap_heads(batched_matmul(self.dropout(weights), swap_heads(groups.value)))
-        return output, logits if allowed is None else ops.where(allowed, logits, NEVER)
+        return output, logits if allowed is None else ops.where(allowed, logits, NEVER), weights
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns `SparseWeights` when asked for weights."""
+        return True
+
+    def weights_spec(self, query_shape: Shape, key_shape: Shape) -> SparseWeights:
+        batch, heads, *_ = logits_shape(query_shape, key_shape)
+        index, weight = (
+            keras.KerasTensor((batch, heads, None), dtype=dtype)
+            for dtype in ("int32", self.compute_dtype)
+        )
+        return SparseWeights(index, index, weight)
 
     @property
     def uses_query(self) -> bool:
@@ -144,6 +160,16 @@ class Grouped(Mechanism):
             "pattern": serialize(self.pattern),
             "dropout": self.dropout.rate,
         }
+
+
+def of_present(weights: SparseWeights, query_mask: Tensor | None) -> SparseWeights:
+    """Sets the weights of padded queries to zero, for a mask (B, T)."""
+    if query_mask is None:
+        return weights
+    batch, heads, _ = ops.shape(weights.query)
+    mask = ops.broadcast_to(query_mask[:, None], (batch, heads, ops.shape(query_mask)[1]))
+    present = ops.take_along_axis(mask, weights.query, axis=-1)
+    return weights._replace(weight=weights.weight * ops.cast(present, weights.weight.dtype))
 
 
 def of_tokens(x: Tensor, mask: Tensor | None) -> Tensor | None:

@@ -7,11 +7,13 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
     of_one_batch,
+    of_present,
     of_tokens,
     tokens_missing,
 )
@@ -56,11 +58,13 @@ class Lookup(Grouped):
             and `query_positions` (B, T) and `key_positions` (B, S), integers. By default the keys
             stand at 0 ... S-1 and every query right after the last key that is present, so that
             queries do not differ by their place.
+        return_weights: Whether to return weights too.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None for the weights.
+        The output of each head (B, T, N, V), and None or the weights before dropout, as
+        `SparseWeights`. `Sinkhorn` gives every pair a weight, since it mixes the keys.
 
     Raises:
         ValueError: Keys and values are not as many; a causal pattern meets a router that looks at
@@ -90,8 +94,9 @@ class Lookup(Grouped):
         key: Tensor,
         value: Tensor,
         masks: Masks,
+        return_weights: bool = False,
         training: bool | None = None,
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, SparseWeights | None]:
         key = fitting(key, self.score.most_keys)
         rows, columns = _positions(query, key, masks)
         query, key, value = of_one_batch(
@@ -104,12 +109,16 @@ class Lookup(Grouped):
         groups = self.router.look_up(
             query, key, value, query_mask, key_mask, rows, columns, training
         )
-        output, _ = self.attend(groups, length)
+        output, _, weights = self.attend(groups, length)
         output = ops.cast(output, self.compute_dtype)
         output = ops.reshape(output, (*ops.shape(query)[:3], value.shape[-1]))
         if query_mask is not None:
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
-        return output, None
+        if not return_weights:
+            return output, None
+        groups = groups._replace(query_positions=None, key_positions=None)  # they are no indices
+        listed = self.router.pair_weights(ops.shape(key)[0], [groups], [weights], [None])
+        return output, of_present(listed, query_mask)
 
     @property
     def positional(self) -> bool:

@@ -6,14 +6,17 @@ from keras import ops
 
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
     of_one_batch,
+    of_present,
     of_tokens,
 )
 from recsys_attn.attention.mechanisms.lookup import Lookup
+from recsys_attn.attention.routers.base import Router
 from recsys_attn.attention.routers.group_layout import between
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
@@ -44,9 +47,11 @@ class Routed(Grouped):
         value: (B, S, N, V).
         masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
             only a key mask, the router uses it for the queries too.
+        return_weights: Whether to return weights too, which takes memory for each pair.
 
     Returns:
-        The output of each head (B, S, N, V), and None for the weights.
+        The output of each head (B, S, N, V), and None or the weights before dropout, as
+        `SparseWeights`. `Sinkhorn` gives every pair a weight, since it mixes the keys.
 
     Raises:
         ValueError: Queries and keys are not as many; a causal pattern meets a router that looks
@@ -77,8 +82,9 @@ class Routed(Grouped):
         key: Tensor,
         value: Tensor,
         masks: Masks,
+        return_weights: bool = False,
         training: bool | None = None,
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, SparseWeights | None]:
         _require_one_sequence(query.shape, key.shape, value.shape)
         query = ops.reshape(
             query, ops.shape(key)
@@ -93,13 +99,26 @@ class Routed(Grouped):
         key_mask, key, value = never_empty(key_mask, key, value)
         groups = self.router.group(query, key, value, routed_mask, key_mask, training)
         attended = [self.attend(group, present) for group in groups]
-        outputs = [output for output, _ in attended]
-        masses = [ops.logsumexp(logits, axis=-1) for _, logits in attended]
+        outputs = [output for output, _, _ in attended]
+        masses = [ops.logsumexp(logits, axis=-1) for _, logits, _ in attended]
         output = ops.cast(self.router.merge(groups, outputs, masses), self.compute_dtype)
         output = between(output, 0, length)
         if query_mask is not None:
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
-        return output, None
+        if not return_weights:
+            return output, None
+        weights = self.router.pair_weights(
+            ops.shape(key)[0],
+            groups,
+            [weights for _, _, weights in attended],
+            self.router.shares(groups, masses),
+        )
+        return output, of_present(weights, None if query_mask is None else routed_mask)
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns `SparseWeights` when asked for weights."""
+        return type(self.router).shares is not Router.shares
 
     def as_cross_attention(self) -> Lookup:
         """Returns a `Lookup` with the same parts."""

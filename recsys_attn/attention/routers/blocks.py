@@ -13,7 +13,7 @@ from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.coverage import require_covered
 from recsys_attn.attention.routers.group_layout import (
     as_groups,
@@ -26,6 +26,7 @@ from recsys_attn.attention.routers.group_layout import (
     taken,
     with_neighbours,
 )
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.checks import require_integer, require_not_negative, require_positive
 from recsys_attn.tensors import Config, Tensor
 
@@ -222,13 +223,35 @@ class Blocks(Router):
         if len(outputs) > 1:
             edges = ops.reshape(outputs[1], (batch, self.first + self.last, *sizes))
             own = ops.arange(count, dtype="int32")[None]
-            from_end = own - there + self.last
-            place = ops.where(own < self.first, own, self.first + from_end)
-            last = ops.logical_and(from_end >= 0, from_end < self.last)
-            at_an_end = ops.logical_or(own < self.first, last)
+            place, at_an_end = self._at_an_end(own, there)
             far = taken(edges, ops.where(at_an_end, place, 0))
             blocks = ops.where(at_an_end[..., None, None, None], far, blocks)
         return sequence_of(blocks, length)
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        batch, count, there, length = groups[0].way_back
+        real = blocks_of(ops.ones((1, length)), self.size)  # (1, blocks, size)
+        own = ops.arange(count, dtype="int32")[None]
+        _, at_an_end = self._at_an_end(own, there)
+        band = ops.where(at_an_end[..., None], 0.0, real)
+        band = ops.broadcast_to(band, (batch, count, self.size))
+        shares = [ops.reshape(band, (batch * count, 1, self.size))]
+        if len(groups) > 1:
+            edges = self._edge_blocks(there)
+            place, _ = self._at_an_end(edges, there)
+            # A block that is both a first and a last one has its output once.
+            once = ops.equal(place, ops.arange(self.first + self.last, dtype="int32"))
+            once = ops.logical_and(once, exists(edges, count))
+            rows = joined(ops.where(once[..., None], taken(real, edges), 0.0))
+            shares.append(rows[:, None])
+        return shares
+
+    def _at_an_end(self, own: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the place of blocks among the first and the last ones, and a mask of those."""
+        from_end = own - there + self.last
+        place = ops.where(own < self.first, own, self.first + from_end)
+        last = ops.logical_and(from_end >= 0, from_end < self.last)
+        return place, ops.logical_or(own < self.first, last)
 
     def _reach(self, count: Tensor) -> tuple[int, int]:
         """Returns the blocks before and after, at most as many as exist."""

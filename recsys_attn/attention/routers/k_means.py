@@ -8,8 +8,9 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import per_head, swap_heads
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -179,6 +180,16 @@ class KMeans(Router):
         output = ops.reshape(outputs[0], (*ops.shape(positions), outputs[0].shape[-1]))
         total = sum_tokens(counts * ops.cast(output, "float32"), positions, length)
         return total / ops.maximum(sum_tokens(counts, positions, length), 1.0)
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        rows, counts, length = groups[0].way_back
+        positions = _tokens(rows)
+        met = ops.cast(_tokens(counts), "float32")[..., None]
+        number = take_tokens(ops.maximum(sum_tokens(met, positions, length), 1.0), positions)
+        share = ops.reshape(met / number, ops.shape(positions))
+        batch, heads, clusters, window = ops.shape(rows)
+        share = ops.reshape(share, (batch * clusters, window, heads))
+        return [ops.transpose(share, (0, 2, 1))]
 
     def get_config(self) -> Config:
         names = ("clusters", "window", "decay")

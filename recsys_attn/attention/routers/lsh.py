@@ -9,17 +9,19 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import per_head
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
     each_once,
+    joined,
     looked_up,
     one_size,
     reduced,
     take_tokens,
     with_neighbours,
 )
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.checks import require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -123,7 +125,7 @@ class Lsh(Router):
                 key_positions=columns[:, :, 0],
                 allowed=allowed,
                 bias=self._correction(buckets, place, positions) if self.rounds > 1 else None,
-                way_back=place,
+                way_back=(place, positions),
             )
         ]
 
@@ -228,23 +230,48 @@ class Lsh(Router):
         return -ops.log(ops.maximum(meetings, 1.0))
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        place = groups[0].way_back
+        place, _ = groups[0].way_back
         batch, heads, rounds, length = ops.shape(place)
         _, _, _, size = ops.shape(outputs[0])
         padded_length = block_count(length, self.size) * self.size
         output = ops.reshape(outputs[0], (batch, rounds * padded_length, heads, size))
-        mass = ops.transpose(masses[0], (0, 2, 1))
-        mass = ops.reshape(mass, (batch, rounds * padded_length, heads))
-        # The tokens of a round come after those of the previous rounds.
-        start = ops.arange(rounds, dtype="int32")[:, None] * padded_length
-        place = place + start
-        places = ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))
+        places = self._places(place)
         output = ops.reshape(take_tokens(output, places), (batch, rounds, length, heads, size))
         if rounds == 1:
             return output[:, 0]
-        mass = ops.reshape(take_tokens(mass, places), (batch, rounds, length, heads, 1))
-        shares = ops.softmax(mass, axis=1)
+        shares = self._shares_of_rounds(place, masses[0])[..., None]
         return ops.sum(shares * ops.cast(output, shares.dtype), axis=1)
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        place, positions = groups[0].way_back
+        batch, heads, rounds, length = ops.shape(place)
+        share = ops.reshape(
+            self._shares_of_rounds(place, masses[0]), (batch * rounds, length, heads)
+        )
+        flat = ops.shape(positions)
+        share = take_tokens(share, ops.reshape(positions, (flat[0], flat[1] * flat[2], heads)))
+        real = joined(blocks_of(ops.ones((1, length, 1)), self.size))  # not the end of a last chunk
+        share = ops.reshape(share * real, (flat[0] * flat[1], flat[2], heads))
+        return [ops.transpose(share, (0, 2, 1))]
+
+    def _places(self, place: Tensor) -> Tensor:
+        """Returns the row of each token in the output of all rounds: (B, rounds * S, N)."""
+        batch, heads, rounds, length = ops.shape(place)
+        # The tokens of a round come after those of the previous rounds.
+        padded_length = block_count(length, self.size) * self.size
+        place = place + ops.arange(rounds, dtype="int32")[:, None] * padded_length
+        return ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))
+
+    def _shares_of_rounds(self, place: Tensor, mass: Tensor) -> Tensor:
+        """Returns the share of each round in the output of each token: (B, rounds, S, N)."""
+        batch, heads, rounds, length = ops.shape(place)
+        if rounds == 1:
+            return ops.ones((batch, 1, length, heads))
+        padded_length = block_count(length, self.size) * self.size
+        mass = ops.transpose(mass, (0, 2, 1))
+        mass = ops.reshape(mass, (batch, rounds * padded_length, heads))
+        mass = take_tokens(mass, self._places(place))
+        return ops.softmax(ops.reshape(mass, (batch, rounds, length, heads)), axis=1)
 
     def get_config(self) -> Config:
         names = ("size", "buckets", "rounds")

@@ -8,9 +8,12 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import as_groups, blocks_of, sequence_of
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import every_pair
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
@@ -133,7 +136,7 @@ class Sinkhorn(Router):
                 as_groups(ops.concatenate([_mixed(sort, value), value], axis=2)),
                 allowed=allowed[:, :, None],
                 bias=ops.log(ops.where(allowed, real, 1.0))[:, :, None],
-                way_back=(batch, length),
+                way_back=(batch, length, sort, present),
             )
         ]
 
@@ -148,6 +151,7 @@ class Sinkhorn(Router):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
+        batch, length = ops.shape(key)[:2]
         key, value, present = self._blocks(key, value, key_mask)
         sort = self._sort(key, present, training)
         places = ops.arange(ops.shape(sort)[2], dtype="int32")
@@ -162,6 +166,7 @@ class Sinkhorn(Router):
             _mixed(sort, value)[:, 0],
             allowed=allowed,
             bias=ops.log(ops.where(allowed, share, 1.0)),
+            way_back=(batch, length, sort, present),
         )
 
     def _blocks(
@@ -203,10 +208,37 @@ class Sinkhorn(Router):
         return swap_heads(ops.reshape(real, (batch, heads, places, self.size)))
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        batch, length = groups[0].way_back
+        batch, length, _, _ = groups[0].way_back
         _, _, *sizes = outputs[0].shape
         blocks = (batch, block_count(length, self.size), self.size, *sizes)
         return sequence_of(ops.reshape(outputs[0], blocks), length)
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        return [None]
+
+    def pair_weights(
+        self,
+        batch: Tensor,
+        groups: list[Groups],
+        weights: list[Tensor],
+        shares: list[Tensor | None],
+    ) -> SparseWeights:
+        """Returns a list of all pairs, since each sorted key is a mixture of keys of all blocks."""
+        _, length, sort, present = groups[0].way_back
+        heads, places, count = ops.shape(sort)[1:]
+        own = ops.shape(weights[0])[2:]
+        # (B, N, places, queries of a place, keys of a group); `Lookup` has one place
+        grouped = ops.reshape(weights[0], (batch, places, heads, *own))
+        grouped = ops.transpose(grouped, (0, 2, 1, 3, 4))
+        mixed = grouped[..., None, : self.size] * ops.cast(sort, grouped.dtype)[..., None, :, None]
+        if own[-1] != self.size:
+            beside = grouped[..., None, self.size :]
+            mixed = mixed + beside * ops.eye(count, dtype=mixed.dtype)[:, None, :, None]
+        mixed = mixed * ops.cast(present, mixed.dtype)[:, None, None, None]
+        pairs = ops.reshape(mixed, (batch, heads, places * own[0], count * self.size))
+        queries = length if own[-1] != self.size else own[0]
+        # The last block may be padded; so may the keys of no sequence.
+        return every_pair(pairs[:, :, :queries, :length])
 
     def get_config(self) -> Config:
         names = ("size", "iterations", "temperature", "length")
