@@ -71,7 +71,7 @@ class Mechanism(Layer):
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
     }
-    honours: ClassVar[tuple[str, ...]] = ()
+    honours: tuple[str, ...] = ()
     own_sequence = False
 
     @property
@@ -162,9 +162,13 @@ class Mechanism(Layer):
         for name in names:
             if name not in self.honours:
                 raise TypeError(
-                    f"{type(self).__name__} cannot honour `{name}`, since it does not look at "
-                    "every pair of a query and a key. Leave it out, or use the mechanism Dense"
+                    f"{type(self).__name__} cannot honour `{name}`, since {self.reason(name)}. "
+                    "Leave it out, or use the mechanism Dense"
                 )
+
+    def reason(self, name: str) -> str:
+        """Returns why the mechanism does not look at an argument, for an error."""
+        return "it does not look at every pair of a query and a key"
 
     def require_weights(self, purpose: str, on_request: bool = False) -> None:
         """Raises unless the mechanism returns the weights that `purpose` needs.

@@ -16,13 +16,14 @@ from recsys_attn.attention.core.head_layout import (
     logits_shape,
     swap_heads,
 )
-from recsys_attn.attention.core.masks import both
+from recsys_attn.attention.core.masks import Masks, both
 from recsys_attn.attention.core.positions import pairs
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import of_pairs
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
@@ -77,6 +78,7 @@ class Grouped(Mechanism):
         require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._refuse_what_makes_no_sense()
+        self.honours = self._honoured()
 
     def _refuse_what_makes_no_sense(self) -> None:
         router = type(self.router).__name__
@@ -96,6 +98,27 @@ class Grouped(Mechanism):
         require_steady(self.pattern, self.router.depends_on_length)
         if self.pattern is not None:
             self.router.require_covered(self.pattern)
+
+    def _honoured(self) -> tuple[str, ...]:
+        """Returns the names of the masks and positions that the groups can have."""
+        names = [*self.honours]
+        if self.router.has_positions:
+            names.append("attention_bias")
+            if not self.router.content_based:
+                names.append("attention_mask")
+            if self.own_sequence and self.pattern is None:
+                names += ["query_positions", "key_positions"]
+        return tuple(names)
+
+    def reason(self, name: str) -> str:
+        router = type(self.router).__name__
+        if not self.router.has_positions:
+            return f"{router} mixes keys of several positions"
+        if name.endswith("positions"):
+            return "its pattern is one of places in the sequence"
+        if name == "attention_mask":
+            return f"the groups of {router} depend on every key, so one that it hides would count"
+        return super().reason(name)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
@@ -119,7 +142,7 @@ class Grouped(Mechanism):
         logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
         logits = ops.cast(logits, "float32")
         if groups.bias is not None:
-            logits = logits + groups.bias
+            logits = ops.maximum(logits + groups.bias, NEVER / 2)
         weights = ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
         output = swap_heads(batched_matmul(self.dropout(weights), swap_heads(groups.value)))
         return output, logits if allowed is None else ops.where(allowed, logits, NEVER), weights
@@ -162,6 +185,16 @@ class Grouped(Mechanism):
         }
 
 
+def with_pairs(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
+    """Adds the mask and the bias of each pair to groups, for a number of examples B."""
+    if masks.pairs is not None:
+        groups = groups._replace(allowed=both(groups.allowed, of_pairs(groups, masks.pairs, batch)))
+    if masks.bias is not None:
+        bias = of_pairs(groups, masks.bias, batch)
+        groups = groups._replace(bias=bias if groups.bias is None else groups.bias + bias)
+    return groups
+
+
 def of_present(weights: SparseWeights, query_mask: Tensor | None) -> SparseWeights:
     """Sets the weights of padded queries to zero, for a mask (B, T)."""
     if query_mask is None:
@@ -175,6 +208,36 @@ def of_present(weights: SparseWeights, query_mask: Tensor | None) -> SparseWeigh
 def of_tokens(x: Tensor, mask: Tensor | None) -> Tensor | None:
     """Broadcasts a mask of x (B, S, ...) to (B, S)."""
     return None if mask is None else ops.broadcast_to(mask, ops.shape(x)[:2])
+
+
+def whole(masks: Masks, queries: Tensor, keys: Tensor, one_sequence: bool = False) -> Masks:
+    """Broadcasts the mask, bias and positions of pairs to all tokens, with those of `never_empty`.
+
+    Args:
+        masks: Masks of a call.
+        queries, keys: Numbers of queries T and of keys S.
+        one_sequence: Whether the queries are the keys.
+    """
+    more = tokens_missing(keys)
+    before = more if one_sequence else 0
+
+    def pairs(x: Tensor | None) -> Tensor | None:
+        if x is None:
+            return None
+        x = ops.broadcast_to(x, (*ops.shape(x)[:2], queries, keys))
+        return padded(padded(x, 0, before, axis=2), 0, more, axis=3)
+
+    def places(x: Tensor | None, count: Tensor, more: Tensor) -> Tensor | None:
+        if x is None:
+            return None
+        return padded(ops.broadcast_to(x, (*ops.shape(x)[:2], count)), 0, more, axis=2)
+
+    return masks._replace(
+        pairs=pairs(masks.pairs),
+        bias=pairs(masks.bias),
+        query_positions=places(masks.query_positions, queries, before),
+        key_positions=places(masks.key_positions, keys, more),
+    )
 
 
 def of_one_batch(

@@ -16,6 +16,8 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_present,
     of_tokens,
     tokens_missing,
+    whole,
+    with_pairs,
 )
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.position_tables import fitting
@@ -57,7 +59,9 @@ class Lookup(Grouped):
         masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding,
             and `query_positions` (B, T) and `key_positions` (B, S), integers. By default the keys
             stand at 0 ... S-1 and every query right after the last key that is present, so that
-            queries do not differ by their place.
+            queries do not differ by their place. A router whose tokens have positions also takes
+            `attention_bias` (B, T, S) or (B, N, T, S), and one whose groups do not depend on the
+            tokens (`Blocks`) also `attention_mask`.
         return_weights: Whether to return weights too.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
@@ -82,7 +86,7 @@ class Lookup(Grouped):
     (2, 3, 4, 8)
     """
 
-    honours = ("query_mask", "key_mask", "query_positions", "key_positions")
+    honours: tuple[str, ...] = ("query_mask", "key_mask", "query_positions", "key_positions")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
@@ -99,9 +103,7 @@ class Lookup(Grouped):
     ) -> tuple[Tensor, SparseWeights | None]:
         key = fitting(key, self.score.most_keys)
         rows, columns = _positions(query, key, masks)
-        query, key, value = of_one_batch(
-            (query, key, value), (masks.query, masks.key, rows, columns)
-        )
+        query, key, value = of_one_batch((query, key, value), (*masks, rows, columns))
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         length, keys = length_of(key, columns, key_mask), ops.shape(key)[1]
         key_mask, key, value = never_empty(key_mask, key, value)
@@ -109,6 +111,8 @@ class Lookup(Grouped):
         groups = self.router.look_up(
             query, key, value, query_mask, key_mask, rows, columns, training
         )
+        batch, masks = ops.shape(key)[0], whole(masks, ops.shape(query)[1], keys)
+        groups = with_pairs(groups, batch, masks)
         output, _, weights = self.attend(groups, length)
         output = ops.cast(output, self.compute_dtype)
         output = ops.reshape(output, (*ops.shape(query)[:3], value.shape[-1]))
@@ -117,7 +121,7 @@ class Lookup(Grouped):
         if not return_weights:
             return output, None
         groups = groups._replace(query_positions=None, key_positions=None)  # they are no indices
-        listed = self.router.pair_weights(ops.shape(key)[0], [groups], [weights], [None])
+        listed = self.router.pair_weights(batch, [groups], [weights], [None])
         return output, of_present(listed, query_mask)
 
     @property
