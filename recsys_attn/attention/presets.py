@@ -221,21 +221,28 @@ def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Rou
 
 
 @_preset
-def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
+def reformer(
+    size: int = 64, buckets: int = 32, rounds: int = 4, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Buckets of a locality-sensitive hash: Kitaev et al., arXiv 2001.04451."""
-    return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
+    router = _part("lsh", size=size, buckets=buckets, rounds=rounds, causal=causal)
+    return Routed(router, **kwargs)
 
 
 @_preset
-def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> Routed:
+def routing_transformer(
+    clusters: int = 16, window: int = 64, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Clusters of k-means: Roy et al., TACL 2021, arXiv 2003.05997."""
-    return Routed(_part("k_means", clusters=clusters, window=window), **kwargs)
+    return Routed(_part("k_means", clusters=clusters, window=window, causal=causal), **kwargs)
 
 
 @_preset
-def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
+def sinkhorn(
+    size: int = 64, length: int | None = None, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Blocks in a learned order: Tay et al., ICML 2020, arXiv 2002.11296."""
-    return Routed(_part("sinkhorn", size=size), **kwargs)
+    return Routed(_part("sinkhorn", size=size, length=length, causal=causal), **kwargs)
 
 
 @_preset

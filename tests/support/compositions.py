@@ -165,6 +165,15 @@ _ROUTED = {
     "Sinkhorn": Composition(
         part("routed", router=part("sinkhorn", size=2, length=LENGTH + 1)), crosses=False
     ),
+    "Reformer, causal": Composition(
+        part("reformer", size=3, buckets=2, rounds=2, causal=True), causal=True, crosses=False
+    ),
+    "routing, causal": Composition(
+        part("routing_transformer", clusters=2, window=4, causal=True), causal=True, crosses=False
+    ),
+    "Sinkhorn, causal": Composition(
+        part("sinkhorn", size=2, length=LENGTH + 1, causal=True), causal=True, crosses=False
+    ),
 }
 _RETRIEVED = {
     "retrieved, LSH": Composition(part("lookup", router=part("lsh", size=3, buckets=2, rounds=2))),

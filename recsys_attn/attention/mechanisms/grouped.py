@@ -58,7 +58,7 @@ class Grouped(Mechanism):
     elsewhere: ClassVar = {
         **Mechanism.elsewhere,
         "weighting": "its weights are a softmax over a group; Dense and Compressed take one",
-        "causal": "a router Blocks with pattern='causal' is causal",
+        "causal": "give it to the router, or pattern='causal' to a router Blocks",
     }
 
     def __init__(
@@ -82,11 +82,12 @@ class Grouped(Mechanism):
 
     def _refuse_what_makes_no_sense(self) -> None:
         router = type(self.router).__name__
-        if self.router.content_based and self.pattern is not None and self.pattern.hides_future:
+        looks_ahead = self.router.content_based and not self.router.causal
+        if looks_ahead and self.pattern is not None and self.pattern.hides_future:
             raise ValueError(
                 f"The groups of {router} depend on the whole sequence, so with a causal `pattern` "
-                "the future would leak into the past. Use the router Blocks, the mechanism Dense "
-                f"with a local pattern or Linear with causal=True. Received: {self.pattern!r}"
+                "the future would leak into the past. Give the router causal=True, or use the "
+                f"router Blocks. Received: {self.pattern!r}"
             )
         if not self.router.has_positions and (self.pattern is not None or self.score.positional):
             raise ValueError(
@@ -168,7 +169,7 @@ class Grouped(Mechanism):
     @property
     def is_causal(self) -> bool:
         """Whether no query attends a key after it."""
-        return self.pattern is not None and self.pattern.is_causal
+        return self.router.causal or (self.pattern is not None and self.pattern.is_causal)
 
     @property
     def shares_query_and_key(self) -> bool:

@@ -88,6 +88,14 @@ class Lookup(Grouped):
 
     honours: tuple[str, ...] = ("query_mask", "key_mask", "query_positions", "key_positions")
 
+    def _refuse_what_makes_no_sense(self) -> None:
+        super()._refuse_what_makes_no_sense()
+        if self.router.causal:
+            raise ValueError(
+                f"With causal=True {type(self.router).__name__} is self-attention, and the queries "
+                "of a Lookup come from elsewhere. Leave it out. Received: causal=True"
+            )
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         super().build(query_shape, key_shape, value_shape)

@@ -34,7 +34,8 @@ class Routed(Grouped):
 
     Time and memory grow with S times the size of a group, not with S squared. The output of a
     query that may attend no key is zero. A router whose groups depend on the tokens uses the
-    future too, so it cannot be combined with a causal pattern.
+    future too, so it cannot be combined with a causal pattern; its option `causal` makes other
+    groups.
 
     Args:
         router: Makes the groups: an instance, a name or a config of
@@ -131,7 +132,7 @@ class Routed(Grouped):
         return type(self.router).shares is not Router.shares
 
     def as_cross_attention(self) -> Lookup:
-        """Returns a `Lookup` with the same parts."""
+        """Returns a `Lookup` with the same parts, which refuses a causal router."""
         return Lookup(
             self.router,
             self.score,

@@ -21,6 +21,7 @@ class Router(Layer):
         default_score: Name of the default score.
         shares_query_and_key: Whether queries and keys have one projection.
         content_based: Whether the groups depend on the tokens, including future ones.
+        causal: Whether no group has a key after its query, nor depends on later tokens.
         has_positions: Whether a token in a group has a position in the sequence.
 
     Example:
@@ -42,6 +43,7 @@ class Router(Layer):
     default_score = "scaled_dot"
     shares_query_and_key = False
     content_based = False
+    causal = False
     has_positions = True
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
