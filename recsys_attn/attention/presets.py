@@ -25,6 +25,7 @@ from recsys_attn.attention.patterns.blocks import Block
 from recsys_attn.attention.patterns.strided import Fixed, Strided
 from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
+from recsys_attn.attention.routers.global_tokens import token_positions
 from recsys_attn.checks import require_not_negative, require_number, require_positive
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
@@ -204,13 +205,12 @@ def longformer(
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
-            "`tokens` must be a list of positions from the start, of which the first blocks are "
-            f"seen by all. Received: tokens={tokens!r}"
+            "`tokens` must be a list of positions of global tokens; negative ones count from the "
+            f"last event. Received: tokens={tokens!r}"
         )
-    for index, token in enumerate(tokens):
-        require_not_negative(f"tokens[{index}]", token)
-    blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
-    return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
+    tokens = token_positions(list(tokens))
+    blocks = _part("blocks", size=window, tokens=list(tokens))
+    return Routed(blocks, pattern=_and(Local(window) | Global(tokens), pattern), **kwargs)
 
 
 @_preset

@@ -85,7 +85,7 @@ KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
 # What is right all the same: any integer is a seed of these, and 0 a token or a head.
 FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
-FREE |= {"longformer-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
+FREE |= {"longformer-tokens-[0]", "Blocks-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
 
 
 def parts() -> Iterator[Callable[..., Any]]:

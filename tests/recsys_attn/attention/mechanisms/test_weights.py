@@ -37,6 +37,7 @@ ROUTERS: dict[str, Make] = {
     "band": lambda: Blocks(4),
     "edges and random blocks": lambda: Blocks(4, 1, 0, first=2, last=2, random=2),
     "edges that overlap": lambda: Blocks(9, first=2, last=2),
+    "tokens": lambda: Blocks(4, 1, 0, first=1, last=2, tokens=(-2, 9, 1, 9)),
     "one round": lambda: Lsh(4, buckets=4),
     "rounds": lambda: Lsh(3, buckets=2, rounds=3),
     "k-means": lambda: KMeans(3, window=6),
