@@ -10,6 +10,7 @@ from recsys_attn.attention.layers.pruning import prune_heads
 from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
@@ -20,6 +21,7 @@ __all__ = [
     "Compressed",
     "Dense",
     "Disagreement",
+    "HeadGroups",
     "Linear",
     "Lookup",
     "MultiHeadAttention",

@@ -8,14 +8,12 @@ preset serves which purpose.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import keras
 
-from recsys_attn.attention.mechanisms.base import MECHANISMS
+from recsys_attn.attention.mechanisms.base import MECHANISMS, with_presets
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
@@ -31,11 +29,7 @@ from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
 PRESETS: dict[str, Callable[..., keras.layers.Layer]] = MECHANISMS.reserved
-get = replace(
-    MECHANISMS,
-    kind="a mechanism or a preset",
-    members=ChainMap[str, Any](PRESETS, MECHANISMS.members),
-).get
+get = with_presets().get
 _Preset = TypeVar("_Preset", bound=Callable[..., keras.layers.Layer])
 
 

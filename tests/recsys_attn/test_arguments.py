@@ -67,6 +67,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "schema": lambda: SCHEMA,
     "scores": lambda: ["dot"],
     "size": lambda: 4,
+    "mechanisms": lambda: ["local", "bigbird"],
     "stride": lambda: 2,
     "summaries": lambda: 2,
     "summary": lambda: 1,

@@ -247,6 +247,28 @@ _LINEAR = {
     },
 }
 _HEADS = {
+    "half local, half routed": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                part("local", window=2),
+                part("routing_transformer", clusters=2, window=4),
+            ],
+        ),
+        crosses=False,
+    ),
+    "half local, half routed, causal": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                dense("shared_dot", pattern=Causal()),
+                part("reformer", size=3, buckets=2, causal=True),
+            ],
+            heads=[1, 1],
+        ),
+        causal=True,
+        crosses=False,
+    ),
     "values as they are": Composition("transformer", {"value": "identity"}),
     "values activated": Composition("transformer", {"value": "relu", "use_bias": False}),
     "gated output": Composition("transformer", {"gate": "output"}),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
@@ -72,7 +74,10 @@ class Mechanism(Layer):
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
     }
     honours: tuple[str, ...] = ()
-    own_sequence = False
+
+    @property
+    def own_sequence(self) -> bool:
+        return False
 
     @property
     def returns_weights(self) -> bool:
@@ -234,6 +239,12 @@ class Mechanism(Layer):
             )
         return self
 
+    def take_heads(self, kept: Sequence[int]) -> None:
+        """Keeps some of the heads of a mechanism that is not built, for `prune_heads`."""
+        pattern = getattr(self, "pattern", None)
+        if pattern is not None:
+            self.pattern = pattern.take_heads(kept)
+
     def compute_output_spec(
         self, query: Tensor, key: Tensor, value: Tensor, *others: Any, **arguments: Any
     ) -> Any:
@@ -259,3 +270,12 @@ MECHANISMS = Registry(
     Mechanism,
     hint="A score, a pattern, a weighting or a router is an argument of one, as in Dense(score)",
 )
+
+
+def with_presets() -> Registry:
+    """Returns the registry of mechanisms and presets."""
+    return replace(
+        MECHANISMS,
+        kind="a mechanism or a preset",
+        members=ChainMap[str, Any](MECHANISMS.reserved, MECHANISMS.members),
+    )

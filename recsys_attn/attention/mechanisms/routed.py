@@ -78,7 +78,6 @@ class Routed(Grouped):
     """
 
     honours: tuple[str, ...] = ("query_mask", "key_mask")
-    own_sequence = True
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         _require_one_sequence(query_shape, key_shape, value_shape)
@@ -125,6 +124,11 @@ class Routed(Grouped):
             self.router.shares(groups, masses),
         )
         return output, of_present(weights, None if query_mask is None else routed_mask)
+
+    @property
+    def own_sequence(self) -> bool:
+        """Whether it is self-attention only."""
+        return True
 
     @property
     def weights_on_request(self) -> bool:
