@@ -28,6 +28,7 @@ from recsys_attn.blocks import (
     LearnedPositions,
     Mlp,
     RecurrentMixer,
+    SegmentMemory,
     SinusoidalPositions,
     SqueezeExcitation,
     TokenMixer,
@@ -118,6 +119,14 @@ def decoder_block(**config: Any) -> dict[str, Any]:
 def encoder() -> dict[str, Any]:
     """The arguments of a TransformerEncoder."""
     return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
+
+
+def remembering(**config: Any) -> dict[str, Any]:
+    """The arguments of a SegmentMemory."""
+    attention = serialize(MultiHeadAttention(2, 3, "transformer_xl", name="heads"))
+    blocks = [serialize(TransformerBlock(**block(attention=attention), name=name)) for name in "ab"]
+    encoder = serialize(TransformerEncoder(blocks, name="encoder"))
+    return {"encoder": encoder, "memory": 2, **config}
 
 
 _SCORES = {
@@ -284,6 +293,7 @@ _BLOCKS = {
     "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),
     "convolution": LayerCase(ConvolutionMixer, {"causal": True}, **EVENTS),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
+    "segment_memory": LayerCase(SegmentMemory, remembering(segment=3), **EVENTS),
     "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
     "axial_positions": LayerCase(AxialPositions, {"shape": (2, 3)}, masks={"present": "BT"}),
     "coordinate_positions": LayerCase(
