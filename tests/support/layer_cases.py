@@ -11,6 +11,8 @@ from recsys_attn.attention import (
     Disagreement,
     MultiHeadAttention,
     PrependTokens,
+    SegmentAttention,
+    TwoStreamEncoder,
     scores,
     weightings,
 )
@@ -121,9 +123,9 @@ def encoder() -> dict[str, Any]:
     return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
 
 
-def remembering(**config: Any) -> dict[str, Any]:
+def remembering(mechanism: str = "transformer_xl", **config: Any) -> dict[str, Any]:
     """The arguments of a SegmentMemory."""
-    attention = serialize(MultiHeadAttention(2, 3, "transformer_xl", name="heads"))
+    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
     blocks = [serialize(TransformerBlock(**block(attention=attention), name=name)) for name in "ab"]
     encoder = serialize(TransformerEncoder(blocks, name="encoder"))
     return {"encoder": encoder, "memory": 2, **config}
@@ -206,6 +208,21 @@ _ATTENTION = {
         ATTENTION_MASKS,
         {"key_mask": ("key", "value"), "query_mask": "query"},
         tuple(ATTENTION_MASKS),
+    ),
+    "two_streams": LayerCase(
+        TwoStreamEncoder,
+        {"encoder": remembering(mechanism="xlnet")["encoder"]},
+        {"inputs": "BSE"},
+        {"present": "BS", "ranks": "BS"},
+        {"present": "inputs"},
+        ("present",),
+    ),
+    "segment_attention": LayerCase(
+        SegmentAttention,
+        {"attention": serialize(MultiHeadAttention(2, 3, "xlnet", name="heads"))},
+        {"query": "BSE"},
+        {"query_mask": "BS", "query_segments": "BS"},
+        {"query_mask": "query"},
     ),
     "attention_pooling": LayerCase(
         AttentionPooling,

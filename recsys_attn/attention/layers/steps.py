@@ -83,7 +83,7 @@ def initial_state(layer: MultiHeadAttention, batch_size: Any, length: int | None
             f"{mechanism.pattern!r} lets an event attend all earlier ones. Give it, or use a "
             "pattern with a bound such as Local(50, 0). Received: length=None"
         )
-    event = ops.zeros((1, 1, layer.build_shapes[0][-1]), layer.compute_dtype)
+    event = ops.zeros((1, 1, layer.build_shapes[0][-1]), layer.variable_dtype)
     _, key, value = layer.project(event, event, None)
     keys, values = (
         ops.zeros((batch_size, events, *x.shape[2:]), layer.compute_dtype) for x in (key, value)
@@ -93,11 +93,13 @@ def initial_state(layer: MultiHeadAttention, batch_size: Any, length: int | None
 
 def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, Any]:
     """Returns the output (B, 1, E) of one more event (B, 1, E), and the new state."""
+    # The projections outside of a call are as exact as their weights.
+    event = ops.cast(event, layer.variable_dtype)
     query, key, value = layer.project(event, event, None)
     mechanism = layer.mechanism
     if not isinstance(mechanism, Dense | Routed):
         state = mechanism.update(state, key, value)
-        return layer.join(layer.heads.gated(mechanism.read(state, query), event)), state
+        return _joined(layer, layer.heads.gated(mechanism.read(state, query), event)), state
     count = ops.convert_to_tensor(state.count)
     keys, values = (
         ops.concatenate([ops.convert_to_tensor(cache)[:, 1:], ops.cast(new, cache.dtype)], axis=1)
@@ -109,12 +111,16 @@ def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, 
         key=places >= 0, query_positions=count[:, None, None], key_positions=places[:, None]
     )
     attend = _routed if isinstance(mechanism, Routed) else _dense
-    output = layer.join(attend(layer, (query, keys, values), event, masks))
+    output = _joined(layer, attend(layer, (query, keys, values), event, masks))
     if mechanism.score.most_keys is not None:
         # The score has no weights for more events: NaN, not the output of another position.
         known = count < mechanism.score.most_keys
         output = ops.where(known[:, None, None], output, float("nan"))
     return output, KeyValueState(keys, values, count + 1)
+
+
+def _joined(layer: MultiHeadAttention, output: Tensor) -> Tensor:
+    return ops.cast(layer.join(ops.cast(output, layer.variable_dtype)), layer.compute_dtype)
 
 
 def _dense(layer: Any, heads: tuple[Tensor, ...], event: Tensor, masks: Masks) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,22 @@ def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     encoder = encoder_of(name)
     output = stepped(Recurrence(encoder), X, LENGTHS)
     np.testing.assert_allclose(output, encoder(X, present=LENGTHS), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["window", "blocks", "linear", *MIXERS])
+def test_half_precision_steps_too(name: str) -> None:
+    encoder = encoder_of(name)
+    config = keras.saving.serialize_keras_object(encoder)
+    config["config"]["dtype"] = "mixed_bfloat16"
+    text = json.dumps(config).replace('"float32"', '"mixed_bfloat16"')
+    half = keras.saving.deserialize_keras_object(json.loads(text))
+    half(X)
+    half.set_weights(encoder.get_weights())
+    output = stepped(Recurrence(half), X, LENGTHS)
+    exact = numpy(encoder(X, present=LENGTHS))
+    whole = np.abs(numpy(half(X, present=LENGTHS)) - exact).max()
+    assert 0 < whole < 0.2
+    assert np.abs(output - exact).max() < 2 * whole  # no less exact than the whole pass
 
 
 def test_rows_without_an_event_keep_their_state() -> None:
