@@ -98,6 +98,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.micro_batch_size": 64,
     "training.warm_start": "runs/last_week",
     "training.prune": "runs/clicks",
+    "training.teacher": {"run": "runs/large"},
     "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
     "evaluation.ceiling": {"click": "p_click"},
@@ -109,6 +110,8 @@ _WORDS = {str: "string", int: "whole number", float: "number", bool: "boolean", 
 _MECHANISM = "name or table of a [mechanism](attention.md)"
 _CHECKED = {  # options of models, by the function that checks them
     option_types.count: "whole number ≥ 1",
+    option_types.heads: "whole number ≥ 1, or a list of two: heads of queries, heads of keys",
+    option_types.head_size: "whole number ≥ 1, or a list of two: size of keys, size of values",
     option_types.share: "number from 0 to 1",
     option_types.sizes: "list of whole numbers ≥ 1",
     activations.serialize: "name of an activation",

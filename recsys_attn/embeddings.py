@@ -24,6 +24,7 @@ from recsys_attn.schema import (
     Schema,
     Sequence,
     Side,
+    is_age,
     is_listed,
 )
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -59,7 +60,8 @@ class FeatureEmbedding(Layer):
         without the last axis, False where a value is missing; `"histories"`, by name a dict of
         `query` `(B, T, K)`, `events` `(B, S, K)`, `event_mask` `(B, S)` and `query_mask`
         `(B, T)`, where T is 1 if no candidate feature is in the query, and `query_mask` is None
-        without a candidate mask; and `"candidate_mask"` where given.
+        without a candidate mask; with a sequence of ages also `times` `(B, S)`, whole seconds, 0
+        at the request and negative before it; and `"candidate_mask"` where given.
 
     Raises:
         ValueError: The schema is not fitted, `width` is not positive, or a call lacks a feature.
@@ -246,12 +248,17 @@ class FeatureEmbedding(Layer):
             query_mask = ops.cast(query_mask, "bool")
             if not any(self._side_of_partner(s.name) == "candidate" for s in sequences):
                 query_mask = ops.any(query_mask, axis=1, keepdims=True)  # one query per request
-        return {
-            "query": self._query(sequences, vectors),
+        embedded = tuple(sequence for sequence in sequences if not is_age(sequence))
+        result = {
+            "query": self._query(embedded, vectors),
             "query_mask": query_mask,
-            "events": ops.concatenate([vectors[s.name] for s in sequences], axis=-1),
+            "events": ops.concatenate([vectors[s.name] for s in embedded], axis=-1),
             "event_mask": event_mask,
         }
+        for sequence, part in zip(sequences, ids, strict=True):
+            if is_age(sequence):
+                result["times"] = -ops.maximum(part - RESERVED_IDS, 0)
+        return result
 
     def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Tensor]) -> Tensor:
         """Concatenates the query features to `(B, T, K)`; `T` is 1 if all are context."""

@@ -19,6 +19,7 @@ from recsys_attn.models.option_types import (
     Encoder,
     EncoderPositions,
     Gates,
+    HeadSize,
     Mechanism,
     Penalties,
     Share,
@@ -47,7 +48,7 @@ def attention_ranker(
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
     num_heads: Count = 2,
-    head_dim: Count = 32,
+    head_dim: HeadSize = 32,
     mlp_units: Sizes = (128, 64),
     num_experts: Count = 4,
     expert_units: Sizes = (128, 64),
@@ -84,7 +85,7 @@ def attention_ranker(
         interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
-        head_dim: Size of a head.
+        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mlp_units: Hidden units of the MLP over all fields, beside the interacting layers; it learns
             faster than they do. Set `()` to leave it out.
         num_experts: Number of experts shared by the tasks.

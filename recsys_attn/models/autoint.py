@@ -12,7 +12,15 @@ from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.option_types import Count, Gates, Mechanism, Penalties, Share, Sizes
+from recsys_attn.models.option_types import (
+    Count,
+    Gates,
+    HeadSize,
+    Mechanism,
+    Penalties,
+    Share,
+    Sizes,
+)
 from recsys_attn.models.placements import placed
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
@@ -27,7 +35,7 @@ def autoint(
     width: Count = 16,
     num_layers: Count = 3,
     num_heads: Count = 2,
-    head_dim: Count = 32,
+    head_dim: HeadSize = 32,
     mechanism: Mechanism = "autoint",
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
@@ -45,7 +53,7 @@ def autoint(
         width: Embedding width.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
-        head_dim: Size of a head.
+        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
         gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
             cut it out: one for all places, or a table by place (`fields`, or the heads of the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_attn.attention import presets
+from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
@@ -18,6 +19,8 @@ from recsys_attn.models.option_types import (
     Encoder,
     EncoderPositions,
     Gates,
+    Heads,
+    HeadSize,
     Mechanism,
     Penalties,
     Share,
@@ -40,8 +43,8 @@ def din(
     target_heads: Count | None = None,
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
-    encoder_heads: Count | None = None,
-    encoder_head_dim: Count | None = None,
+    encoder_heads: Heads | None = None,
+    encoder_head_dim: HeadSize | None = None,
     encoder_positions: EncoderPositions | None = None,
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
@@ -67,7 +70,8 @@ def din(
             encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
             Defaults to no encoder.
         encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
-            with 2 heads of 16.
+            with 2 heads of 16. A pair of heads is for grouped queries, a pair of sizes for values
+            of another size than keys (`MultiHeadAttention`).
         encoder_positions: How the encoder knows the order of the events: a name or a config of
             `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
@@ -107,14 +111,15 @@ def din(
             "din needs a history: `schema` must have at least one Sequence feature. Received: "
             f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
         )
-    given = {
-        "encoder_layers": encoder_layers,
-        "encoder_heads": encoder_heads,
-        "encoder_head_dim": encoder_head_dim,
+    checks = {
+        "encoder_layers": (encoder_layers, require_positive),
+        "encoder_heads": (encoder_heads, key_head_of_each),
+        "encoder_head_dim": (encoder_head_dim, head_sizes_of),
     }
-    for name, size in given.items():
+    for name, (size, check) in checks.items():
         if size is not None:
-            require_positive(name, size)
+            check(name, size)
+    given = {name: size for name, (size, _) in checks.items()}
     require_with("`encoder`", encoder is not None, encoder_positions=encoder_positions, **given)
     sizes = (
         1 if encoder_layers is None else encoder_layers,

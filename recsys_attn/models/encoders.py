@@ -1,4 +1,4 @@
-"""Encoders of events by name: a mechanism, a mixer, or a block with all its options."""
+"""Encoders of events by name: a mechanism, a mixer, a block with its options, segments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
+from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.checks import require_positive, unknown_name
@@ -33,8 +34,8 @@ _AROUND: Mapping[type, dict[str, Any]] = {
 
 def _block(
     attention: Any = "transformer",
-    num_heads: int = 2,
-    head_dim: int = 16,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
     groups: int | None = None,
     gate: Any = None,
     disagreement: Any = None,
@@ -53,12 +54,25 @@ def _block(
     return block
 
 
-_BLOCKS = Registry("an encoder", "encoders", members={"block": _block})
+def _segments(
+    segment: int,
+    memory: int,
+    encoder: Any = "transformer_xl",
+    layers: int = 1,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
+    **of_heads: Any,
+) -> SegmentMemory:
+    made = stack(encoder, layers, num_heads, head_dim, **of_heads)
+    return SegmentMemory(made, memory, segment)
+
+
+_KINDS = Registry("an encoder", "encoders", members={"block": _block, "segments": _segments})
 
 
 def get(
-    identifier: Any, num_heads: int = 2, head_dim: int = 16, **of_heads: Any
-) -> TransformerBlock:
+    identifier: Any, num_heads: Any = 2, head_dim: Any = 16, **of_heads: Any
+) -> keras.layers.Layer:
     """Returns a new block for the option `encoder` of a model.
 
     Args:
@@ -66,33 +80,35 @@ def get(
             mixer (`"gru"`, `"lstm"`, `"convolution"`, `"gmlp"`, `"mlp_mixer"`, `"fnet"`,
             `"squeeze_excitation"` over channels), in the block of its paper; or
             `{"class_name": "block", "config": {"attention": ..., ...}}` with the arguments of
-            `TransformerBlock`, and `groups`, the number of different blocks.
-        num_heads, head_dim: Of attention.
+            `TransformerBlock`, and `groups`, the number of different blocks; or
+            `{"class_name": "segments", "config": {"encoder": ..., "segment": 64, "memory": 64}}`,
+            one of these over segments of the history with a memory (`SegmentMemory`).
+        num_heads, head_dim: Of attention; a pair for grouped queries, or for values of another
+            size (`MultiHeadAttention`).
         of_heads: The gate and the disagreement of its heads; None for none.
 
     Raises:
         ValueError: The name or an argument is unknown, or a mixer, which has no heads, gets a gate
             or a disagreement.
     """
-    if _is_block(identifier):
-        return _BLOCKS.get(
-            {"class_name": "block", **({} if isinstance(identifier, str) else identifier)},
-            num_heads=num_heads,
-            head_dim=head_dim,
-            **of_heads,
-        )
+    if _kind(identifier) is not None:
+        table = {"class_name": identifier} if isinstance(identifier, str) else identifier
+        return _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
     part = _part(identifier, num_heads, head_dim, **of_heads)
     return TransformerBlock(part, **_AROUND.get(type(part), {}))
 
 
 def stack(
-    identifier: Any, layers: int, num_heads: int, head_dim: int, gate: Any = None, **of_heads: Any
-) -> TransformerEncoder:
+    identifier: Any, layers: int, num_heads: Any, head_dim: Any, gate: Any = None, **of_heads: Any
+) -> TransformerEncoder | SegmentMemory:
     """Returns an encoder of several such blocks, or of `groups` blocks that share their weights.
 
     Each block has its own gate and its own seed.
     """
-    groups = _options(identifier).get("groups") if _is_block(identifier) else None
+    if _kind(identifier) == "segments":
+        options = {**_options(identifier), "layers": layers, "gate": gate, **of_heads}
+        return get({"class_name": "segments", "config": options}, num_heads, head_dim)
+    groups = _options(identifier).get("groups")
     count = layers if groups is None else groups
 
     def block(index: int) -> TransformerBlock:
@@ -105,16 +121,19 @@ def stack(
 
 def mechanism_of(identifier: Any) -> Any:
     """Returns the mechanism of an encoder's attention, as it was given; None for a mixer."""
-    if _is_block(identifier):
-        return mechanism_of(_options(identifier).get("attention", "transformer"))
+    if _kind(identifier) is not None:
+        return mechanism_of(_inner(identifier)[1])
     return None if is_mixer(_part(identifier, 1, 1)) else identifier
 
 
 def with_mechanism(identifier: Any, mechanism: Any) -> Any:
     """Returns an encoder with attention, with another mechanism."""
-    if not _is_block(identifier):
+    kind = _kind(identifier)
+    if kind is None:
         return mechanism
-    return {"class_name": "block", "config": {**_options(identifier), "attention": mechanism}}
+    name, inner = _inner(identifier)
+    options = {**_options(identifier), name: with_mechanism(inner, mechanism)}
+    return {"class_name": kind, "config": options}
 
 
 def encodes_order(identifier: Any) -> bool:
@@ -122,20 +141,32 @@ def encodes_order(identifier: Any) -> bool:
     mechanism = mechanism_of(identifier)
     if mechanism is not None:
         return relative_positions.encodes_order(mechanism)
-    mixer = _options(identifier)["attention"] if _is_block(identifier) else identifier
-    return getattr(_part(mixer, 1, 1), "encodes_order", False)
+    while _kind(identifier) is not None:
+        identifier = _inner(identifier)[1]
+    return getattr(_part(identifier, 1, 1), "encodes_order", False)
 
 
-def _is_block(identifier: Any) -> bool:
+def _kind(identifier: Any) -> str | None:
+    """Returns "block" or "segments"; None for attention or a mixer."""
     name = identifier.get("class_name") if isinstance(identifier, Mapping) else identifier
-    return bool(name == "block")
+    return name if isinstance(name, str) and name in _KINDS.members else None
 
 
-def _options(block: Any) -> Mapping[str, Any]:
-    return {} if isinstance(block, str) else block.get("config") or {}
+def _options(identifier: Any) -> Mapping[str, Any]:
+    if _kind(identifier) is None or isinstance(identifier, str):
+        return {}
+    return identifier.get("config") or {}
 
 
-def _part(identifier: Any, num_heads: int, head_dim: int, **of_heads: Any) -> keras.layers.Layer:
+def _inner(identifier: Any) -> tuple[str, Any]:
+    """Returns the argument of a block or of segments that has the attention, and its value."""
+    options = _options(identifier)
+    if _kind(identifier) == "block":
+        return "attention", options.get("attention", "transformer")
+    return "encoder", options.get("encoder", "transformer_xl")
+
+
+def _part(identifier: Any, num_heads: Any, head_dim: Any, **of_heads: Any) -> keras.layers.Layer:
     """Returns a new mixer, or new attention with a mechanism."""
     part = deserialize(identifier) if _is_config(identifier) else identifier
     if isinstance(part, keras.layers.Layer) and is_mixer(part):
@@ -146,8 +177,8 @@ def _part(identifier: Any, num_heads: int, head_dim: int, **of_heads: Any) -> ke
         known = {*presets.PRESETS, *MECHANISMS.members, *MIXERS.members}
         if name not in known:
             raise ValueError(
-                "Expected a mechanism, a preset, a mixer or 'block'. "
-                + unknown_name(name, {*known, "block"})
+                "Expected a mechanism, a preset, a mixer, 'block' or 'segments'. "
+                + unknown_name(name, {*known, *_KINDS.members})
             )
         if name in MIXERS.members:
             _require_no_heads(name, of_heads)

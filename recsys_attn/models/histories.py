@@ -128,7 +128,7 @@ class InterestHistory(Layer):
 
 
 def attended(
-    mechanism: Any, width: int, num_heads: int | None, head_dim: int, **of_heads: Any
+    mechanism: Any, width: int, num_heads: int | None, head_dim: Any, **of_heads: Any
 ) -> keras.layers.Layer:
     """Returns target attention, with the strength of the interest if it has weights and no heads.
 

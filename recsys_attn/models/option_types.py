@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from recsys_attn.attention import presets
+from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, positions
 from recsys_attn.models import encoders, placements
 
@@ -51,9 +52,23 @@ def sizes(values: Sequence[int]) -> Sequence[int]:
     return values
 
 
+def heads(value: int | Sequence[Any]) -> int | Sequence[Any]:
+    """Returns numbers of heads; raises a ValueError for other values."""
+    key_head_of_each("heads", value)
+    return value
+
+
+def head_size(value: int | Sequence[int]) -> int | Sequence[int]:
+    """Returns sizes of a head; raises a ValueError for other values."""
+    head_sizes_of("head size", value)
+    return value
+
+
 Count: TypeAlias = Annotated[int, count]
 Share: TypeAlias = Annotated[float, share]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
+Heads: TypeAlias = Annotated[int | Sequence[int], heads]
+HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]

@@ -102,10 +102,8 @@ def require_order_free(name: str, mechanism: Any) -> None:
 
 
 def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
-    """Keeps some of the heads in the pattern of a mechanism."""
-    pattern = getattr(mechanism, "pattern", None)
-    if pattern is not None:
-        mechanism.pattern = pattern.take_heads(kept)
+    """Keeps some of the heads in the parts of a mechanism."""
+    mechanism.take_heads(kept)
 
 
 def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
