@@ -190,7 +190,8 @@ def _cells(runs: list[dict[str, float]]) -> list[str]:
 
 
 def _table(chosen: argparse.Namespace, found: Mapping[str, list[dict[str, float]]]) -> Table:
-    title = f"{chosen.data}, histories of up to {chosen.events:,} events, seeds {", ".join(map(str, chosen.seeds))}"
+    seeds = ", ".join(map(str, chosen.seeds))
+    title = f"{chosen.data}, histories of up to {chosen.events:,} events, seeds {seeds}"
     table = Table(title=title, box=None, title_justify="left")
     table.add_column("")
     for column in ("test AUC", "deviation", "s an epoch", "MB"):
