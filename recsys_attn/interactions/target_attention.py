@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -31,7 +32,8 @@ class TargetAttention(Layer):
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
-        num_heads, head_dim: Number and size of heads. Default to None: no projections, as in DIN.
+        num_heads, head_dim: Number and size of heads, or a pair of each, as in
+            `MultiHeadAttention`. Default to None: no projections, as in DIN.
 
     Call arguments:
         query: (B, T, E), T candidates.
@@ -67,8 +69,8 @@ class TargetAttention(Layer):
     def __init__(
         self,
         mechanism: Any = "din",
-        num_heads: int | None = None,
-        head_dim: int | None = None,
+        num_heads: int | Sequence[int] | None = None,
+        head_dim: int | Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
