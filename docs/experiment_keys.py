@@ -96,6 +96,8 @@ EXAMPLES: Mapping[str, Any] = {
     "training.monitor": "click",
     "training.micro_batch_size": 64,
     "training.warm_start": "runs/last_week",
+    "training.teacher": {"run": "runs/large"},
+    "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
     "evaluation.ceiling": {"click": "p_click"},
     "evaluation.baselines": {"popularity": "item_clicks"},

@@ -15,6 +15,7 @@ from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.export_options import ExportOptions
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
@@ -32,6 +33,7 @@ from pipelines.experiment.own_options import (
     own_transform,
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
+from pipelines.experiment.teacher_options import TeacherOptions
 from pipelines.experiment.validation_errors import explain
 from pipelines.features.base import TRANSFORMS
 from pipelines.feed.order import SHUFFLE_ROWS
@@ -94,6 +96,8 @@ class TrainingOptions(TomlTable):
             rows.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
+        teacher: An older run whose probabilities are part of the labels (distillation), so that a
+            smaller model learns more than from the labels alone.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
@@ -123,6 +127,7 @@ class TrainingOptions(TomlTable):
     calibrate: bool = True
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None
+    teacher: TeacherOptions | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
 
@@ -168,22 +173,6 @@ class EvaluationOptions(TomlTable):
         for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
             named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
         return named
-
-
-class ExportOptions(TomlTable):
-    """The `[export]` table.
-
-    Attributes:
-        name: Name of the model's folder. None: the name of the experiment.
-        parity_rows: Rows whose scores are compared between training and export.
-        tolerance: Largest difference of a score in that comparison.
-        warmup_requests: Requests of the warm-up file in the export.
-    """
-
-    name: str | None = None
-    parity_rows: int = Field(default=512, ge=1)
-    tolerance: float = Field(default=1e-5, gt=0)
-    warmup_requests: int = Field(default=5, ge=0, le=500)
 
 
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]

@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.id_dropout import IdDropout
+from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.losses import LOSSES
 from recsys_attn.models import RankingModel
@@ -43,6 +44,7 @@ class TrainStep:
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
         id_dropout: Share of the ids that are made unknown.
+        teacher: Changes the labels by inputs and labels; None keeps them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TrainStep:
         jit_compile: bool = False,
         micro_batch_size: int | None = None,
         id_dropout: float = 0.0,
+        teacher: Teacher | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
@@ -62,6 +65,7 @@ class TrainStep:
             model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
         self._id_dropout = IdDropout(model.schema, id_dropout)
+        self._teacher = teacher
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
     def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
@@ -102,9 +106,10 @@ class TrainStep:
         return self._strategy.experimental_local_results(results)[0]
 
     def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
-        inputs = self._layout.inputs(blocks)
+        inputs, labels = self._layout.inputs(blocks), self._layout.labels(blocks)
+        if self._teacher is not None:
+            labels = self._teacher(inputs, labels)
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
-        labels = self._layout.labels(blocks)
         totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape() as tape:

@@ -1,5 +1,6 @@
 """Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
+from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, dense_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
@@ -7,8 +8,11 @@ from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.attention.layers.prepend_tokens import PrependTokens
 from recsys_attn.attention.layers.pruning import prune_heads
 from recsys_attn.attention.layers.recurrence import Recurrence
+from recsys_attn.attention.layers.segment_attention import SegmentAttention
+from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
@@ -19,11 +23,17 @@ __all__ = [
     "Compressed",
     "Dense",
     "Disagreement",
+    "HeadGroups",
     "Linear",
     "Lookup",
     "MultiHeadAttention",
     "PrependTokens",
     "Recurrence",
     "Routed",
+    "SegmentAttention",
+    "SparseWeights",
+    "SummaryWeights",
+    "TwoStreamEncoder",
+    "dense_weights",
     "prune_heads",
 ]

@@ -8,14 +8,12 @@ preset serves which purpose.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import keras
 
-from recsys_attn.attention.mechanisms.base import MECHANISMS
+from recsys_attn.attention.mechanisms.base import MECHANISMS, with_presets
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
@@ -25,16 +23,13 @@ from recsys_attn.attention.patterns.blocks import Block
 from recsys_attn.attention.patterns.strided import Fixed, Strided
 from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
+from recsys_attn.attention.routers.global_tokens import token_positions
 from recsys_attn.checks import require_not_negative, require_number, require_positive
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
 PRESETS: dict[str, Callable[..., keras.layers.Layer]] = MECHANISMS.reserved
-get = replace(
-    MECHANISMS,
-    kind="a mechanism or a preset",
-    members=ChainMap[str, Any](PRESETS, MECHANISMS.members),
-).get
+get = with_presets().get
 _Preset = TypeVar("_Preset", bound=Callable[..., keras.layers.Layer])
 
 
@@ -211,13 +206,12 @@ def longformer(
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
-            "`tokens` must be a list of positions from the start, of which the first blocks are "
-            f"seen by all. Received: tokens={tokens!r}"
+            "`tokens` must be a list of positions of global tokens; negative ones count from the "
+            f"last event. Received: tokens={tokens!r}"
         )
-    for index, token in enumerate(tokens):
-        require_not_negative(f"tokens[{index}]", token)
-    blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
-    return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
+    tokens = token_positions(list(tokens))
+    blocks = _part("blocks", size=window, tokens=list(tokens))
+    return Routed(blocks, pattern=_and(Local(window) | Global(tokens), pattern), **kwargs)
 
 
 @_preset
@@ -228,21 +222,28 @@ def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Rou
 
 
 @_preset
-def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
+def reformer(
+    size: int = 64, buckets: int = 32, rounds: int = 4, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Buckets of a locality-sensitive hash: Kitaev et al., arXiv 2001.04451."""
-    return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
+    router = _part("lsh", size=size, buckets=buckets, rounds=rounds, causal=causal)
+    return Routed(router, **kwargs)
 
 
 @_preset
-def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> Routed:
+def routing_transformer(
+    clusters: int = 16, window: int = 64, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Clusters of k-means: Roy et al., TACL 2021, arXiv 2003.05997."""
-    return Routed(_part("k_means", clusters=clusters, window=window), **kwargs)
+    return Routed(_part("k_means", clusters=clusters, window=window, causal=causal), **kwargs)
 
 
 @_preset
-def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
+def sinkhorn(
+    size: int = 64, length: int | None = None, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Blocks in a learned order: Tay et al., ICML 2020, arXiv 2002.11296."""
-    return Routed(_part("sinkhorn", size=size), **kwargs)
+    return Routed(_part("sinkhorn", size=size, length=length, causal=causal), **kwargs)
 
 
 @_preset

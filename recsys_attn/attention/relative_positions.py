@@ -8,6 +8,7 @@ from typing import Any
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.attention.scores.wrapper import Wrapper
@@ -32,6 +33,8 @@ def encodes_order(mechanism: Any) -> bool:
     [False, True, False, False]
     """
     mechanism = presets.get(mechanism)
+    if isinstance(mechanism, HeadGroups):
+        return any(encodes_order(each) for each in mechanism.mechanisms)
     score = getattr(mechanism, "score", None)
     if isinstance(score, Score):
         return score.encodes_order
@@ -93,6 +96,8 @@ class ScorePositions(Positions):
 
     def in_mechanism(self, mechanism: Any) -> Any:
         mechanism = presets.get(mechanism)
+        if isinstance(mechanism, HeadGroups):
+            return mechanism.with_each(self.in_mechanism)
         score, name = getattr(mechanism, "score", None), type(self).__name__
         if not isinstance(score, Score):
             raise ValueError(
@@ -283,7 +288,9 @@ def share_biases(encoder: Any) -> None:
     >>> each.count_params() - one.count_params()  # u and v of two blocks: 2 heads of 4
     32
     """
-    first, *others = [block.attention.mechanism.score for block in encoder.blocks]
+    mechanisms = [block.attention.mechanism for block in encoder.blocks]
+    scores: list[Any] = [getattr(mechanism, "score", None) for mechanism in mechanisms]
+    first, *others = scores
     for score in (first, *others):
         kinds = [type(part).__name__ for part in getattr(score, "scores", [score])]
         if kinds != ["Dot", "RelativeDot"]:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
 from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import serialize
@@ -43,7 +45,8 @@ class TargetAttention(Layer):
         return_weights: Whether to return the weights too.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads.
+        (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads; dense for
+        a fast mechanism too.
 
     Raises:
         ValueError: `mechanism` is unknown, a mask does not fit its tensor, or `return_weights` is
@@ -85,7 +88,7 @@ class TargetAttention(Layer):
 
     @property
     def returns_weights(self) -> bool:
-        return self.mechanism.returns_weights
+        return self.mechanism.returns_weights or self.mechanism.weights_on_request
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)
@@ -100,7 +103,7 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        return self.attention(
+        result = self.attention(
             query,
             history,
             query_mask=query_mask,
@@ -108,6 +111,10 @@ class TargetAttention(Layer):
             return_weights=return_weights,
             **after_the_last(self.mechanism, query, history, history_mask),
         )
+        if not return_weights:
+            return result
+        output, weights = result
+        return output, dense_weights(weights, ops.shape(query)[1], ops.shape(history)[1])
 
     def compute_output_spec(
         self,
@@ -119,7 +126,12 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        return self.attention.compute_output_spec(query, history, return_weights=return_weights)
+        output = self.attention.compute_output_spec(query, history)
+        if not return_weights:
+            return output
+        heads = () if self.num_heads is None else (self.num_heads,)
+        sizes = (output.shape[0], *heads, query.shape[1], history.shape[1])
+        return output, keras.KerasTensor(sizes, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return {

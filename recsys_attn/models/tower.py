@@ -23,7 +23,8 @@ class Tower(Layer):
 
     Args:
         histories: By the history's name, a layer `(query (B, T, K), events (B, S, K),
-            event_mask (B, S), query_mask) -> (B, T, K)`.
+            event_mask (B, S), query_mask) -> (B, T, K)`; one with the attribute `uses_times` also
+            takes `times (B, S)`, seconds.
         interaction: A layer `(blocks, present, row_mask) -> (B, T, D)`, where `blocks` is a list
             of fields `(B, T, F, E)`, one per width, and `present` a list of `(B, T, F)`.
         head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
@@ -36,8 +37,9 @@ class Tower(Layer):
 
     Returns:
         Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
-        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads, and
-        `gate/<task>` `(B, T, experts)`, in float32.
+        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads,
+        `attention/<history>.sessions` for a `SessionHistory`, and `gate/<task>` `(B, T, experts)`,
+        in float32.
 
     Example:
 
@@ -81,7 +83,12 @@ class Tower(Layer):
     @property
     def explanations(self) -> tuple[str, ...]:
         """Names of the explanations."""
-        attention = [f"attention/{name}" for name in self.histories if self._weighs(name)]
+        attention = [
+            f"attention/{name}{kind}"
+            for name, history in self.histories.items()
+            if self._weighs(name)
+            for kind in _weight_names(history)
+        ]
         gates = [f"gate/{task}" for task in self.head.tasks] if self._has_gates else []
         return (*attention, *gates)
 
@@ -97,18 +104,25 @@ class Tower(Layer):
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
-        interests, attention = {}, {}
+        interests: dict[str, Any] = {}
+        attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
             wanted = {"return_weights": True} if explain and self._weighs(name) else {}
+            times = {}
+            if getattr(self.histories[name], "uses_times", False):
+                times["times"] = history["times"]
             interests[name] = self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
+                **times,
                 **wanted,
             )
             if wanted:
-                interests[name], attention[name] = interests[name]
+                interests[name], *found = interests[name]
+                kinds = _weight_names(self.histories[name])
+                attention |= {f"attention/{name}{k}": w for k, w in zip(kinds, found, strict=True)}
         blocks, present = _fields(embedded, interests)
         vector = self.interaction(blocks, present, row_mask=row_mask)
         if not explain:
@@ -129,6 +143,11 @@ class Tower(Layer):
         }
 
 
+def _weight_names(history: Any) -> tuple[str, ...]:
+    """What follows the history's name in the names of a layer's weights, of several kinds."""
+    return getattr(history, "weight_names", ("",))
+
+
 def _explanation(
     attention: Mapping[str, Tensor], gates: Mapping[str, Tensor], leading: tuple[Any, ...]
 ) -> dict[str, Tensor]:
@@ -138,7 +157,7 @@ def _explanation(
         if len(weights.shape) == 4:  # (B, N, T, S)
             weights = ops.mean(weights, axis=1)
         # A history without candidate features has one query for all candidates.
-        found[f"attention/{name}"] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
+        found[name] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
     return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
 
 

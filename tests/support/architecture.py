@@ -49,8 +49,8 @@ FOLDER_ORDER: Mapping[str, str] = {
         "masked_mean tensors"
     ),
     "recsys_attn.attention": (
-        "layers disagreement relative_positions presets mechanisms routers gates scores weightings "
-        "feature_maps decays compressors patterns masks core"
+        "layers disagreement time_positions relative_positions presets mechanisms routers gates "
+        "scores weightings feature_maps decays compressors patterns masks core"
     ),
 }
 # Import names that differ from the name of the distribution.

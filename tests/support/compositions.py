@@ -171,6 +171,15 @@ _ROUTED = {
     "Sinkhorn": Composition(
         part("routed", router=part("sinkhorn", size=2, length=LENGTH + 1)), crosses=False
     ),
+    "Reformer, causal": Composition(
+        part("reformer", size=3, buckets=2, rounds=2, causal=True), causal=True, crosses=False
+    ),
+    "routing, causal": Composition(
+        part("routing_transformer", clusters=2, window=4, causal=True), causal=True, crosses=False
+    ),
+    "Sinkhorn, causal": Composition(
+        part("sinkhorn", size=2, length=LENGTH + 1, causal=True), causal=True, crosses=False
+    ),
 }
 _RETRIEVED = {
     "retrieved, LSH": Composition(part("lookup", router=part("lsh", size=3, buckets=2, rounds=2))),
@@ -258,6 +267,28 @@ _DECAYED = {
     ),
 }
 _HEADS = {
+    "half local, half routed": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                part("local", window=2),
+                part("routing_transformer", clusters=2, window=4),
+            ],
+        ),
+        crosses=False,
+    ),
+    "half local, half routed, causal": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                dense("shared_dot", pattern=Causal()),
+                part("reformer", size=3, buckets=2, causal=True),
+            ],
+            heads=[1, 1],
+        ),
+        causal=True,
+        crosses=False,
+    ),
     "values as they are": Composition("transformer", {"value": "identity"}),
     "values activated": Composition("transformer", {"value": "relu", "use_bias": False}),
     "keys shared by heads, small values": Composition(

@@ -11,6 +11,8 @@ from recsys_attn.attention import (
     Disagreement,
     MultiHeadAttention,
     PrependTokens,
+    SegmentAttention,
+    TwoStreamEncoder,
     scores,
     weightings,
 )
@@ -28,6 +30,7 @@ from recsys_attn.blocks import (
     LearnedPositions,
     Mlp,
     RecurrentMixer,
+    SegmentMemory,
     SinusoidalPositions,
     SqueezeExcitation,
     TokenMixer,
@@ -120,6 +123,14 @@ def encoder() -> dict[str, Any]:
     return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
 
 
+def remembering(mechanism: str = "transformer_xl", **config: Any) -> dict[str, Any]:
+    """The arguments of a SegmentMemory."""
+    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
+    blocks = [serialize(TransformerBlock(**block(attention=attention), name=name)) for name in "ab"]
+    encoder = serialize(TransformerEncoder(blocks, name="encoder"))
+    return {"encoder": encoder, "memory": 2, **config}
+
+
 _SCORES = {
     "dot": LayerCase(scores.Dot, {}, PER_HEAD, ALLOWED),
     "scaled_dot": LayerCase(scores.Dot, {"scale": True}, PER_HEAD, ALLOWED),
@@ -207,6 +218,21 @@ _ATTENTION = {
         {"key_mask": ("key", "value"), "query_mask": "query"},
         tuple(ATTENTION_MASKS),
     ),
+    "two_streams": LayerCase(
+        TwoStreamEncoder,
+        {"encoder": remembering(mechanism="xlnet")["encoder"]},
+        {"inputs": "BSE"},
+        {"present": "BS", "ranks": "BS"},
+        {"present": "inputs"},
+        ("present",),
+    ),
+    "segment_attention": LayerCase(
+        SegmentAttention,
+        {"attention": serialize(MultiHeadAttention(2, 3, "xlnet", name="heads"))},
+        {"query": "BSE"},
+        {"query_mask": "BS", "query_segments": "BS"},
+        {"query_mask": "query"},
+    ),
     "attention_pooling": LayerCase(
         AttentionPooling,
         {"mechanism": "han"},
@@ -293,6 +319,7 @@ _BLOCKS = {
     "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),
     "convolution": LayerCase(ConvolutionMixer, {"causal": True}, **EVENTS),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
+    "segment_memory": LayerCase(SegmentMemory, remembering(segment=3), **EVENTS),
     "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
     "axial_positions": LayerCase(AxialPositions, {"shape": (2, 3)}, masks={"present": "BT"}),
     "coordinate_positions": LayerCase(

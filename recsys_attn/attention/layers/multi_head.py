@@ -79,7 +79,8 @@ class MultiHeadAttention(Layer):
     without a copy of it.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, N, T, S).
+        (B, T, E), and with `return_weights` also (B, N, T, S), or the `SparseWeights` or
+        `SummaryWeights` of a fast mechanism, of which `dense_weights` makes the same.
 
     Raises:
         TypeError: The mechanism does not support one of the masks, the bias or the positions.
@@ -227,7 +228,7 @@ class MultiHeadAttention(Layer):
         mask: Tensor | None = None,
     ) -> Any:
         if return_weights:
-            self.mechanism.require_weights("`return_weights`")
+            self.mechanism.require_weights("`return_weights`", on_request=True)
         values = query if value is None else value
         keys = values if key is None else key
         if value is None and key is None:
@@ -246,7 +247,9 @@ class MultiHeadAttention(Layer):
             query_positions=query_positions,
             key_positions=key_positions,
         )
-        output, weights = self.heads(*self.project(query, values, key), query, masks=masks)
+        output, weights = self.heads(
+            *self.project(query, values, key), query, masks=masks, return_weights=return_weights
+        )
         output = self.join(output)
         return (output, weights) if return_weights else output
 
@@ -328,8 +331,7 @@ class MultiHeadAttention(Layer):
         output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        weights_shape = (batch, self.num_heads, query[1], key[1])
-        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        return output, self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
 
     def get_config(self) -> Config:
         heads = self.heads.get_config()

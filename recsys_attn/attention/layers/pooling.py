@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer
@@ -121,7 +122,7 @@ class AttentionPooling(Layer):
         leading, (size, width) = ops.shape(inputs)[:-2], inputs.shape[-2:]
         size = ops.shape(inputs)[-2] if size is None else size
         if return_weights:
-            self.attention.mechanism.require_weights("`return_weights`")
+            self.attention.mechanism.require_weights("`return_weights`", on_request=True)
         require_mask_of("present", present, inputs)
         if present is not None:
             present = ops.reshape(present, (-1, size))
@@ -137,6 +138,8 @@ class AttentionPooling(Layer):
             **after_the_last(self.attention.mechanism, query, keys, present),
         )
         output, *weights = result if return_weights else (result,)
+        queries = self.num_queries or 1
+        weights = [dense_weights(each, queries, size) for each in weights]
         restored = [ops.reshape(x, (*leading, *ops.shape(x)[1:])) for x in (output, *weights)]
         if self.num_queries is None:
             restored = [ops.squeeze(x, -2) for x in restored]

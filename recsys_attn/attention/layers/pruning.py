@@ -73,10 +73,8 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
 
 
 def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
-    """Keeps some of the heads in the pattern of a mechanism."""
-    pattern = getattr(mechanism, "pattern", None)
-    if pattern is not None:
-        mechanism.pattern = pattern.take_heads(kept)
+    """Keeps some of the heads in the parts of a mechanism."""
+    mechanism.take_heads(kept)
 
 
 def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
