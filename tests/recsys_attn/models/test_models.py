@@ -13,8 +13,8 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
-from recsys_attn.interactions import AutoInt
 from recsys_attn.id_transforms import Age
+from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.models.ranking import RankingModel
