@@ -286,6 +286,24 @@ class FeatureEmbedding(Layer):
         vector = vectors[self.schema.table_owner(sequence.name)]
         return vector if self._side_of_partner(sequence.name) == "candidate" else vector[:, None]
 
+    def take_rows(self, other: FeatureEmbedding) -> None:
+        """Copies the rows and vectors of its features from an embedding that has them too."""
+        theirs = {table.width: table for table in other._tables}
+        for table in self._tables:
+            their, width = theirs[table.width], str(table.width)
+            if table.rows:
+                found = ops.convert_to_numpy(other._table_weights[width])
+                places = {table.offsets[name]: name for name in table.offsets}  # one for each part
+                begins = [(their.offsets[n], table.sizes[n]) for _, n in sorted(places.items())]
+                rows = [found[begin : begin + size] for begin, size in begins]
+                self._table_weights[width].assign(np.concatenate(rows))
+            for side, names in table.numerics.items():
+                if names:
+                    key = f"{side}_{width}"
+                    known = their.numerics[side]
+                    vectors = ops.convert_to_numpy(other._vector_weights[key])
+                    self._vector_weights[key].assign(vectors[[known.index(n) for n in names]])
+
     def get_config(self) -> Config:
         return {
             **super().get_config(),

@@ -71,9 +71,15 @@ class TrainingOptions(TomlTable):
         clip_norm: Maximum global norm of the gradients.
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
+        penalty_warmup: Two numbers of steps. The penalties that layers add to the loss, those of
+            `gates` and `disagreement`, are zero before the first and grow linearly until the
+            second. Raise both with `gates`, so that the model learns before they close.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
         patience: Epochs without a better one after which training stops.
+        keep: Which weights are the result: those of the best epoch, or of the last. Set `"last"`
+            with `gates`, since the best epoch is one before they close; then `patience` has no
+            effect.
         monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
             `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
             of AUC, or of NDCG@10 where a task's loss gives no probabilities.
@@ -115,8 +121,10 @@ class TrainingOptions(TomlTable):
     clip_norm: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     cosine_steps: int = Field(default=0, ge=0)
+    penalty_warmup: tuple[int, int] = (0, 0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=0.3, gt=0, le=1)
+    keep: Literal["best", "last"] = "best"
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool = False
@@ -133,6 +141,12 @@ class TrainingOptions(TomlTable):
 
     @model_validator(mode="after")
     def _check_rates(self) -> TrainingOptions:
+        first, last = self.penalty_warmup
+        if not 0 <= first <= last:
+            raise ValueError(
+                "`penalty_warmup` has the step at which the penalties start to grow, then the step "
+                f"from which they are whole. Received: penalty_warmup=[{first}, {last}]"
+            )
         if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
             raise ValueError(
                 f"`embeddings_learning_rate` needs a row-wise optimizer: {', '.join(ROW_WISE)}. "

@@ -68,24 +68,31 @@ class TrainStep:
         self._teacher = teacher
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
+    def __call__(
+        self, batches: Sequence[Arrays], stop: bool = False, penalty: float = 1.0
+    ) -> StepResult:
         """Takes the step.
 
         Args:
             batches: Blocks of one batch for each replica of this worker.
             stop: Whether this worker wants to stop.
+            penalty: Factor of the penalties that the tower's layers add.
         """
         # One trace for each T: there are few, and layers are faster with a known T. Nothing here
         # branches on a tensor, so AutoGraph would only cost time.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
-            signature = [tf.TensorSpec([]), *(self._specs(length) for length in key)]
+            signature = [
+                tf.TensorSpec([]),
+                tf.TensorSpec([]),
+                *(self._specs(length) for length in key),
+            ]
             self._functions[key] = tf.function(
                 self._on_replicas, autograph=False, input_signature=signature
             )
         with self._strategy.scope():
-            wish = tf.constant(float(stop))
-            result = self._functions[key](wish, *map(block_tensors, batches))
+            scalars = tf.constant(float(stop)), tf.constant(penalty, "float32")
+            result = self._functions[key](*scalars, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
         return StepResult(float(loss), round(rows), bool(wishes > 0))
 
@@ -96,16 +103,16 @@ class TrainStep:
             specs[name] = tf.TensorSpec([None, length, *specs[name].shape[2:]], specs[name].dtype)
         return specs
 
-    def _on_replicas(self, stop: tf.Tensor, *batches: Blocks) -> tf.Tensor:
+    def _on_replicas(self, stop: tf.Tensor, penalty: tf.Tensor, *batches: Blocks) -> tf.Tensor:
         blocks: Any = batches[0]
         if len(batches) > 1:
             blocks = self._strategy.experimental_distribute_values_from_function(
                 lambda context: batches[context.replica_id_in_sync_group % len(batches)]
             )
-        results = self._strategy.run(self._replica, args=(blocks, stop))
+        results = self._strategy.run(self._replica, args=(blocks, stop, penalty))
         return self._strategy.experimental_local_results(results)[0]
 
-    def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
+    def _replica(self, blocks: Blocks, stop: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
         inputs, labels = self._layout.inputs(blocks), self._layout.labels(blocks)
         if self._teacher is not None:
             labels = self._teacher(inputs, labels)
@@ -116,7 +123,8 @@ class TrainStep:
             fields = embedding(inputs)
             penalties = [self._share(penalty) for penalty in embedding.losses]
             scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
-        results = self._tower(fields, labels, totals, self._strategy.num_replicas_in_sync)
+        replicas = self._strategy.num_replicas_in_sync
+        results = self._tower(fields, labels, totals, replicas, penalty)
         gradients = tape.gradient(
             [*results.leaves, *scaled],
             embedding.trainable_variables,

@@ -6,6 +6,7 @@ from recsys_attn.models.baselines import logistic_regression, mlp
 from recsys_attn.models.din import din
 from recsys_attn.models.han import han
 from recsys_attn.models.mmoe import mmoe
+from recsys_attn.models.pruning import prune
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS, get
 
@@ -20,4 +21,5 @@ __all__ = [
     "logistic_regression",
     "mlp",
     "mmoe",
+    "prune",
 ]

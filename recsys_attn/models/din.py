@@ -12,18 +12,22 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.option_types import (
     Activation,
     Count,
     Encoder,
     EncoderPositions,
+    Gates,
     Heads,
     HeadSize,
     Mechanism,
+    Penalties,
     Share,
     Sizes,
     require_with,
 )
+from recsys_attn.models.placements import placed, places_of_history
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -36,6 +40,7 @@ def din(
     *,
     width: Count = 16,
     target_attention: Mechanism = "din",
+    target_heads: Count | None = None,
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_heads: Heads | None = None,
@@ -44,6 +49,8 @@ def din(
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
+    gates: Gates | None = None,
+    disagreement: Penalties | None = None,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Interest Network: target attention over each history, then an MLP with Dice.
@@ -57,6 +64,8 @@ def din(
         target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
+        target_heads: Number of heads of target attention, of size 16 and with projections. Defaults
+            to none: no projections, as in the paper.
         encoder: Attention of events to each other before it, in Transformer blocks; or another
             encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
             Defaults to no encoder.
@@ -70,6 +79,12 @@ def din(
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
+        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
+            cut it out: one for all places, or a table by place (`fields`, or the heads of `encoder`
+            or `target_attention`). Raise `penalty` to close more. Defaults to none.
+        disagreement: Penalty on similar heads, by the factors of `Disagreement`: for all places,
+            such as `{"outputs": 0.1}`, or by place (`encoder`, `target_attention`). Defaults to
+            none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -112,20 +127,20 @@ def din(
         16 if encoder_head_dim is None else encoder_head_dim,
     )
     require_sizes("mlp_units", mlp_units)
+    own = placed(gates, disagreement, fields="", **places_of_history(schema, encoder, target_heads))
+    heads = {"num_heads": target_heads, "head_dim": None if target_heads is None else 16}
+
+    def history() -> TargetAttention:
+        mechanism = presets.fresh(target_attention)
+        return TargetAttention(mechanism, **heads, **own["target_attention"])
+
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories=encoded_histories(
-                schema,
-                lambda: TargetAttention(presets.fresh(target_attention)),
-                encoder,
-                sizes,
-                encoder_positions,
-            ),
-            interaction=FieldInteraction(
-                mlp=Mlp(mlp_units, activation=activation, dropout=dropout)
-            ),
-            head=TaskHeads([task.name for task in schema.tasks]),
+            encoded_histories(schema, history, encoder, sizes, encoder_positions, **own["encoder"]),
+            FieldInteraction(mlp=Mlp(mlp_units, activation=activation, dropout=dropout)),
+            TaskHeads([task.name for task in schema.tasks]),
+            field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="din",
     )

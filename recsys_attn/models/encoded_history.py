@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -162,6 +162,7 @@ def encoded_histories(
     encoder: Any,
     sizes: tuple[int, Any, Any],
     positions: Any,
+    **of_heads: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
 
@@ -173,6 +174,7 @@ def encoded_histories(
         sizes: Number of blocks, of heads, and the size of a head.
         positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
             for learned positions, or for none where the order matters to the encoder anyway.
+        of_heads: The gate and the disagreement of the encoder's heads; None for none.
 
     Raises:
         ValueError: The encoder cannot have these positions.
@@ -182,7 +184,7 @@ def encoded_histories(
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {
-        name: _encoded(make_history(), encoder, sizes, positions, sequences)
+        name: _encoded(make_history(), encoder, sizes, positions, sequences, of_heads)
         for name, sequences in schema.histories.items()
     }
 
@@ -193,6 +195,7 @@ def _encoded(
     sizes: tuple[int, Any, Any],
     positions: Any,
     sequences: tuple[Sequence, ...],
+    of_heads: Mapping[str, Any],
 ) -> EncodedHistory:
     added, share_biases, by_time = None, False, False
     if positions is not None:
@@ -210,7 +213,8 @@ def _encoded(
             added = LearnedPositions(length)  # the order, beside the times
         elif isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
-    return EncodedHistory(encoders.stack(encoder, *sizes), history, added, share_biases, by_time)
+    made = encoders.stack(encoder, *sizes, **of_heads)
+    return EncodedHistory(made, history, added, share_biases, by_time)
 
 
 def require_ages(sequences: tuple[Sequence, ...], what: str) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
-from recsys_attn.attention import gates, presets
-from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, positions
-from recsys_attn.models import encoders
+from recsys_attn.models import encoders, placements
 
 
 def require_with(owner: str, given: bool, **options: Any) -> None:
@@ -74,5 +73,5 @@ Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
 EncoderPositions: TypeAlias = Annotated[str | dict[str, Any], positions.get]
-Gate: TypeAlias = Annotated[str | dict[str, Any], gates.get]
-Penalty: TypeAlias = Annotated[dict[str, float], get_disagreement]
+Gates: TypeAlias = Annotated[str | dict[str, Any], placements.check_gates]
+Penalties: TypeAlias = Annotated[dict[str, Any], placements.check_disagreement]

@@ -28,6 +28,7 @@ class Tower(Layer):
         interaction: A layer `(blocks, present, row_mask) -> (B, T, D)`, where `blocks` is a list
             of fields `(B, T, F, E)`, one per width, and `present` a list of `(B, T, F)`.
         head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
+        field_gate: A `FieldGate` between the fields and the interaction. Defaults to none.
 
     Call arguments:
         embedded: The output of `FeatureEmbedding`.
@@ -63,6 +64,7 @@ class Tower(Layer):
         histories: Mapping[str, keras.layers.Layer],
         interaction: keras.layers.Layer,
         head: keras.layers.Layer,
+        field_gate: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -79,6 +81,9 @@ class Tower(Layer):
             "interaction", interaction, "row_mask", such_as="FieldInteraction"
         )
         self.head: Any = layer_of("head", head, "row_mask", such_as="TaskHeads")
+        self.field_gate: Any = None
+        if field_gate is not None:
+            self.field_gate = layer_of("field_gate", field_gate, "present", such_as="FieldGate")
 
     @property
     def explanations(self) -> tuple[str, ...]:
@@ -123,7 +128,10 @@ class Tower(Layer):
                 interests[name], *found = interests[name]
                 kinds = _weight_names(self.histories[name])
                 attention |= {f"attention/{name}{k}": w for k, w in zip(kinds, found, strict=True)}
-        blocks, present = _fields(embedded, interests)
+        blocks, present = field_blocks(embedded, interests)
+        if self.field_gate is not None:
+            blocks, present = self.field_gate(blocks, present)
+        blocks, present = by_width(blocks, present)
         vector = self.interaction(blocks, present, row_mask=row_mask)
         if not explain:
             return self.head(vector, row_mask=row_mask)
@@ -140,6 +148,7 @@ class Tower(Layer):
             "histories": {name: serialize(layer) for name, layer in self.histories.items()},
             "interaction": serialize(self.interaction),
             "head": serialize(self.head),
+            "field_gate": serialize(self.field_gate),
         }
 
 
@@ -161,10 +170,10 @@ def _explanation(
     return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
 
 
-def _fields(
+def field_blocks(
     embedded: Mapping[str, Any], interests: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Returns all fields by width: `(B, T, F, E)` blocks and their presence masks."""
+    """Returns the blocks `(B, T, F, E)` of features and histories, and their presence masks."""
     parts = list(zip(embedded["candidate"], embedded["candidate_present"], strict=True))
     parts += [
         (block[:, None], present[:, None])
@@ -180,23 +189,22 @@ def _fields(
         block = ops.reshape(interest, (*ops.shape(interest)[:2], count, width))
         happened = ops.any(embedded["histories"][name]["event_mask"], axis=-1)
         parts.append((block, ops.repeat(happened[:, None, None], count, axis=-1)))
-    leading = _leading_shape(parts)
+    return [block for block, _ in parts], [present for _, present in parts]
+
+
+def by_width(blocks: list[Tensor], present: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns one block of fields for each width, for all candidates, and the presence masks."""
+    batch, candidates = ops.shape(blocks[0])[:2]  # those of candidates come first
     grouped: dict[int, list[tuple[Tensor, Tensor]]] = {}
-    for block, present in parts:
+    for block, known in zip(blocks, present, strict=True):
         grouped.setdefault(block.shape[-1], []).append(
             (
-                ops.broadcast_to(block, (*leading, *block.shape[-2:])),
-                ops.broadcast_to(present, (*leading, block.shape[-2])),
+                ops.broadcast_to(block, (batch, candidates, *block.shape[-2:])),
+                ops.broadcast_to(known, (batch, candidates, block.shape[-2])),
             )
         )
     pairs = [grouped[width] for width in sorted(grouped)]
     return (
         [ops.concatenate([block for block, _ in group], axis=-2) for group in pairs],
-        [ops.concatenate([present for _, present in group], axis=-1) for group in pairs],
+        [ops.concatenate([known for _, known in group], axis=-1) for group in pairs],
     )
-
-
-def _leading_shape(parts: list[tuple[Tensor, Tensor]]) -> tuple[Any, Any]:
-    """Returns B and T; blocks of candidates come first, so the first block has T."""
-    batch, candidates = ops.shape(parts[0][0])[:2]
-    return batch, candidates

@@ -349,7 +349,29 @@ _BLOCKS = {
     "target_attention_heads": LayerCase(
         TargetAttention, {"mechanism": "alibi", "num_heads": 2, "head_dim": 3}, **TARGET
     ),
+    "target_attention_gated": LayerCase(
+        TargetAttention, {"num_heads": 2, "head_dim": 3, "gate": HARD_CONCRETE}, **TARGET
+    ),
     "experts": LayerCase(Experts, {"num_experts": 3, "units": (5, 4)}, **ROWS, batched=False),
+    "gated_experts": LayerCase(
+        Experts,
+        {
+            "num_experts": 3,
+            "units": (5, 4),
+            "gate": HARD_CONCRETE,
+            "disagreement": {"outputs": 0.1},
+        },
+        **ROWS,
+        batched=False,
+    ),
+    "mmoe_gated": LayerCase(
+        MMoE,
+        {
+            "num_tasks": 2,
+            "gate": "both",
+            "experts": serialize(Experts(3, (5, 4), gate=HARD_CONCRETE, name="experts")),
+        },
+    ),
     "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
     "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
     **{

@@ -184,7 +184,14 @@ def test_a_layer_that_holds_attention_is_pruned_as_a_whole(make: Any, count: int
 def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
     item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
     schema = Schema((item, seen), (Task("click"),))
-    model = autoint(schema, width=4, num_layers=2, num_heads=N, head_dim=3, gate="hard_concrete")
+    model = autoint(
+        schema,
+        width=4,
+        num_layers=2,
+        num_heads=N,
+        head_dim=3,
+        gates={"interaction": "hard_concrete"},
+    )
     inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])}
     closed(model, [[0, 2], []])
     expected = model.probabilities(inputs)["click"]
