@@ -256,7 +256,23 @@ class MultiHeadAttention(Layer):
     def project(
         self, query: Tensor, value: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Projects queries, keys and values; one product if they are one tensor."""
+        """Returns queries (B, T, N, H), keys (B, S, N, H) and values (B, S, N, V)."""
+        query, key, value = self.project_once(query, value, key)
+        return query, self.at_queries(key), self.at_queries(value)
+
+    def at_queries(self, heads: Tensor) -> Tensor:
+        """(B, S, K, H) -> (B, S, N, H): a head of keys or values stands at each of its queries."""
+        if heads.shape[2] == self.num_heads:
+            return heads
+        return ops.take(heads, np.array(self.key_heads), axis=2)
+
+    def project_once(
+        self, query: Tensor, value: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projects queries, keys and values, those that heads share once.
+
+        It is one product if they are one tensor.
+        """
         key = value if key is None else key
         inputs = {"query": query, "key": key, "value": value}
         projected = dict(zip(self._projected, self._products(inputs), strict=True))
@@ -292,10 +308,7 @@ class MultiHeadAttention(Layer):
         return product if bias is None else product + bias
 
     def _per_head(self, x: Tensor, name: str) -> Tensor:
-        """(B, S, heads * size) -> (B, S, N, size); a shared head stands at each of its queries."""
-        heads, size = self._layout[name]
-        x = ops.reshape(x, (*ops.shape(x)[:2], heads, size))
-        return x if heads == self.num_heads else ops.take(x, np.array(self.key_heads), axis=2)
+        return ops.reshape(x, (*ops.shape(x)[:2], *self._layout[name]))
 
     def join(self, output: Tensor) -> Tensor:
         """Projects the outputs of the heads: (B, T, N, V) -> (B, T, E)."""
