@@ -208,7 +208,7 @@ def longformer(
 
 
 @_preset
-def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
+def bigbird(size: int = 64, count: int = 3, seed: int | Sequence[int] = 0, **kwargs: Any) -> Routed:
     """Neighbouring, first, last and random blocks: Zaheer et al., arXiv 2007.14062."""
     require_not_negative("count", count)
     return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)

@@ -160,6 +160,9 @@ _ROUTED = {
     ),
     "Longformer": Composition(part("longformer", window=2), crosses=False),
     "BigBird": Composition(part("bigbird", size=1, count=1), crosses=False),
+    "BigBird, a plan a head": Composition(
+        part("bigbird", size=1, count=1, seed=[3, 4]), crosses=False
+    ),
     "Reformer": Composition(part("reformer", size=3, buckets=2, rounds=2), crosses=False),
     "routing": Composition(part("routing_transformer", clusters=2, window=4), crosses=False),
     "Sinkhorn": Composition(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.routers.groups import Groups
@@ -53,6 +55,9 @@ class Router(Layer):
     def depends_on_length(self) -> bool:
         """Whether the length decides if two positions are in one group."""
         return False
+
+    def take_heads(self, kept: Sequence[int]) -> None:
+        """Keeps some of the heads of a router that is not built, for `prune_heads`."""
 
     def require_covered(self, pattern: Pattern) -> None:
         """Raises if a pattern allows pairs that are never in one group.

@@ -7,6 +7,7 @@ from typing import Any
 
 from keras import ops
 
+from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.attention.routers.group_layout import exists, taken
 from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.checks import require_integer
@@ -69,9 +70,11 @@ def at_tokens(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 def beside(blocks: Tensor, sequence: Tensor, places: Tensor) -> Tensor:
     """Puts the tokens of a sequence (B, S, ...) behind the keys of each block.
 
-    (B, blocks, keys, ...) -> (B, blocks, keys + G, ...).
+    (B or 1, blocks, keys, ...) -> (B or 1, blocks, keys + G, ...).
     """
-    batch, count, _, *rest = ops.shape(blocks)
+    _, count, keys, *rest = ops.shape(blocks)
     far = taken(sequence, places)[:, None]
+    batch = broadcast_size(ops.shape(blocks)[0], ops.shape(far)[0])
+    blocks = ops.broadcast_to(blocks, (batch, count, keys, *rest))
     far = ops.broadcast_to(far, (batch, count, ops.shape(places)[1], *rest))
     return ops.concatenate([blocks, far], axis=2)
