@@ -8,6 +8,8 @@ from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.attention.layers.prepend_tokens import PrependTokens
 from recsys_attn.attention.layers.pruning import prune_heads
 from recsys_attn.attention.layers.recurrence import Recurrence
+from recsys_attn.attention.layers.segment_attention import SegmentAttention
+from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.head_groups import HeadGroups
@@ -28,8 +30,10 @@ __all__ = [
     "PrependTokens",
     "Recurrence",
     "Routed",
+    "SegmentAttention",
     "SparseWeights",
     "SummaryWeights",
+    "TwoStreamEncoder",
     "dense_weights",
     "prune_heads",
 ]

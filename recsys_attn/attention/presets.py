@@ -65,6 +65,13 @@ def local_p(width: float = 10.0, score: Any = "general", **kwargs: Any) -> Dense
 
 
 @_preset
+def local_m(width: int = 10, score: Any = "general", pattern: Any = None, **kwargs: Any) -> Dense:
+    """A window around the query's own position: Luong et al., 2015, arXiv 1508.04025."""
+    require_positive("width", width)
+    return Dense(score, _and(Local(width), pattern), **kwargs)
+
+
+@_preset
 def han(**kwargs: Any) -> Dense:
     """`softmax(q . tanh(W k + b))`, the query a context vector: Yang et al., NAACL-HLT 2016."""
     return Dense(_part("general", activation="tanh", use_bias=True), **kwargs)
@@ -269,6 +276,18 @@ def efficient_attention(**kwargs: Any) -> Linear:
 def linear_transformer(**kwargs: Any) -> Linear:
     """`elu + 1`: Katharopoulos et al., ICML 2020, arXiv 2006.16236."""
     return Linear("elu", **kwargs)
+
+
+@_preset
+def retention(**kwargs: Any) -> Linear:
+    """A fixed decay of each head: Sun et al., 2023, arXiv 2307.08621, with division by totals."""
+    return Linear(decay="fixed", **kwargs)
+
+
+@_preset
+def gated_linear_attention(temperature: float = 16.0, **kwargs: Any) -> Linear:
+    """A forget gate of each channel: Yang et al., ICML 2024, arXiv 2312.06635, with division."""
+    return Linear(decay=_part("channel_gate", temperature=temperature), **kwargs)
 
 
 @_preset

@@ -11,6 +11,7 @@ from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.attention.scores.wrapper import Wrapper
 from recsys_attn.blocks.positions.base import POSITIONS, Positions
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.serialization import serialize
@@ -18,7 +19,7 @@ from recsys_attn.tensors import Config
 
 
 def encodes_order(mechanism: Any) -> bool:
-    """Returns whether a mechanism has positions in its score, so that the order matters to it.
+    """Returns whether the order matters to a mechanism, by positions in its score or by a decay.
 
     A causal or a local pattern does not count: inside what it shows, the order does not matter.
 
@@ -35,7 +36,9 @@ def encodes_order(mechanism: Any) -> bool:
     if isinstance(mechanism, HeadGroups):
         return any(encodes_order(each) for each in mechanism.mechanisms)
     score = getattr(mechanism, "score", None)
-    return score.encodes_order if isinstance(score, Score) else mechanism.positional
+    if isinstance(score, Score):
+        return score.encodes_order
+    return getattr(mechanism, "encodes_order", mechanism.positional)
 
 
 @POSITIONS.register("none")
@@ -59,9 +62,9 @@ class NoPositions(Positions):
         mechanism = presets.get(mechanism)
         if encodes_order(mechanism):
             raise ValueError(
-                f"The positions 'none' contradict {_described(mechanism)}, which has positions in "
-                "its score. Leave the positions out, or choose a mechanism without any, such as "
-                "'transformer'"
+                f"The positions 'none' contradict {_described(mechanism)}, which knows the order "
+                "by positions in its score or by a decay. Leave the positions out, or choose a "
+                "mechanism without any, such as 'transformer'"
             )
         return mechanism
 
@@ -202,7 +205,11 @@ class RotaryPositions(ScorePositions):
         return {"class_name": "rotary", "config": {"score": score, **dataclasses.asdict(self)}}
 
     def in_score(self, score: Config) -> Config:
-        return self._around(score)
+        if not isinstance(SCORES.get(score), Wrapper):
+            return self._around(score)
+        # Normalised before they are turned, as in Qwen3.
+        inside: Config = score["config"]
+        return {**score, "config": {**inside, "score": self.in_score(inside["score"])}}
 
 
 @POSITIONS.register("transformer_xl")

@@ -13,6 +13,7 @@ from recsys_attn.blocks.positions.axial import AxialPositions
 from recsys_attn.blocks.positions.coordinates import CoordinatePositions
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.positions.sinusoidal import SinusoidalPositions
+from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -30,6 +31,7 @@ __all__ = [
     "LearnedPositions",
     "Mlp",
     "RecurrentMixer",
+    "SegmentMemory",
     "SinusoidalPositions",
     "SqueezeExcitation",
     "TokenMixer",

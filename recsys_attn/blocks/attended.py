@@ -16,6 +16,7 @@ _ARGUMENTS = {
     "attention_mask": ("attention_mask",),
     "attention_bias": ("attention_bias",),
     "positions": ("query_positions", "key_positions"),
+    "segments": ("query_segments", "key_segments"),
     "memory": ("value",),
 }
 
@@ -47,6 +48,7 @@ def attend(
     x: Tensor,
     present: Tensor | None,
     memory: tuple[Tensor | None, Tensor | None],
+    query: Tensor | None = None,
     **given: Tensor | None,
 ) -> Tensor:
     """Returns the attention of a sequence to its memory and itself.
@@ -56,23 +58,27 @@ def attend(
         x: (B, S, E).
         present: (B, S).
         memory: The memory (B, M, E) and its mask (B, M), or None.
-        given: `attention_mask`, `attention_bias`, `positions`; None for those not given.
+        query: (B, S, E), another stream at the places of the sequence; x if it is None.
+        given: `attention_mask`, `attention_bias`, `positions`, `segments`; None for those not
+            given.
     """
     before, before_mask = memory
     require_arguments(attention, {**given, "memory": before, "memory_mask": before_mask})
     if is_mixer(attention):
         return attention(x, present=present)
-    positions = given.pop("positions")
+    placed = {name: given.pop(name, None) for name in ("positions", "segments")}
     others = {name: value for name, value in given.items() if value is not None}
     keys, key_mask, length = x, present, 0
     if before is not None:
         require_mask_of("memory_mask", before_mask, before)
         keys, length = ops.concatenate([ops.cast(before, x.dtype), x], axis=1), ops.shape(before)[1]
         key_mask = _joined(before, before_mask, x, present)
-    if positions is not None:
-        others["key_positions"] = ops.convert_to_tensor(positions)
-        others["query_positions"] = others["key_positions"][..., length:]
-    return attention(x, keys, query_mask=present, key_mask=key_mask, **others)
+    for name, each in placed.items():
+        if each is not None:
+            others[f"key_{name}"] = ops.convert_to_tensor(each)
+            others[f"query_{name}"] = others[f"key_{name}"][..., length:]
+    query = x if query is None else query
+    return attention(query, keys, query_mask=present, key_mask=key_mask, **others)
 
 
 def join_shapes(memory_shape: Shape | None, shape: Shape) -> Shape:

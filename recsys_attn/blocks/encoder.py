@@ -32,7 +32,7 @@ class TransformerEncoder(Stack):
     Call arguments:
         inputs: (B, S, E), with positions added if the order matters.
         present: (B, S), False for padding, which no event attends and whose output is zero.
-        attention_mask, attention_bias, positions, memory_mask, condition: As in
+        attention_mask, attention_bias, positions, segments, memory_mask, condition: As in
             `TransformerBlock`; the same for all blocks.
         memory: (B, L, M, E), the memory of each of the L blocks: earlier `states`.
         return_states: Whether to return the states too.
@@ -88,6 +88,7 @@ class TransformerEncoder(Stack):
         attention_mask: Tensor | None = None,
         attention_bias: Tensor | None = None,
         positions: Tensor | None = None,
+        segments: Tensor | None = None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         condition: Tensor | None = None,
@@ -106,6 +107,7 @@ class TransformerEncoder(Stack):
                 attention_mask=attention_mask,
                 attention_bias=attention_bias,
                 positions=positions,
+                segments=segments,
                 memory=None if memory is None else memory[:, index],
                 memory_mask=memory_mask,
                 condition=condition,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -10,6 +10,20 @@ from keras import ops
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class GatingState(NamedTuple):
+    """The events of a causal gMLP so far, at most L.
+
+    Args:
+        count: Their number (B,).
+        gates: Normalised gates (B, L, units / 2).
+        pairs: Keys and values of tiny attention (B, L, 2 A).
+    """
+
+    count: Tensor
+    gates: Tensor
+    pairs: Tensor
 
 
 @MIXERS.register("gmlp")
@@ -99,15 +113,56 @@ class GatingMixer(PositionMixer):
 
     def _attention(self, x: Tensor, present: Tensor | None) -> Tensor:
         query, key, value = ops.split(self.projection(x), 3, axis=-1)
+        allowed = None if present is None else present[:, None]
+        if self.causal:
+            length = ops.shape(x)[1]
+            past = ops.tril(ops.ones((length, length), "bool"))
+            allowed = past if allowed is None else ops.logical_and(past, allowed)
+        return self._attended(query, key, value, allowed)
+
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None
+    ) -> Tensor:
         query = query * query.shape[-1] ** -0.5
         logits = ops.cast(ops.matmul(query, ops.transpose(key, (0, 2, 1))), "float32")
-        hidden = ops.full_like(logits, -1e30)
-        if present is not None:
-            logits = ops.where(present[:, None], logits, hidden)
-        if self.causal:
-            logits = ops.where(ops.tril(ops.ones(ops.shape(logits)[1:], "bool")), logits, hidden)
+        if allowed is not None:
+            logits = ops.where(allowed, logits, ops.full_like(logits, -1e30))
         weights = ops.cast(ops.softmax(logits), value.dtype)
         return self.attended(ops.matmul(weights, value))
+
+    @property
+    def is_causal(self) -> bool:
+        return self.causal
+
+    def initial_state(self, batch_size: Any) -> GatingState:
+        def empty(size: int) -> Tensor:
+            return ops.zeros((batch_size, self.positions, size), self.compute_dtype)
+
+        count = ops.zeros((batch_size,), "int32")
+        return GatingState(count, empty(self.half), empty(2 * (self.attention_size or 0)))
+
+    def step(self, state: GatingState, event: Tensor) -> tuple[Tensor, GatingState]:
+        count = ops.convert_to_tensor(state.count)
+        place = ops.arange(self.positions, dtype="int32")
+
+        def written(cache: Tensor, row: Tensor) -> Tensor:
+            return ops.where((place == count[:, None])[..., None], row, cache)
+
+        content, gate = ops.split(self.hidden(event), 2, axis=-1)
+        gates, pairs = written(state.gates, self.norm(gate)), state.pairs
+        row = ops.minimum(count, self.positions - 1)
+        kernel = ops.where(place <= count[:, None], ops.take(self.gate_kernel, row, axis=0), 0)
+        gate = ops.matmul(ops.cast(kernel, gates.dtype)[:, None], gates)
+        gate = gate + ops.cast(ops.take(self.gate_bias, row), gates.dtype)[:, None, None]
+        if self.attention_size is not None:
+            query, key, value = ops.split(self.projection(event), 3, axis=-1)
+            pairs = written(pairs, ops.concatenate([key, value], axis=-1))
+            keys, values = ops.split(pairs, 2, axis=-1)
+            gate = gate + self._attended(query, keys, values, (place <= count[:, None])[:, None])
+        output = self.output_layer(content * gate)
+        # There are no weights for more events: NaN, not the output of another position.
+        output = ops.where((count < self.positions)[:, None, None], output, float("nan"))
+        return output, GatingState(count + 1, gates, pairs)
 
     def get_config(self) -> Config:
         return {

@@ -43,9 +43,15 @@ class Mixer(Layer):
 
     Attributes:
         encodes_order: Whether the order of the events matters to it.
+        is_causal: Whether no event looks at a later one. A causal mixer steps too, one event at a
+            time, by `initial_state` and `step`.
     """
 
     encodes_order = True
+
+    @property
+    def is_causal(self) -> bool:
+        return False
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -66,6 +72,14 @@ class Mixer(Layer):
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
         """Returns (B, S, E); x is zero for padding."""
         raise NotImplementedError
+
+    def initial_state(self, batch_size: Any) -> Any:
+        """Returns the state before the first event, of a causal mixer."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `initial_state`")
+
+    def step(self, state: Any, event: Tensor) -> tuple[Tensor, Any]:
+        """Returns the output (B, 1, E) of one more event (B, 1, E), and the new state."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `step`")
 
     def build(self, input_shape: Shape) -> None:
         self.built = True

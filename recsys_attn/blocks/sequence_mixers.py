@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mixers import MIXERS, Mixer
@@ -71,8 +72,21 @@ class RecurrentMixer(Mixer):
         self.built = True
 
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
-        states = self.recurrence(x, mask=present)
+        return self._projected(self.recurrence(x, mask=present))
+
+    def _projected(self, states: Tensor) -> Tensor:
         return states if self.projection is None else self.projection(states)
+
+    @property
+    def is_causal(self) -> bool:
+        return not self.bidirectional
+
+    def initial_state(self, batch_size: Any) -> list[Tensor]:
+        return list(keras.tree.flatten(self.recurrence.cell.get_initial_state(batch_size)))
+
+    def step(self, state: list[Tensor], event: Tensor) -> tuple[Tensor, list[Tensor]]:
+        output, state = self.recurrence.cell(event[:, 0], state)
+        return self._projected(output[:, None]), list(state)
 
     def get_config(self) -> Config:
         return {
@@ -137,6 +151,20 @@ class ConvolutionMixer(Mixer):
 
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
         return self.convolution(x)
+
+    @property
+    def is_causal(self) -> bool:
+        return self.causal
+
+    def initial_state(self, batch_size: Any) -> Tensor:
+        reach = (self.kernel_size - 1) * self.dilation
+        width = self.convolution.kernel.shape[1]
+        return ops.zeros((batch_size, reach, width), self.compute_dtype)
+
+    def step(self, state: Tensor, event: Tensor) -> tuple[Tensor, Tensor]:
+        events = ops.concatenate([state, ops.cast(event, state.dtype)], axis=1)
+        # Its last output is the sum of the newest events; it adds zeros before them.
+        return self.convolution(events)[:, -1:], events[:, 1:]
 
     def get_config(self) -> Config:
         return {

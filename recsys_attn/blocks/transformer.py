@@ -52,6 +52,7 @@ class TransformerBlock(ResidualBlock):
         attention_mask: (B, S, M + S) or (B, N, S, M + S), False for pairs that must not meet.
         attention_bias: The same shapes, added to the scores.
         positions: (M + S,) or (B, M + S), integers, of the memory and the sequence.
+        segments: (B, M + S), integers, such as the session of each event, for `SegmentAttention`.
         memory: (B, M, E), more keys, before the sequence: the inputs of this block for earlier
             events, as in Transformer-XL. Stop their gradient there.
         memory_mask: (B, M), False for padding in the memory.
@@ -125,6 +126,7 @@ class TransformerBlock(ResidualBlock):
         attention_mask: Tensor | None = None,
         attention_bias: Tensor | None = None,
         positions: Tensor | None = None,
+        segments: Tensor | None = None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         condition: Tensor | None = None,
@@ -144,6 +146,7 @@ class TransformerBlock(ResidualBlock):
             attention_mask=attention_mask,
             attention_bias=attention_bias,
             positions=positions,
+            segments=segments,
         )
         return self.finish(around(inputs, update, present, condition), present, condition)
 

@@ -1,4 +1,4 @@
-"""Encoders of events by name: a mechanism, a mixer, or a block with all its options."""
+"""Encoders of events by name: a mechanism, a mixer, a block with its options, segments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
+from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.registry import Registry
-from recsys_attn.serialization import deserialize, nameless, serialize
+from recsys_attn.serialization import deserialize, nameless, serialize, with_own_seed
 
 # The block around each mixer: that of its paper, and no feed-forward network for baselines.
 _AROUND: Mapping[type, dict[str, Any]] = {
@@ -33,14 +34,17 @@ _AROUND: Mapping[type, dict[str, Any]] = {
 
 def _block(
     attention: Any = "transformer",
-    num_heads: int = 2,
-    head_dim: int = 16,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
     groups: int | None = None,
+    gate: Any = None,
+    disagreement: Any = None,
     **options: Any,
 ) -> TransformerBlock:
     if groups is not None:
         require_positive("groups", groups)
-    block = TransformerBlock(_part(attention, num_heads, head_dim), **options)
+    of_heads = {"gate": gate, "disagreement": disagreement}
+    block = TransformerBlock(_part(attention, num_heads, head_dim, **of_heads), **options)
     block.start_smaller("attention", block.attention)  # an error before any data are read
     if block.sublayers[0].is_conditional:
         raise ValueError(
@@ -50,10 +54,25 @@ def _block(
     return block
 
 
-_BLOCKS = Registry("an encoder", "encoders", members={"block": _block})
+def _segments(
+    segment: int,
+    memory: int,
+    encoder: Any = "transformer_xl",
+    layers: int = 1,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
+    **of_heads: Any,
+) -> SegmentMemory:
+    made = stack(encoder, layers, num_heads, head_dim, **of_heads)
+    return SegmentMemory(made, memory, segment)
 
 
-def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerBlock:
+_KINDS = Registry("an encoder", "encoders", members={"block": _block, "segments": _segments})
+
+
+def get(
+    identifier: Any, num_heads: Any = 2, head_dim: Any = 16, **of_heads: Any
+) -> keras.layers.Layer:
     """Returns a new block for the option `encoder` of a model.
 
     Args:
@@ -61,43 +80,60 @@ def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> TransformerB
             mixer (`"gru"`, `"lstm"`, `"convolution"`, `"gmlp"`, `"mlp_mixer"`, `"fnet"`,
             `"squeeze_excitation"` over channels), in the block of its paper; or
             `{"class_name": "block", "config": {"attention": ..., ...}}` with the arguments of
-            `TransformerBlock`, and `groups`, the number of different blocks.
-        num_heads, head_dim: Of attention.
+            `TransformerBlock`, and `groups`, the number of different blocks; or
+            `{"class_name": "segments", "config": {"encoder": ..., "segment": 64, "memory": 64}}`,
+            one of these over segments of the history with a memory (`SegmentMemory`).
+        num_heads, head_dim: Of attention; a pair for grouped queries, or for values of another
+            size (`MultiHeadAttention`).
+        of_heads: The gate and the disagreement of its heads; None for none.
 
     Raises:
-        ValueError: The name or an argument is unknown.
+        ValueError: The name or an argument is unknown, or a mixer, which has no heads, gets a gate
+            or a disagreement.
     """
-    if _is_block(identifier):
-        return _BLOCKS.get(
-            {"class_name": "block", **({} if isinstance(identifier, str) else identifier)},
-            num_heads=num_heads,
-            head_dim=head_dim,
-        )
-    part = _part(identifier, num_heads, head_dim)
+    if _kind(identifier) is not None:
+        table = {"class_name": identifier} if isinstance(identifier, str) else identifier
+        return _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
+    part = _part(identifier, num_heads, head_dim, **of_heads)
     return TransformerBlock(part, **_AROUND.get(type(part), {}))
 
 
-def stack(identifier: Any, layers: int, num_heads: int, head_dim: int) -> TransformerEncoder:
-    """Returns an encoder of several such blocks, or of `groups` blocks that share their weights."""
-    groups = _options(identifier).get("groups") if _is_block(identifier) else None
+def stack(
+    identifier: Any, layers: int, num_heads: Any, head_dim: Any, gate: Any = None, **of_heads: Any
+) -> TransformerEncoder | SegmentMemory:
+    """Returns an encoder of several such blocks, or of `groups` blocks that share their weights.
+
+    Each block has its own gate and its own seed.
+    """
+    if _kind(identifier) == "segments":
+        options = {**_options(identifier), "layers": layers, "gate": gate, **of_heads}
+        return get({"class_name": "segments", "config": options}, num_heads, head_dim)
+    groups = _options(identifier).get("groups")
     count = layers if groups is None else groups
-    first = get(identifier, num_heads, head_dim)  # checks the number of groups too
-    others = [get(identifier, num_heads, head_dim) for _ in range(count - 1)]
-    return TransformerEncoder([first, *others], depth=layers)
+
+    def block(index: int) -> TransformerBlock:
+        own = {**of_heads, "gate": with_own_seed(gate, index)}
+        return get(identifier, num_heads, head_dim, **own)
+
+    first = block(0)  # checks the number of groups too
+    return TransformerEncoder([first, *map(block, range(1, count))], depth=layers)
 
 
 def mechanism_of(identifier: Any) -> Any:
     """Returns the mechanism of an encoder's attention, as it was given; None for a mixer."""
-    if _is_block(identifier):
-        return mechanism_of(_options(identifier).get("attention", "transformer"))
+    if _kind(identifier) is not None:
+        return mechanism_of(_inner(identifier)[1])
     return None if is_mixer(_part(identifier, 1, 1)) else identifier
 
 
 def with_mechanism(identifier: Any, mechanism: Any) -> Any:
     """Returns an encoder with attention, with another mechanism."""
-    if not _is_block(identifier):
+    kind = _kind(identifier)
+    if kind is None:
         return mechanism
-    return {"class_name": "block", "config": {**_options(identifier), "attention": mechanism}}
+    name, inner = _inner(identifier)
+    options = {**_options(identifier), name: with_mechanism(inner, mechanism)}
+    return {"class_name": kind, "config": options}
 
 
 def encodes_order(identifier: Any) -> bool:
@@ -105,35 +141,58 @@ def encodes_order(identifier: Any) -> bool:
     mechanism = mechanism_of(identifier)
     if mechanism is not None:
         return relative_positions.encodes_order(mechanism)
-    mixer = _options(identifier)["attention"] if _is_block(identifier) else identifier
-    return getattr(_part(mixer, 1, 1), "encodes_order", False)
+    while _kind(identifier) is not None:
+        identifier = _inner(identifier)[1]
+    return getattr(_part(identifier, 1, 1), "encodes_order", False)
 
 
-def _is_block(identifier: Any) -> bool:
+def _kind(identifier: Any) -> str | None:
+    """Returns "block" or "segments"; None for attention or a mixer."""
     name = identifier.get("class_name") if isinstance(identifier, Mapping) else identifier
-    return bool(name == "block")
+    return name if isinstance(name, str) and name in _KINDS.members else None
 
 
-def _options(block: Any) -> Mapping[str, Any]:
-    return {} if isinstance(block, str) else block.get("config") or {}
+def _options(identifier: Any) -> Mapping[str, Any]:
+    if _kind(identifier) is None or isinstance(identifier, str):
+        return {}
+    return identifier.get("config") or {}
 
 
-def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
+def _inner(identifier: Any) -> tuple[str, Any]:
+    """Returns the argument of a block or of segments that has the attention, and its value."""
+    options = _options(identifier)
+    if _kind(identifier) == "block":
+        return "attention", options.get("attention", "transformer")
+    return "encoder", options.get("encoder", "transformer_xl")
+
+
+def _part(identifier: Any, num_heads: Any, head_dim: Any, **of_heads: Any) -> keras.layers.Layer:
     """Returns a new mixer, or new attention with a mechanism."""
     part = deserialize(identifier) if _is_config(identifier) else identifier
     if isinstance(part, keras.layers.Layer) and is_mixer(part):
+        _require_no_heads(type(part).__name__, of_heads)
         return deserialize(nameless(serialize(part)))
     name = part.get("class_name") if isinstance(part, Mapping) else part
     if isinstance(name, str):
         known = {*presets.PRESETS, *MECHANISMS.members, *MIXERS.members}
         if name not in known:
             raise ValueError(
-                "Expected a mechanism, a preset, a mixer or 'block'. "
-                + unknown_name(name, {*known, "block"})
+                "Expected a mechanism, a preset, a mixer, 'block' or 'segments'. "
+                + unknown_name(name, {*known, *_KINDS.members})
             )
         if name in MIXERS.members:
+            _require_no_heads(name, of_heads)
             return _with_length(name, MIXERS.get(part))
-    return MultiHeadAttention(num_heads, head_dim, presets.fresh(part))
+    return MultiHeadAttention(num_heads, head_dim, presets.fresh(part), **of_heads)
+
+
+def _require_no_heads(name: str, of_heads: Mapping[str, Any]) -> None:
+    for key, value in of_heads.items():
+        if value is not None:
+            raise ValueError(
+                f"The encoder {name!r} has no heads, so `{key}` has no meaning there. "
+                f"Received: {key}={value!r}"
+            )
 
 
 def _with_length(name: str, mixer: Any) -> keras.layers.Layer:

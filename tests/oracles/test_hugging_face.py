@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Routed, patterns, presets
+from recsys_attn.attention import (
+    Dense,
+    MultiHeadAttention,
+    Routed,
+    SegmentAttention,
+    TwoStreamEncoder,
+    patterns,
+    presets,
+)
 from recsys_attn.attention.routers import Lsh
-from recsys_attn.attention.scores import Dot, RelativeBuckets, SharedDot
+from recsys_attn.attention.scores import Dot, RelativeBuckets, RelativeDot, SharedDot
+from recsys_attn.blocks import TransformerBlock, TransformerEncoder
 from tests.oracles.support import agree, assign, multi_head, normal, numpy, oracle, tensor
 
 B, N, H = 2, 3, 7
@@ -231,3 +240,70 @@ def test_t5(decoder: bool) -> None:
     ours = multi_head(Dense(Dot() + bias), N, H, (query, value), **linear)
     assign(bias, table=numpy(theirs.relative_attention_bias.weight).T)
     agree("Hugging Face T5", ours(query, value, query_positions=np.arange(23)), expected)
+
+
+HEADS, WIDTH, LENGTH = 3, 24, 11  # their encoding of positions needs an even width
+
+
+def two_streams_of(theirs: Any, x: np.ndarray, ranks: np.ndarray) -> TwoStreamEncoder:
+    """Our encoder with the weights of an `XLNetModel`."""
+    norm = {"class_name": "layer", "config": {"epsilon": theirs.config.layer_norm_eps}}
+    blocks = []
+    for layer in theirs.layer:
+        score = Dot(True, query_bias=True) + RelativeDot(LENGTH, scale=True, units=WIDTH)
+        own = MultiHeadAttention(HEADS, WIDTH // HEADS, Dense(score), use_bias=False)
+        units = layer.ff.layer_1.out_features
+        blocks.append(
+            TransformerBlock(SegmentAttention(own), units, "gelu", norm=norm, placement="post")
+        )
+    ours = TwoStreamEncoder(TransformerEncoder(blocks))
+    ours(x, ranks)
+    ours.start.assign(numpy(theirs.mask_emb)[0, 0])
+    for block, layer in zip(blocks, theirs.layer, strict=True):
+        part, own = layer.rel_attn, block.attention.attention
+        for name in ("query", "key", "value"):
+            kernel = numpy(getattr(part, name[0])).reshape(WIDTH, WIDTH)
+            assign(own, **{f"{name}_kernel": kernel})
+        assign(own, output_kernel=numpy(part.o).transpose(1, 2, 0).reshape(WIDTH, WIDTH))
+        content, place = own.mechanism.score.scores
+        assign(content, query_bias=numpy(part.r_w_bias))
+        assign(place, kernel=numpy(part.r).transpose(1, 0, 2), position_bias=numpy(part.r_r_bias))
+        block.attention.segment_bias.assign(numpy(part.r_s_bias))
+        block.attention.segments.assign(numpy(part.seg_embed))
+        for sublayer, module in zip(block.sublayers, (part, layer.ff), strict=True):
+            weights = module.layer_norm.weight, module.layer_norm.bias
+            sublayer.exit_norm.set_weights([numpy(w) for w in weights])
+        dense = layer.ff.layer_1, layer.ff.layer_2
+        block.feed_forward.set_weights(
+            [numpy(w) for each in dense for w in (each.weight.T, each.bias)]
+        )
+    return ours
+
+
+def test_xlnet_over_two_streams_with_segments() -> None:
+    """1 in its `perm_mask` means "must not attend"; queries of all positions are asked for."""
+    module, torch = oracle(f"{MODELS}.xlnet.modeling_xlnet"), oracle("torch")
+    torch.manual_seed(0)
+    config = module.XLNetConfig(
+        vocab_size=5, d_model=WIDTH, n_layer=2, n_head=HEADS, d_inner=30, dropout=0.0
+    )
+    theirs = module.XLNetModel(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.normal_(0, 0.3)
+    x, rng = normal(1, B, LENGTH, WIDTH), np.random.default_rng(2)
+    ranks = rng.permuted(np.tile(np.arange(LENGTH), (B, 1)), axis=1)
+    segments = np.sort(rng.integers(0, 3, size=(B, LENGTH)), axis=1)
+    hidden = (ranks[:, None, :] >= ranks[:, :, None]).astype("float32")
+    given = {
+        "inputs_embeds": tensor(x),
+        "perm_mask": tensor(hidden),
+        "token_type_ids": tensor(segments),
+    }
+    every = tensor(np.tile(np.eye(LENGTH, dtype="float32"), (B, 1, 1)))
+    ours = two_streams_of(theirs, x, ranks)(x, ranks, segments=segments)
+    agree("Hugging Face XLNet, content stream", ours[0], theirs(**given)[0])
+    # The first of the order sees nothing: zeros here, and the mean of all values there.
+    after = ranks > 0
+    expected = numpy(theirs(**given, target_mapping=every)[0])
+    agree("Hugging Face XLNet, query stream", numpy(ours[1])[after], expected[after])

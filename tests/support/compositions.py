@@ -117,7 +117,7 @@ _SCORES = {
 }
 _PATTERNS = {
     "causal": Composition(dense(pattern=Causal()), causal=True, crosses=False),
-    "window": Composition(dense(pattern=Local(2)), crosses=False),
+    "local-m": Composition(part("local_m", width=2), crosses=False),
     "window of the past": Composition(dense(pattern=Local(2, 0)), causal=True, crosses=False),
     "dilated, causal": Composition(
         dense(pattern=Dilated(2, 2) & Causal()), causal=True, crosses=False
@@ -147,6 +147,12 @@ _WEIGHTINGS = {
     "talking heads": Composition("talking_heads"),
     "talking heads around DIN": Composition(
         dense(weighting=part("talking_heads", weighting="identity"))
+    ),
+    "a sink, capped and normalised scores": Composition(
+        dense(
+            part("soft_cap", score=part("temperature", score=part("qk_norm", score="rotary"))),
+            weighting="attention_sink",
+        )
     ),
     "HSTU": Composition(
         "hstu", {"value": "silu", "activation": "silu", "gate": part("output", activation="silu")}
@@ -249,6 +255,20 @@ _LINEAR = {
         for name, mechanism in _MAPS.items()
     },
 }
+_DECAYED = {
+    "retention": Composition("retention"),
+    "retention, causal": Composition(_causal("retention"), causal=True, crosses=False),
+    "gated linear, causal": Composition(
+        _causal(part("gated_linear_attention", temperature=2.0)), causal=True, crosses=False
+    ),
+    "gated random features": Composition(
+        part(
+            "random_feature_attention",
+            features=8,
+            decay=part("gate", enters=True, temperature=1.0),
+        )
+    ),
+}
 _HEADS = {
     "half local, half routed": Composition(
         part(
@@ -274,6 +294,9 @@ _HEADS = {
     ),
     "values as they are": Composition("transformer", {"value": "identity"}),
     "values activated": Composition("transformer", {"value": "relu", "use_bias": False}),
+    "keys shared by heads, small values": Composition(
+        "rotary", {"num_heads": [4, 2], "head_dim": [4, 3]}
+    ),
     "gated output": Composition("transformer", {"gate": "output"}),
     "Hard-Concrete": Composition("transformer", {"gate": part("hard_concrete", penalty=0.01)}),
     "disagreement": Composition(
@@ -288,5 +311,6 @@ COMPOSITIONS: dict[str, Composition] = {
     **_RETRIEVED,
     **_COMPRESSED,
     **_LINEAR,
+    **_DECAYED,
     **_HEADS,
 }

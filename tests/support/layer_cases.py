@@ -11,6 +11,8 @@ from recsys_attn.attention import (
     Disagreement,
     MultiHeadAttention,
     PrependTokens,
+    SegmentAttention,
+    TwoStreamEncoder,
     scores,
     weightings,
 )
@@ -28,6 +30,7 @@ from recsys_attn.blocks import (
     LearnedPositions,
     Mlp,
     RecurrentMixer,
+    SegmentMemory,
     SinusoidalPositions,
     SqueezeExcitation,
     TokenMixer,
@@ -120,6 +123,14 @@ def encoder() -> dict[str, Any]:
     return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
 
 
+def remembering(mechanism: str = "transformer_xl", **config: Any) -> dict[str, Any]:
+    """The arguments of a SegmentMemory."""
+    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
+    blocks = [serialize(TransformerBlock(**block(attention=attention), name=name)) for name in "ab"]
+    encoder = serialize(TransformerEncoder(blocks, name="encoder"))
+    return {"encoder": encoder, "memory": 2, **config}
+
+
 _SCORES = {
     "dot": LayerCase(scores.Dot, {}, PER_HEAD, ALLOWED),
     "scaled_dot": LayerCase(scores.Dot, {"scale": True}, PER_HEAD, ALLOWED),
@@ -164,6 +175,14 @@ _SCORES = {
     ),
     "alibi": LayerCase(scores.Alibi, {}, TWO_SIZES, ALLOWED),
     "rotary": LayerCase(scores.Rotary, {"score": "general"}, EVEN, ALLOWED),
+    "qk_norm": LayerCase(scores.QkNorm, {"score": "general"}, TWO_SIZES, ALLOWED),
+    "qk_norm_of_keys": LayerCase(
+        scores.QkNorm, {"score": "key_only", "norm": "layer"}, TWO_SIZES, ALLOWED
+    ),
+    "soft_cap": LayerCase(scores.SoftCap, {"score": "alibi", "cap": 3.0}, TWO_SIZES, ALLOWED),
+    "temperature": LayerCase(
+        scores.Temperature, {"score": "cosine", "initial": 0.1}, PER_HEAD, ALLOWED
+    ),
     "shared_dot": LayerCase(scores.SharedDot, {"self_penalty": -3.0}, PER_HEAD, ALLOWED),
 }
 _WEIGHTINGS = {
@@ -175,6 +194,7 @@ _WEIGHTINGS = {
     "entmax": LayerCase(weightings.Entmax, {}, **LOGITS),
     "sparsemax": LayerCase(weightings.Entmax, {"alpha": 2.0}, **LOGITS),
     "top_k": LayerCase(weightings.TopK, {"k": 3}, **LOGITS),
+    "attention_sink": LayerCase(weightings.AttentionSink, {}, **LOGITS),
     "talking_heads": LayerCase(weightings.TalkingHeads, {"weighting": "softmax"}, **LOGITS),
     "gaussian": LayerCase(weightings.Gaussian, {"width": 3, "units": 4}, **LOGITS_AND_QUERY),
     "talking_gaussian": LayerCase(
@@ -197,6 +217,21 @@ _ATTENTION = {
         ATTENTION_MASKS,
         {"key_mask": ("key", "value"), "query_mask": "query"},
         tuple(ATTENTION_MASKS),
+    ),
+    "two_streams": LayerCase(
+        TwoStreamEncoder,
+        {"encoder": remembering(mechanism="xlnet")["encoder"]},
+        {"inputs": "BSE"},
+        {"present": "BS", "ranks": "BS"},
+        {"present": "inputs"},
+        ("present",),
+    ),
+    "segment_attention": LayerCase(
+        SegmentAttention,
+        {"attention": serialize(MultiHeadAttention(2, 3, "xlnet", name="heads"))},
+        {"query": "BSE"},
+        {"query_mask": "BS", "query_segments": "BS"},
+        {"query_mask": "query"},
     ),
     "attention_pooling": LayerCase(
         AttentionPooling,
@@ -284,6 +319,7 @@ _BLOCKS = {
     "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),
     "convolution": LayerCase(ConvolutionMixer, {"causal": True}, **EVENTS),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
+    "segment_memory": LayerCase(SegmentMemory, remembering(segment=3), **EVENTS),
     "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
     "axial_positions": LayerCase(AxialPositions, {"shape": (2, 3)}, masks={"present": "BT"}),
     "coordinate_positions": LayerCase(
@@ -301,6 +337,9 @@ _BLOCKS = {
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
     "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
+    "interacting_layer_small_values": LayerCase(
+        InteractingLayer, {"num_heads": 2, "head_dim": [4, 3]}, **FIELDS
+    ),
     "autoint": LayerCase(
         AutoInt,
         {"num_layers": 2, "mechanism": "talking_heads", "gate": HARD_CONCRETE, **SMALL},
@@ -310,7 +349,29 @@ _BLOCKS = {
     "target_attention_heads": LayerCase(
         TargetAttention, {"mechanism": "alibi", "num_heads": 2, "head_dim": 3}, **TARGET
     ),
+    "target_attention_gated": LayerCase(
+        TargetAttention, {"num_heads": 2, "head_dim": 3, "gate": HARD_CONCRETE}, **TARGET
+    ),
     "experts": LayerCase(Experts, {"num_experts": 3, "units": (5, 4)}, **ROWS, batched=False),
+    "gated_experts": LayerCase(
+        Experts,
+        {
+            "num_experts": 3,
+            "units": (5, 4),
+            "gate": HARD_CONCRETE,
+            "disagreement": {"outputs": 0.1},
+        },
+        **ROWS,
+        batched=False,
+    ),
+    "mmoe_gated": LayerCase(
+        MMoE,
+        {
+            "num_tasks": 2,
+            "gate": "both",
+            "experts": serialize(Experts(3, (5, 4), gate=HARD_CONCRETE, name="experts")),
+        },
+    ),
     "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
     "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
     **{

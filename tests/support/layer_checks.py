@@ -39,7 +39,7 @@ def saved_model_loads(case: LayerCase, folder: Path) -> None:
 
 def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
     (layer, _), whole = case.example, case.graph
-    model = keras.Model(whole.input, keras.tree.flatten(whole.output)[0])
+    model = keras.Model(whole.input, keras.tree.flatten(whole.output))
     if not model.trainable_variables:
         return
     whole.set_weights(layer.get_weights())
@@ -48,9 +48,10 @@ def training_step_changes_weights(case: LayerCase, folder: Path) -> None:
     before = [keras.ops.convert_to_numpy(weight) for weight in model.trainable_variables]
     arrays = case.arrays()
     # Not a constant, which a layer normalisation at the end could only meet with its bias.
-    shape = outputs_of(model, {"inputs": arrays})["0"].shape
-    target = np.random.default_rng(2).normal(size=shape).astype("float32")
-    assert np.isfinite(model.train_on_batch(arrays, target))
+    outputs = outputs_of(model, {"inputs": arrays}).values()
+    rng = np.random.default_rng(2)
+    targets = [rng.normal(size=output.shape).astype("float32") for output in outputs]
+    assert np.isfinite(model.train_on_batch(arrays, targets)).all()
     for weight, old in zip(model.trainable_variables, before, strict=True):
         new = keras.ops.convert_to_numpy(weight)
         assert np.isfinite(new).all(), weight.path

@@ -6,6 +6,8 @@ from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.attention.layers.prepend_tokens import PrependTokens
 from recsys_attn.attention.layers.pruning import prune_heads
 from recsys_attn.attention.layers.recurrence import Recurrence
+from recsys_attn.attention.layers.segment_attention import SegmentAttention
+from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 
 __all__ = [
     "Attention",
@@ -13,5 +15,7 @@ __all__ = [
     "MultiHeadAttention",
     "PrependTokens",
     "Recurrence",
+    "SegmentAttention",
+    "TwoStreamEncoder",
     "prune_heads",
 ]

@@ -161,7 +161,7 @@ class AttentionPooling(Layer):
         leading = tuple(inputs.shape[:-2])
         shapes = [(*leading, *queries, inputs.shape[-1])]
         if return_weights:
-            heads = () if self.num_heads is None else (self.num_heads,)
+            heads = () if self.num_heads is None else (self.attention.num_heads,)
             shapes.append((*leading, *heads, *queries, inputs.shape[-2]))
         outputs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
         return outputs if return_weights else outputs[0]

@@ -67,6 +67,11 @@ class Pattern:
         return False
 
     @property
+    def reach(self) -> int | None:
+        """The greatest distance back to a key that a query attends; None for no bound."""
+        return None
+
+    @property
     def heads(self) -> int | None:
         """The number of heads; None if all heads have the same pattern."""
         return None
@@ -116,6 +121,12 @@ def get_all(identifiers: Any) -> tuple[Pattern, ...]:
     return tuple(PATTERNS.get(identifier) for identifier in identifiers)
 
 
+def furthest(patterns: Sequence[Pattern]) -> int | None:
+    """Returns the greatest `reach` of several patterns; None if one has no bound."""
+    reaches = [pattern.reach for pattern in patterns]
+    return None if None in reaches else max(reach for reach in reaches if reach is not None)
+
+
 @dataclass(frozen=True)
 class Combination(Pattern):
     """A pattern made of several patterns."""
@@ -162,6 +173,10 @@ class And(Combination):
     def is_causal(self) -> bool:
         return any(pattern.is_causal for pattern in self.patterns)
 
+    @property
+    def reach(self) -> int | None:
+        return min((p.reach for p in self.patterns if p.reach is not None), default=None)
+
 
 @PATTERNS.register("or")
 @dataclass(frozen=True)
@@ -177,6 +192,10 @@ class Or(Combination):
     @property
     def is_causal(self) -> bool:
         return all(pattern.is_causal for pattern in self.patterns)
+
+    @property
+    def reach(self) -> int | None:
+        return furthest(self.patterns)
 
 
 @PATTERNS.register("not")

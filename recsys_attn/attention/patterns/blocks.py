@@ -72,6 +72,10 @@ class Block(Pattern):
     def hides_future(self) -> bool:
         return (self.after or 0) < self.before
 
+    @property
+    def reach(self) -> int:
+        return self.size * (self.before + 1) - 1
+
 
 @PATTERNS.register("edge_blocks")
 @dataclass(frozen=True)

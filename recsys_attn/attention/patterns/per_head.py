@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.patterns.base import PATTERNS, Pattern, get_all, set_field
+from recsys_attn.attention.patterns.base import (
+    PATTERNS,
+    Pattern,
+    furthest,
+    get_all,
+    set_field,
+)
 from recsys_attn.attention.patterns.window import Full
 from recsys_attn.tensors import Tensor
 
@@ -62,6 +68,10 @@ class PerHead(Pattern):
     @property
     def is_causal(self) -> bool:
         return all(pattern.is_causal for pattern in self.patterns)
+
+    @property
+    def reach(self) -> int | None:
+        return furthest(self.patterns)
 
     @property
     def hides_future(self) -> bool:

@@ -103,6 +103,10 @@ class Local(Pattern):
     def hides_future(self) -> bool:
         return (self.after or 0) < self.before
 
+    @property
+    def reach(self) -> int:
+        return self.before
+
 
 @PATTERNS.register("dilated")
 @dataclass(frozen=True)
@@ -143,3 +147,7 @@ class Dilated(Pattern):
             ahead >= -self.window * self.dilation, ahead <= self.window * self.dilation
         )
         return ops.logical_and(near, ahead % self.dilation == 0)
+
+    @property
+    def reach(self) -> int:
+        return self.window * self.dilation

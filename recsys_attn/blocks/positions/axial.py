@@ -92,11 +92,9 @@ class AxialPositions(CountedPositions):
             for name, shape in (("rows", (rows, widths[0])), ("columns", (columns, widths[1])))
         )
 
-    def call(
-        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
+    def at(self, inputs: Tensor, places: Tensor) -> Tensor:
         rows, columns = self.rows.shape[0], self.columns.shape[0]
-        places = ops.minimum(self.places(inputs, present, mask), rows * columns - 1)
+        places = ops.minimum(places, rows * columns - 1)
         row = ops.take(self.rows, places // columns, axis=0)
         column = ops.take(self.columns, places % columns, axis=0)
         vectors = row + column if self.sum else ops.concatenate([row, column], axis=-1)

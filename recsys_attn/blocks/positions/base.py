@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 from keras import ops
@@ -20,12 +20,17 @@ class Positions:
     There are two kinds. An `EventPositions` is a layer that changes the events before the encoder.
     The others become a part of the score of its attention: they override `in_mechanism`.
 
+    Attributes:
+        uses_times: Whether they read the times of the events.
+
     Example:
 
     >>> from recsys_attn.blocks.positions import POSITIONS
     >>> POSITIONS.get({"class_name": "learned", "config": {"length": 50}}).for_history(7).length
     50
     """
+
+    uses_times: ClassVar[bool] = False
 
     def for_history(self, length: int) -> Self:
         """Returns the positions for histories of at most `length` events, where none is given."""
@@ -92,6 +97,16 @@ class EventPositions(Positions, Layer):
     ) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
+    def at(self, inputs: Tensor, places: Tensor) -> Tensor:
+        """Returns events (B, S, E) with the positions `places` (B or 1, S), one by one."""
+        raise TypeError(
+            f"{type(self).__name__} does not place single events. Give it the method "
+            "`at(inputs, places)`, or use 'sinusoidal' or positions in the score such as 'rotary'"
+        )
+
+    def require_steps(self) -> None:
+        """Raises if an event changes the positions of those before it."""
+
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
@@ -147,6 +162,19 @@ class CountedPositions(EventPositions):
                 f"is built. Received: length=None, inputs.shape={tuple(input_shape)}"
             )
         return length
+
+    def require_steps(self) -> None:
+        if self.from_end:
+            raise TypeError(
+                f"{type(self).__name__} count from the latest event, so that each new event moves "
+                "all others. Use from_end=False, or positions in the score such as 'rotary'. "
+                "Received: from_end=True"
+            )
+
+    def call(
+        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        return self.at(inputs, self.places(inputs, present, mask))
 
     def places(self, inputs: Tensor, present: Tensor | None, mask: Tensor | None = None) -> Tensor:
         """Returns the number of present events after each event, or before it: (B or 1, S)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -62,13 +62,9 @@ class CoordinatePositions(CountedPositions):
         require_bool("gaps", gaps)
         self.gaps = gaps
 
-    def for_history(self, length: int) -> Self:
-        if self.gaps:
-            raise ValueError(
-                "A model has no times for `gaps`; give it the ages of events as a sequence of "
-                "their history. Received: gaps=True"
-            )
-        return super().for_history(length)
+    @property
+    def uses_times(self) -> bool:  # type: ignore[override]
+        return self.gaps
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
@@ -92,13 +88,27 @@ class CoordinatePositions(CountedPositions):
     ) -> Tensor:
         present = mask if present is None else present
         self._check_times(times, inputs)
-        places = ops.minimum(self.places(inputs, present), self._last)
-        # In float32: bfloat16 has 256 numbers from 0.5 to 1.
-        share = 2 * ops.cast(places, "float32") / self._last - 1
-        channels = [-share if self.from_end else share]
+        places = self.places(inputs, present)
+        if times is None:
+            return self.at(inputs, places)
+        gaps = _gaps(ops.convert_to_tensor(times), present)
+        share = ops.broadcast_to(self._share(places), ops.shape(gaps))
+        return self._with_channels(inputs, [share, gaps])
+
+    def at(self, inputs: Tensor, places: Tensor) -> Tensor:
+        return self._with_channels(inputs, [self._share(places)])
+
+    def require_steps(self) -> None:
+        super().require_steps()
         if self.gaps:
-            gaps = _gaps(ops.convert_to_tensor(times), present)
-            channels = [ops.broadcast_to(channels[0], ops.shape(gaps)), gaps]
+            raise TypeError("The times of `gaps` are not known step by step. Received: gaps=True")
+
+    def _share(self, places: Tensor) -> Tensor:
+        # In float32: bfloat16 has 256 numbers from 0.5 to 1.
+        share = 2 * ops.cast(ops.minimum(places, self._last), "float32") / self._last - 1
+        return -share if self.from_end else share
+
+    def _with_channels(self, inputs: Tensor, channels: list[Tensor]) -> Tensor:
         extra = ops.cast(ops.stack(channels, axis=-1), self.compute_dtype)
         return ops.matmul(inputs, self.kernel) + ops.matmul(extra, self.channels)
 

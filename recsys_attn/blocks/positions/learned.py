@@ -57,8 +57,6 @@ class LearnedPositions(CountedPositions):
             name="table",
         )
 
-    def call(
-        self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        places = ops.minimum(self.places(inputs, present, mask), self.table.shape[0] - 1)
+    def at(self, inputs: Tensor, places: Tensor) -> Tensor:
+        places = ops.minimum(places, self.table.shape[0] - 1)
         return inputs + ops.cast(ops.take(self.table, places, axis=0), inputs.dtype)

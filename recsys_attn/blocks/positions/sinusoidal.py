@@ -71,16 +71,20 @@ class SinusoidalPositions(EventPositions):
     def call(
         self, inputs: Tensor, present: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        length, width = ops.shape(inputs)[1], inputs.shape[2]
+        return self.at(inputs, ops.arange(ops.shape(inputs)[1])[None])
+
+    def at(self, inputs: Tensor, places: Tensor) -> Tensor:
+        width = inputs.shape[2]
         # Always in float32: in bfloat16 the positions 257 and 258 are equal.
-        rates = self.base ** -(np.arange(0, width, 2) / width)
-        angles = ops.outer(ops.arange(length, dtype="float32"), rates.astype("float32"))
+        rates = (self.base ** -(np.arange(0, width, 2) / width)).astype("float32")
+        angles = ops.cast(places, "float32")[..., None] * rates
         sines, cosines = ops.sin(angles), ops.cos(angles)
         if self.interleaved:
-            waves = ops.reshape(ops.stack([sines, cosines], axis=-1), (length, 2 * len(rates)))
-            waves = waves[:, :width]  # an odd width ends with a sine
+            pairs = ops.stack([sines, cosines], axis=-1)
+            waves = ops.reshape(pairs, (*ops.shape(places), 2 * len(rates)))
+            waves = waves[..., :width]  # an odd width ends with a sine
         else:
-            waves = ops.concatenate([sines, cosines[:, : width // 2]], axis=-1)
+            waves = ops.concatenate([sines, cosines[..., : width // 2]], axis=-1)
         if self.scale is not None:
             waves = waves * self.scale
         return inputs + ops.cast(waves, inputs.dtype)

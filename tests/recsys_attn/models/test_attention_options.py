@@ -67,6 +67,21 @@ def test_a_preset_in_a_place(place: str, preset: str) -> None:
         assert_close(score, found[task][:, :1])
 
 
+def test_heads_of_models_share_keys_or_have_small_values() -> None:
+    block = {"class_name": "block", "config": {"num_heads": [4, 2], "head_dim": [4, 3]}}
+    options: list[tuple[Any, dict[str, Any]]] = [
+        (models.din, {"encoder": "rotary", "encoder_heads": [4, 1], "encoder_head_dim": [4, 2]}),
+        (models.din, {"encoder": block}),
+        (models.autoint, {"num_layers": 2, "head_dim": [8, 3]}),
+        (models.attention_ranker, {"encoder": "alibi", "head_dim": [4, 3], "num_experts": 2}),
+    ]
+    for make, given in options:
+        for score in scores(make(SCHEMA, width=4, **given), inputs()).values():
+            assert np.isfinite(score).all()
+    with pytest.raises(ValueError, match=r"must divide .*encoder_heads=\[4, 3\]"):
+        models.din(SCHEMA, width=4, encoder="rotary", encoder_heads=[4, 3])
+
+
 def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
     arguments: Any = {
         "encoder": presets.performer(8),
@@ -143,7 +158,32 @@ ENCODERS: dict[str, Any] = {
         "activation": "swiglu",
         "groups": 1,
     },
+    "segments": {
+        "encoder": {"class_name": "block", "config": {"attention": "alibi", "norm": "rms"}},
+        "segment": 2,
+        "memory": 3,
+    },
 }
+
+
+def segments(name: str, **config: Any) -> dict[str, Any]:
+    encoder = {"class_name": name, "config": config}
+    return {"class_name": "segments", "config": {"encoder": encoder, "segment": 2, "memory": 3}}
+
+
+def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
+    plain = {"class_name": "transformer_xl", "config": {"max_distance": 9}}
+    cut = segments("transformer_xl", max_distance=9)
+    cut["config"]["memory"] = 9
+    made = [
+        models.din(SCHEMA, width=4, mlp_units=(5,), encoder=encoder, encoder_layers=2)
+        for encoder in (plain, cut)
+    ]
+    expected, found = (scores(ranker, inputs()) for ranker in made)
+    made[1].set_weights(made[0].get_weights())
+    found = scores(made[1], inputs())
+    for task, score in expected.items():
+        assert_close(found[task], score)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -162,11 +202,14 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ("gri", r"a mixer or 'block'.* Did you mean 'gru'"),
+        ("gri", r"a mixer, 'block' or 'segments'.* Did you mean 'gru'"),
         ({"class_name": "block", "config": {"nrm": "rms"}}, "has no argument 'nrm'.*'norm'"),
         ({"class_name": "block", "config": {"norm": "conditional"}}, "without a condition"),
         ("gmlp", "'gmlp' needs `length`, the most events"),
         ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
+        ("segments", "'segments' needs 'segment', 'memory'"),
+        (segments("performer", causal=True), "Linear has one sequence and no memory"),
+        (segments("gru"), "RecurrentMixer has one sequence and no memory"),
         (
             {"class_name": "block", "config": {"placement": "post", "norm": "none"}},
             "`placement` has no effect",
