@@ -112,6 +112,23 @@ class Router(Layer):
             f"{type(self).__name__} must implement `look_up` for cross-attention"
         )
 
+    @property
+    def has_global_queries(self) -> bool:
+        """Whether some queries have all keys, in groups of their own."""
+        return False
+
+    def with_global_inputs(
+        self, groups: list[Groups], query: Tensor, key: Tensor, value: Tensor
+    ) -> list[Groups]:
+        """Returns groups in which the global queries and their keys and values are replaced.
+
+        Args:
+            groups: The result of `group`.
+            query, key: (B, S, N, H).
+            value: (B, S, N, V).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no global queries")
+
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
         """Returns the output of each token, (B, S, N, V).
 

@@ -15,12 +15,14 @@ from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.coverage import require_covered
 from recsys_attn.attention.routers.global_tokens import (
+    alone_at,
     at_tokens,
     beside,
     token_places,
     token_positions,
     token_queries,
     with_token_outputs,
+    with_tokens,
 )
 from recsys_attn.attention.routers.group_layout import (
     as_groups,
@@ -189,7 +191,7 @@ class Blocks(Router):
         if self.tokens:
             present_length = length_of(key, standing, key_mask)[..., 0]
             tokens = token_places(self.tokens, present_length, ops.shape(key)[1])
-            places = self._with_tokens(places, tokens, route, counts)
+            places = with_tokens(places, tokens, self.size, route, counts)
         index = keys_at(places, key_positions, present)
         return looked_up(query, key, value, index, query_positions, key_positions)
 
@@ -202,7 +204,7 @@ class Blocks(Router):
         own = ops.arange(count, dtype="int32")[None, None]
         # (B or 1, 1, blocks, K); with a plan of each head (B or 1, N, blocks, K)
         route, counts = self._route(own, there[:, None], before, after)
-        alone = None if tokens is None else self._alone(tokens[:, None], route, counts)
+        alone = None if tokens is None else alone_at(tokens[:, None], self.size, route, counts)
         counts = ops.repeat(counts, self.size, axis=-1)
         if alone is not None:
             alone = ops.broadcast_to(alone, (ops.shape(counts)[0], *ops.shape(alone)[1:]))
@@ -266,6 +268,22 @@ class Blocks(Router):
             allowed=None if cut.key_mask is None else cut.key_mask[:, None, None],
         )
 
+    @property
+    def has_global_queries(self) -> bool:
+        return bool(self.first or self.last or self.tokens)
+
+    def with_global_inputs(
+        self, groups: list[Groups], query: Tensor, key: Tensor, value: Tensor
+    ) -> list[Groups]:
+        _, _, there, _, tokens = groups[0].way_back
+        queries = []
+        if self.first or self.last:
+            queries.append(joined(taken(blocks_of(query, self.size), self._edge_blocks(there))))
+        if tokens is not None:
+            queries.append(taken(query, tokens))
+        replaced = zip(groups[1:], queries, strict=True)
+        return [groups[0], *(g._replace(query=q, key=key, value=value) for g, q in replaced)]
+
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
         batch, count, there, length, tokens = groups[0].way_back
         _, *sizes = ops.shape(outputs[0])
@@ -301,21 +319,6 @@ class Blocks(Router):
         if tokens is not None:
             shares.append(ops.cast(tokens >= 0, "float32")[:, None])
         return shares
-
-    def _with_tokens(self, places: Tensor, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
-        """Adds the tokens (B or 1, N or 1, G) to places (B or 1, N or 1, T, W) of a route."""
-        own = self._alone(tokens, route, counts)
-        own = ops.where(own, tokens[..., None, :], -1)
-        batch, heads, queries, _ = ops.shape(own)
-        places = ops.broadcast_to(places, (batch, heads, queries, ops.shape(places)[-1]))
-        return ops.concatenate([places, own], axis=-1)
-
-    def _alone(self, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
-        """Returns whether tokens (B or 1, ..., G) are in no block of the route (..., T, K)."""
-        tokens = tokens[..., None, :]
-        same = ops.equal((tokens // self.size)[..., None], route[..., None, :])
-        met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
-        return ops.logical_and(tokens >= 0, ops.logical_not(met))
 
     def _at_an_end(self, own: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the place of blocks among the first and the last ones, and a mask of those."""

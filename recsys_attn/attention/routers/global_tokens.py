@@ -41,6 +41,26 @@ def token_places(tokens: Sequence[int], length: Tensor, keys: Tensor) -> Tensor:
     return ops.where(again, -1, place)
 
 
+def alone_at(tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor:
+    """Returns whether tokens are in no block of a route.
+
+    (B or 1, ..., G), blocks (B or 1, ..., T, K) and their mask -> (B or 1, ..., T, G).
+    """
+    tokens = tokens[..., None, :]
+    same = ops.equal((tokens // size)[..., None], route[..., None, :])
+    met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
+    return ops.logical_and(tokens >= 0, ops.logical_not(met))
+
+
+def with_tokens(places: Tensor, tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor:
+    """Adds the tokens (B or 1, N or 1, G) to the places (B or 1, N or 1, T, W) of a route."""
+    alone = alone_at(tokens, size, route, counts)
+    alone = ops.where(alone, tokens[..., None, :], -1)
+    batch, heads, queries, _ = ops.shape(alone)
+    places = ops.broadcast_to(places, (batch, heads, queries, ops.shape(places)[-1]))
+    return ops.concatenate([places, alone], axis=-1)
+
+
 def token_queries(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, places: Tensor
 ) -> Groups:
