@@ -202,7 +202,10 @@ def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
 def longformer(
     window: int = 64, tokens: Sequence[int] = (0,), pattern: Any = None, **kwargs: Any
 ) -> Routed:
-    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150."""
+    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150.
+
+    With `global_projections=True` they have projections of their own, as in the paper.
+    """
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(

@@ -165,6 +165,9 @@ _ROUTED = {
         part("local", window=2, pattern=serialize(Causal())), causal=True, crosses=False
     ),
     "Longformer": Composition(part("longformer", window=2), crosses=False),
+    "Longformer, second projections": Composition(
+        part("longformer", window=2, tokens=[0, -1], global_projections=True), crosses=False
+    ),
     "BigBird": Composition(part("bigbird", size=1, count=1), crosses=False),
     "BigBird, a plan a head": Composition(
         part("bigbird", size=1, count=1, seed=[3, 4]), crosses=False
