@@ -24,7 +24,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
-from recsys_attn.initializers import glorot
+from recsys_attn.initializers import glorot, repeated
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -137,6 +137,8 @@ class MultiHeadAttention(Layer):
                 "so they have equally many heads. "
                 f"Received: num_heads={[self.num_heads, self.num_key_heads]}"
             )
+        if value == "identity":
+            self.mechanism.require_one_projection("a layer with value='identity'")
         if value == "identity" and self.value_dim != self.head_dim:
             raise ValueError(
                 "With value='identity' the values have the width of the input, so `head_dim` is "
@@ -179,17 +181,21 @@ class MultiHeadAttention(Layer):
         self._kernels["output"] = self._projection(
             "output", self.num_heads * self._value_size, widths["query"]
         )
+        several = self.mechanism.projections
         self.heads.build(
-            (*query_shape[:2], self.num_heads, self.head_dim),
-            (*key_shape[:2], self.num_heads, self.head_dim),
-            (*value_shape[:2], self.num_heads, self._value_size),
+            (*query_shape[:2], self.num_heads, several * self.head_dim),
+            (*key_shape[:2], self.num_heads, several * self.head_dim),
+            (*value_shape[:2], self.num_heads, several * self._value_size),
             query_shape,
         )
 
     def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
         gain = self.initial_gain if name in ("value", "output") else 1.0
+        initializer: Any = glorot(gain)
+        if name != "output" and self.mechanism.projections > 1:
+            initializer = repeated(initializer, self._layout[name][0], self.mechanism.projections)
         kernel = self.add_weight(
-            shape=(size, units), initializer=glorot(gain), name=f"{name}_kernel"
+            shape=(size, units), initializer=initializer, name=f"{name}_kernel"
         )
         if not self.use_bias:
             return kernel, None
@@ -198,10 +204,11 @@ class MultiHeadAttention(Layer):
     @property
     def _layout(self) -> dict[str, tuple[int, int]]:
         """Number and size of the heads of each input."""
+        several = self.mechanism.projections
         return {
-            "query": (self.num_heads, self.head_dim),
-            "key": (self.num_key_heads, self.head_dim),
-            "value": (self.num_key_heads, self.value_dim),
+            "query": (self.num_heads, several * self.head_dim),
+            "key": (self.num_key_heads, several * self.head_dim),
+            "value": (self.num_key_heads, several * self.value_dim),
         }
 
     @property

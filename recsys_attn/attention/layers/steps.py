@@ -50,6 +50,7 @@ def require_steps(layer: MultiHeadAttention) -> None:
             "summaries are those of the whole sequence. Use Dense, Routed with the router Blocks, "
             "or Linear"
         )
+    mechanism.require_one_projection("Recurrence")
     if not mechanism.is_causal:
         raise TypeError(
             f"{type(mechanism).__name__} is not causal here, so a later event changes the outputs "
@@ -154,4 +155,6 @@ def _pattern(mechanism: Any) -> Any:
     met: Pattern = Block(router.size, router.before, router.after)
     if router.first:
         met = met | Global(tuple(range(router.size * router.first)))
+    if router.tokens:
+        met = met | Global(router.tokens)
     return met & mechanism.pattern

@@ -13,7 +13,7 @@ import pytest
 from recsys_attn.attention import Dense, Linear, MultiHeadAttention, Recurrence, presets
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.mechanisms.routed import Routed
-from recsys_attn.attention.patterns import Causal, Dilated, Local, PerHead
+from recsys_attn.attention.patterns import Causal, Dilated, Global, Local, PerHead
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.attention.scores import QkNorm, SoftCap, Temperature
 from recsys_attn.blocks import (
@@ -71,6 +71,9 @@ ATTENTION = {
     ),
     "blocks": Routed(Blocks(3), "rotary", Local(2, 0)),
     "first block": Routed(Blocks(2, first=1), pattern=Causal()),
+    "global tokens": Routed(
+        Blocks(2, after=0, tokens=(1, 3)), pattern=(Local(2, 0) | Global((1, 3))) & Causal()
+    ),
     "linear": Linear(causal=True),
 }
 MIXERS = {
