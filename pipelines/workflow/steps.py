@@ -184,6 +184,7 @@ class Steps:
                     str(self.experiment.monitor)
                 ),
                 "calibration": trained.calibration,
+                "pruned": trained.pruned,
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -195,6 +196,7 @@ class Steps:
         runs = {
             "warm_start": options.warm_start,
             "teacher.run": options.teacher and options.teacher.run,
+            "prune": options.prune,
         }
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
