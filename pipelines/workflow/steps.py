@@ -67,7 +67,6 @@ from pipelines.workflow.run import Build, Run
 from pipelines.workflow.small_export import with_export_weights
 from pipelines.workflow.source_stamps import source_stamps
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Numeric, is_age
 
 REPORT = "report.html"
 SKEW, SKEW_REPORT = "skew.json", "skew.html"
@@ -147,11 +146,8 @@ class Steps:
             items = ItemTable.load(self.run.path("ingest"))
             fitted = dataclasses.replace(fitted, items=items)
             fitted.save(folder)
-            sizes = {
-                f.name: f.size
-                for f in fitted.schema.features
-                if not (isinstance(f, Numeric) or is_age(f))
-            }
+            sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
+            sizes = {name: size for name, size in sized if size}
             return {"rows": train.rows, "table_rows": sizes}
 
         self._execute("fit", build)

@@ -61,9 +61,10 @@ def _segments(
     layers: int = 1,
     num_heads: Any = 2,
     head_dim: Any = 16,
-    **of_heads: Any,
+    gate: Any = None,
+    disagreement: Any = None,
 ) -> SegmentMemory:
-    made = stack(encoder, layers, num_heads, head_dim, **of_heads)
+    made = stack(encoder, layers, num_heads, head_dim, gate=gate, disagreement=disagreement)
     return SegmentMemory(made, memory, segment)
 
 
