@@ -190,7 +190,7 @@ class Steps:
         """Fingerprints of the runs that training reads; a change makes training run again."""
         options = self.experiment.training
         runs = {"warm_start": options.warm_start, "prune": options.prune}
-        runs["teacher.run"] = options.teacher and options.teacher.run
+        runs["teacher.run"] = None if options.teacher is None else options.teacher.run
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _trained(
