@@ -189,8 +189,8 @@ class Steps:
     def _older_runs(self) -> dict[str, str]:
         """Fingerprints of the runs that training reads; a change makes training run again."""
         options = self.experiment.training
-        runs = {"warm_start": options.warm_start, "prune": options.prune}
-        runs["teacher.run"] = options.teacher and options.teacher.run
+        teacher = options.teacher.run if options.teacher else None
+        runs = {"warm_start": options.warm_start, "teacher.run": teacher, "prune": options.prune}
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _trained(
