@@ -10,6 +10,7 @@ from keras import ops
 from recsys_attn.attention.masks.sequence_masks import permutation
 from recsys_attn.blocks.attended import attend, is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
+from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import deserialize, serialize
@@ -79,6 +80,8 @@ class TwoStreamEncoder(Layer):
                 "`encoder` must be a TransformerEncoder or its config. "
                 f"Received: {encoder!r} of type {type(encoder).__name__}"
             )
+        if self.encoder.reversible:
+            raise Reversible.one_stream()
         for block in self.encoder.blocks:
             _require_pairs(block.attention)
 
