@@ -22,11 +22,10 @@ from pydantic.fields import FieldInfo
 
 from pipelines.experiment.config import Experiment
 from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
-from recsys_attn.attention import gates, presets
-from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, positions
 from recsys_attn.id_transforms import Vocabulary
-from recsys_attn.models import encoders, option_types
+from recsys_attn.models import encoders, option_types, placements
 
 PAGE = Path(__file__).parent / "reference/experiment-keys.md"
 HEAD = """# Keys of the experiment file
@@ -84,18 +83,22 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_head_dim": 8,
     "model.encoder_positions": "rotary",
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
-    "model.gate": "hard_concrete",
     "model.gate_attention": "sparsemax",
-    "model.disagreement": {"subspace": 0.01},
+    "model.target_heads": 4,
+    "model.gates": "hard_concrete",
+    "model.disagreement": {"outputs": 0.01},
     "model.mlp_units": [64, 32],
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,
     "training.embeddings_learning_rate": 0.01,
     "training.clip_norm": 5.0,
+    "training.penalty_warmup": [500, 1500],
     "training.monitor": "click",
     "training.micro_batch_size": 64,
     "training.warm_start": "runs/last_week",
+    "training.teacher": {"run": "runs/large"},
+    "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
     "evaluation.ceiling": {"click": "p_click"},
     "evaluation.baselines": {"popularity": "item_clicks"},
@@ -106,14 +109,16 @@ _WORDS = {str: "string", int: "whole number", float: "number", bool: "boolean", 
 _MECHANISM = "name or table of a [mechanism](attention.md)"
 _CHECKED = {  # options of models, by the function that checks them
     option_types.count: "whole number ≥ 1",
+    option_types.heads: "whole number ≥ 1, or a list of two: heads of queries, heads of keys",
+    option_types.head_size: "whole number ≥ 1, or a list of two: size of keys, size of values",
     option_types.share: "number from 0 to 1",
     option_types.sizes: "list of whole numbers ≥ 1",
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,
     positions.get: "name or table of [positions](attention.md#positions)",
     encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
-    gates.get: "name or table of a [gate](attention.md)",
-    get_disagreement: "table of numbers",
+    placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
+    placements.check_disagreement: "table of numbers, or a table by place",
     known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),
 }
 _LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side
+from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side, is_age
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
     rows = 0
     for feature in features:
         owner = schema.table_owner(feature.name)
-        if isinstance(feature, Numeric):
+        if isinstance(feature, Numeric) or is_age(feature):
             continue
         if owner not in offsets:
             size = getattr(schema[owner], "size", None)  # whichever of them comes first
@@ -71,6 +71,7 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
             f.name
             for f in features
             if isinstance(f, kind)
+            and not is_age(f)
             and f.side == side
             and getattr(f, "multivalued", False) == multivalued
         )

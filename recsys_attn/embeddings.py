@@ -24,6 +24,7 @@ from recsys_attn.schema import (
     Schema,
     Sequence,
     Side,
+    is_age,
     is_listed,
 )
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -59,7 +60,8 @@ class FeatureEmbedding(Layer):
         without the last axis, False where a value is missing; `"histories"`, by name a dict of
         `query` `(B, T, K)`, `events` `(B, S, K)`, `event_mask` `(B, S)` and `query_mask`
         `(B, T)`, where T is 1 if no candidate feature is in the query, and `query_mask` is None
-        without a candidate mask; and `"candidate_mask"` where given.
+        without a candidate mask; with a sequence of ages also `times` `(B, S)`, whole seconds, 0
+        at the request and negative before it; and `"candidate_mask"` where given.
 
     Raises:
         ValueError: The schema is not fitted, `width` is not positive, or a call lacks a feature.
@@ -99,13 +101,7 @@ class FeatureEmbedding(Layer):
         self._vector_weights = {}
         for table in self._tables:
             if table.rows:
-                self._table_weights[str(table.width)] = self.add_weight(
-                    shape=(table.rows, table.width),
-                    initializer=self._table_initializer(table),
-                    regularizer=self.embeddings_regularizer,
-                    autocast=False,  # casts the looked-up rows, not the whole table
-                    name=f"table_{table.width}",
-                )
+                self._table_weights[str(table.width)] = self.add_table(table)
             for side, names in table.numerics.items():
                 if names:
                     self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
@@ -115,6 +111,20 @@ class FeatureEmbedding(Layer):
                         name=f"{side}_vectors_{table.width}",
                     )
         self.built = True
+
+    def add_table(self, table: Table) -> Any:
+        """Makes the weights of a table; with `rows`, a subclass may store them in another way."""
+        return self.add_weight(
+            shape=(table.rows, table.width),
+            initializer=self._table_initializer(table),
+            regularizer=self.embeddings_regularizer,
+            autocast=False,  # casts the looked-up rows, not the whole table
+            name=f"table_{table.width}",
+        )
+
+    def rows(self, table: Any, ids: Tensor) -> Tensor:
+        """Reads rows of the weights of a table."""
+        return rows_at(table, ids)
 
     def _initializer(self) -> Any:
         """Returns a new initializer: one object would give two weights the same values."""
@@ -209,7 +219,7 @@ class FeatureEmbedding(Layer):
             offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
             for part, offset, size in zip(parts, offsets, sizes, strict=True)
         ]
-        rows = rows_at(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
+        rows = self.rows(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
         rows = ops.cast(rows, self.compute_dtype)
         rows = rows * ops.cast(present, rows.dtype)[..., None]
         lengths = [ops.shape(part)[-1] for part in parts]
@@ -238,12 +248,17 @@ class FeatureEmbedding(Layer):
             query_mask = ops.cast(query_mask, "bool")
             if not any(self._side_of_partner(s.name) == "candidate" for s in sequences):
                 query_mask = ops.any(query_mask, axis=1, keepdims=True)  # one query per request
-        return {
-            "query": self._query(sequences, vectors),
+        embedded = tuple(sequence for sequence in sequences if not is_age(sequence))
+        result = {
+            "query": self._query(embedded, vectors),
             "query_mask": query_mask,
-            "events": ops.concatenate([vectors[s.name] for s in sequences], axis=-1),
+            "events": ops.concatenate([vectors[s.name] for s in embedded], axis=-1),
             "event_mask": event_mask,
         }
+        for sequence, part in zip(sequences, ids, strict=True):
+            if is_age(sequence):
+                result["times"] = -ops.maximum(part - RESERVED_IDS, 0)
+        return result
 
     def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Tensor]) -> Tensor:
         """Concatenates the query features to `(B, T, K)`; `T` is 1 if all are context."""
@@ -270,6 +285,24 @@ class FeatureEmbedding(Layer):
     def _partner(self, sequence: Sequence, vectors: dict[str, Tensor]) -> Tensor:
         vector = vectors[self.schema.table_owner(sequence.name)]
         return vector if self._side_of_partner(sequence.name) == "candidate" else vector[:, None]
+
+    def take_rows(self, other: FeatureEmbedding) -> None:
+        """Copies the rows and vectors of its features from an embedding that has them too."""
+        theirs = {table.width: table for table in other._tables}
+        for table in self._tables:
+            their, width = theirs[table.width], str(table.width)
+            if table.rows:
+                found = ops.convert_to_numpy(other._table_weights[width])
+                places = {table.offsets[name]: name for name in table.offsets}  # one for each part
+                begins = [(their.offsets[n], table.sizes[n]) for _, n in sorted(places.items())]
+                rows = [found[begin : begin + size] for begin, size in begins]
+                self._table_weights[width].assign(np.concatenate(rows))
+            for side, names in table.numerics.items():
+                if names:
+                    key = f"{side}_{width}"
+                    known = their.numerics[side]
+                    vectors = ops.convert_to_numpy(other._vector_weights[key])
+                    self._vector_weights[key].assign(vectors[[known.index(n) for n in names]])
 
     def get_config(self) -> Config:
         return {

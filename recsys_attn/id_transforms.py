@@ -61,6 +61,16 @@ class Quantile:
 
 
 @dataclass(frozen=True)
+class Age:
+    """The time of an event, as whole seconds before the request; for a `Sequence`.
+
+    Such a sequence has no table. Layers that use times read it: sessions, positions by time.
+    """
+
+    kind: Literal["age"] = "age"
+
+
+@dataclass(frozen=True)
 class OwnTransform:
     """A transform of your own, by its registered name.
 
@@ -74,5 +84,5 @@ class OwnTransform:
     kind: Literal["own"] = "own"
 
 
-IdTransform = Vocabulary | Hash | Quantile | OwnTransform
+IdTransform = Vocabulary | Hash | Quantile | Age | OwnTransform
 DEFAULT = Vocabulary()

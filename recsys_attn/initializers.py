@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
@@ -10,18 +10,20 @@ from keras import ops
 from recsys_attn.tensors import Tensor
 
 
-def blockwise(count: int, axis: int, initializer: str = "glorot_uniform") -> Callable[..., Tensor]:
-    """Draws `count` blocks of equal size along `axis`, each with its own fans.
+def blockwise(
+    blocks: int | Sequence[int], axis: int, initializer: str = "glorot_uniform"
+) -> Callable[..., Tensor]:
+    """Draws blocks along `axis`, a number of equal ones or one of each size, with their own fans.
 
     So experts, heads and tasks in one tensor start different from each other, with the same scale
     as in tensors of their own.
     """
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
-        block = list(shape)
-        block[axis] //= count
+        sizes = [shape[axis] // blocks] * blocks if isinstance(blocks, int) else blocks
+        shapes = [[*shape[:axis], size, *shape[axis + 1 :]] for size in sizes]
         # A new initializer per block: one object would give every block the same values.
-        draws = [keras.initializers.get(initializer)(block, dtype=dtype) for _ in range(count)]
+        draws = [keras.initializers.get(initializer)(block, dtype=dtype) for block in shapes]
         return ops.concatenate(draws, axis=axis)
 
     return initialize

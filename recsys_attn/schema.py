@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeGuard, get_args
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.id_transforms import (
     DEFAULT,
+    Age,
     Hash,
     IdTransform,
     OwnTransform,
@@ -145,6 +146,11 @@ def is_listed(feature: Feature) -> TypeGuard[Categorical | Sequence]:
     )
 
 
+def is_age(feature: Feature) -> bool:
+    """Returns whether a feature has the times of events, which no table embeds."""
+    return isinstance(feature.transform, Age)
+
+
 @dataclass(frozen=True)
 class Task:
     """A prediction target: a 0/1 label, null (or with a false `mask` column) if unknown.
@@ -219,6 +225,13 @@ class Schema:
             if isinstance(feature, Sequence) and feature.shares is not None:
                 self._check_shares(feature)
         for name, sequences in self.histories.items():
+            ages = [sequence.name for sequence in sequences if is_age(sequence)]
+            if len(ages) > 1 or len(ages) == len(sequences):
+                raise ValueError(
+                    f"The history {name!r} must have a sequence of ids, and at most one with the "
+                    f"transform 'age'. Received with 'age': {ages} of "
+                    f"{[sequence.name for sequence in sequences]}"
+                )
             lengths = {sequence.name: sequence.max_length for sequence in sequences}
             if len(set(lengths.values())) > 1:
                 raise ValueError(
@@ -308,6 +321,7 @@ _ID_TRANSFORMS: dict[str, type[IdTransform]] = {
     "vocabulary": Vocabulary,
     "hash": Hash,
     "quantile": Quantile,
+    "age": Age,
     "own": OwnTransform,
 }
 
@@ -342,16 +356,24 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
         require_positive("size", feature.size)
     if not isinstance(feature.transform, IdTransform):
         raise ValueError(
-            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile or an "
-            f"OwnTransform. "
+            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile, an "
+            "Age or an OwnTransform. "
             f"Received: transform={feature.transform!r}"
         )
     if isinstance(feature.transform, OwnTransform):
         return
-    if isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
+    if isinstance(feature.transform, Age):
+        if not isinstance(feature, Sequence) or feature.shares or feature.dtype == "string":
+            raise ValueError(
+                f"Feature {feature.name!r}: the transform 'age' is for a Sequence of seconds that "
+                "shares no table, with the dtype 'float32' or 'int64'. Received: "
+                f"kind={feature.kind!r}, dtype={feature.dtype!r}"
+            )
+    elif isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
         raise ValueError(
-            f"Feature {feature.name!r}: float32 values take the transform Quantile and nothing "
-            f"else does. Received: dtype={feature.dtype!r}, transform={feature.transform.kind!r}"
+            f"Feature {feature.name!r}: float32 values take the transform Quantile (or Age) and "
+            f"nothing else does. Received: dtype={feature.dtype!r}, "
+            f"transform={feature.transform.kind!r}"
         )
 
 

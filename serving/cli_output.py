@@ -113,13 +113,19 @@ def answer(client: Client, document: list[Row] | RankDocument, by: str | None = 
         return Answer(client.predict_rows(document))
     context, candidates = document.context, document.candidates
     by, top_k = by or document.rank_by, document.top_k
+    first = by or client.metadata().first_task
     if document.explain:
         found = client.explain(context, candidates, rank_by=by, top_k=top_k)
         weights = {"attention": found.attention, "gates": found.gates}
-        return Answer(found.scores, candidates, found.ranking, weights)
+        return Answer(_led_by(first, found.scores), candidates, found.ranking, weights)
     scores = client.rank(context, candidates)
-    first = None if by else client.metadata().first_task
-    return Answer(scores, candidates, best_first(scores, by, first)[: top_k or None])
+    order = best_first(scores, by, first)[: top_k or None]
+    return Answer(_led_by(first, scores), candidates, order)
+
+
+def _led_by(task: str | None, scores: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The scores with those of the task that ranks first."""
+    return dict(sorted(scores.items(), key=lambda item: item[0] != task))
 
 
 def _lists(arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:

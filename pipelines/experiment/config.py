@@ -15,6 +15,7 @@ from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.export_options import ExportOptions
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
@@ -32,6 +33,7 @@ from pipelines.experiment.own_options import (
     own_transform,
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
+from pipelines.experiment.teacher_options import TeacherOptions
 from pipelines.experiment.validation_errors import explain
 from pipelines.features.base import TRANSFORMS
 from pipelines.feed.order import SHUFFLE_ROWS
@@ -69,9 +71,15 @@ class TrainingOptions(TomlTable):
         clip_norm: Maximum global norm of the gradients.
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
+        penalty_warmup: Two numbers of steps. The penalties that layers add to the loss, those of
+            `gates` and `disagreement`, are zero before the first and grow linearly until the
+            second. Raise both with `gates`, so that the model learns before they close.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
         patience: Epochs without a better one after which training stops.
+        keep: Which weights are the result: those of the best epoch, or of the last. Set `"last"`
+            with `gates`, since the best epoch is one before they close; then `patience` has no
+            effect.
         monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
             `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
             of AUC, or of NDCG@10 where a task's loss gives no probabilities.
@@ -94,6 +102,8 @@ class TrainingOptions(TomlTable):
             rows.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
+        teacher: An older run whose probabilities are part of the labels (distillation), so that a
+            smaller model learns more than from the labels alone.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
@@ -111,8 +121,10 @@ class TrainingOptions(TomlTable):
     clip_norm: float | None = Field(default=None, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     cosine_steps: int = Field(default=0, ge=0)
+    penalty_warmup: tuple[int, int] = (0, 0)
     learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
     reduce_on_plateau: float = Field(default=0.3, gt=0, le=1)
+    keep: Literal["best", "last"] = "best"
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool = False
@@ -123,11 +135,18 @@ class TrainingOptions(TomlTable):
     calibrate: bool = True
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None
+    teacher: TeacherOptions | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
 
     @model_validator(mode="after")
     def _check_rates(self) -> TrainingOptions:
+        first, last = self.penalty_warmup
+        if not 0 <= first <= last:
+            raise ValueError(
+                "`penalty_warmup` has the step at which the penalties start to grow, then the step "
+                f"from which they are whole. Received: penalty_warmup=[{first}, {last}]"
+            )
         if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
             raise ValueError(
                 f"`embeddings_learning_rate` needs a row-wise optimizer: {', '.join(ROW_WISE)}. "
@@ -168,22 +187,6 @@ class EvaluationOptions(TomlTable):
         for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
             named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
         return named
-
-
-class ExportOptions(TomlTable):
-    """The `[export]` table.
-
-    Attributes:
-        name: Name of the model's folder. None: the name of the experiment.
-        parity_rows: Rows whose scores are compared between training and export.
-        tolerance: Largest difference of a score in that comparison.
-        warmup_requests: Requests of the warm-up file in the export.
-    """
-
-    name: str | None = None
-    parity_rows: int = Field(default=512, ge=1)
-    tolerance: float = Field(default=1e-5, gt=0)
-    warmup_requests: int = Field(default=5, ge=0, le=500)
 
 
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]

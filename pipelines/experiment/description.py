@@ -21,7 +21,10 @@ def described(experiment: Experiment, schema: Schema) -> dict[str, Any]:
     """
     values = resolved(experiment)
     shown = {table: values[table] for table in _TABLES}
-    shown["data"] = {key: values["data"][key] for key in ("source", "path", "request", "split")}
+    data = values["data"]
+    shown["data"] = {key: data[key] for key in ("source", "path", "request", "split", "items")}
+    for made in ("histories", "aggregates"):
+        shown["data"][made] = {column["name"]: column for column in data[made]}
     shown["tasks"] = {task["name"]: task for task in values["tasks"]}
     return {
         "settings": dict(_flat(shown)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.experiment.config import ExportOptions
+from pipelines.experiment.export_options import ExportOptions
 from pipelines.export.file_list import FILES, list_files
 from pipelines.export.parity import check_parity, sample_requests
 from pipelines.export.raw_inputs import OF_CANDIDATES

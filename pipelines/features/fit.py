@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
+from pipelines.features.age import AgeFitter
 from pipelines.features.base import TRANSFORMS, Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
@@ -19,7 +20,7 @@ from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
-from recsys_attn.id_transforms import Hash, OwnTransform, Quantile
+from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 States = dict[str, Any]
@@ -29,6 +30,8 @@ def fitter(feature: Feature) -> Fitter:
     """The fitter of a feature's transform."""
     if isinstance(feature, Numeric):
         return NumericFitter(feature.transform)
+    if isinstance(feature.transform, Age):
+        return AgeFitter()
     if isinstance(feature.transform, Hash):
         return HashFitter(feature.transform.buckets)
     if isinstance(feature.transform, Quantile):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
+from pipelines.features.age import AgeTransform
 from pipelines.features.base import TRANSFORMS, Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
@@ -187,6 +188,8 @@ def _load(state: dict[str, Any], folder: Path, own: OwnTransform | None) -> Tran
         return TRANSFORMS[own.name](**own.options).load(state)
     if kind == "vocabulary":
         return VocabularyTransform(state["values"])
+    if kind == "age":
+        return AgeTransform()
     if kind == "hash":
         return HashTransform(state["buckets"])
     if kind == "quantile":

@@ -18,6 +18,7 @@ from recsys_attn.schema import (
     Feature,
     Numeric,
     Sequence,
+    is_age,
     is_listed,
 )
 
@@ -80,21 +81,29 @@ class FeatureGraph(tf.Module):
             events: The result of `events`.
 
         Returns:
-            The explanation with `attention/<history>` as `(B, T, R)`, where R is the length of the
-            raw history's longest sequence; 0 for dropped events. `known/<history>`, of the same
-            shape, is 1 for an event that the model sees and of which it knows a value, and 0 for
-            one that is unknown to the vocabulary, missing or too old.
+            The explanation with the weights of a history as `(B, T, R)`, where R is the length of
+            the raw history's longest sequence; 0 for dropped events.
+            `known/<history>`, of the same shape, is 1 for an event that the model sees and of which
+            it knows a value, and 0 for one that is unknown to the vocabulary, missing or too old.
         """
         found = dict(explanation)
         for name, ids in events.items():
-            weights = explanation.get(f"attention/{name}")
-            if weights is None:
+            keys = [f"attention/{name}{kind}" for kind in ("", ".sessions")]
+            keys = [key for key in keys if key in explanation]
+            if not keys:
                 continue
-            place, seen = _places(ids, tf.shape(weights)[-1])
-            gathered = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
-            found[f"attention/{name}"] = tf.where(seen[:, None], gathered, 0.0)
+            for key in keys:
+                weights = explanation[key]
+                place, seen = _places(ids, tf.shape(weights)[-1])
+                gathered = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
+                found[key] = tf.where(seen[:, None], gathered, 0.0)
             flat, _ = _aligned(ids)
-            knows = reduce(tf.logical_or, [part > UNKNOWN_ID for part in flat])
+            values = [
+                part
+                for sequence, part in zip(self.schema.histories[name], flat, strict=True)
+                if not is_age(sequence)
+            ]
+            knows = reduce(tf.logical_or, [part > UNKNOWN_ID for part in values])
             known = tf.cast(tf.logical_and(seen, knows), weights.dtype)
             found[f"known/{name}"] = known[:, None] * tf.ones_like(gathered)
         return found

@@ -15,7 +15,7 @@ from pipelines.features.base import finite_numbers
 from pipelines.features.fitted import raw_column
 from pipelines.prediction_log.counts import NOTHING, Counts, number_keys
 from pipelines.storage.dataset import open_parquet
-from recsys_attn.id_transforms import Hash, OwnTransform, Quantile
+from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import (
     PADDING_ID,
     RESERVED_IDS,
@@ -108,6 +108,8 @@ def value_bins(fitted: FittedFeatures, feature: Feature, ids: np.ndarray) -> np.
         return ranks % _HASH_BINS
     if isinstance(transform, Quantile):
         return ranks
+    if isinstance(transform, Age):
+        return np.log2(ranks + 1).astype("int64")
     return np.searchsorted(_RANKS, ranks, side="right")
 
 
@@ -118,6 +120,8 @@ def bin_name(fitted: FittedFeatures, feature: Feature, number: int) -> str:
     transform, state = _transform(fitted, feature), fitted.transform_of(feature.name).state()
     if isinstance(transform, Hash | OwnTransform):
         return f"hash {number}" if isinstance(transform, Hash) else f"ids {number}"
+    if isinstance(transform, Age):
+        return f"{2**number - 1:,} to {2 ** (number + 1) - 2:,} s"
     if isinstance(transform, Quantile):
         edges = ["-\u221e", *(f"{edge:.4g}" for edge in state["boundaries"]), "\u221e"]
         return f"{edges[number]} to {edges[number + 1]}"

@@ -2,6 +2,7 @@
 
 from pipelines.training.history import History
 from pipelines.training.model import MODEL_FILE, build_model, check_model
+from pipelines.training.teacher import fingerprint_of
 from pipelines.training.train import LOGS, OutputPaths, TrainingData, TrainingResult, train
 from pipelines.training.workers import worker_index
 
@@ -14,6 +15,7 @@ __all__ = [
     "TrainingResult",
     "build_model",
     "check_model",
+    "fingerprint_of",
     "train",
     "worker_index",
 ]

@@ -33,7 +33,9 @@ class History:
 
     @property
     def better(self) -> list[bool]:
-        """Whether each epoch was better than all before it."""
+        """Whether each epoch was better than all before it; always with `keep = "last"`."""
+        if self.options.keep == "last":
+            return [True] * len(self.epochs)
         best, found = float("-inf"), []
         for value in self.monitored:
             found.append(value - _LEAST > best)
@@ -99,3 +101,12 @@ class History:
             gone = max(0, step - options.warmup_steps) / options.cosine_steps
             cosine = (1 + math.cos(math.pi * min(1.0, gone))) / 2
         return decayed * options.reduce_on_plateau**worse * warm * cosine
+
+    def penalty(self, step: int) -> float:
+        """Factor of the penalties of layers in a step.
+
+        Args:
+            step: Number of steps before it.
+        """
+        first, last = self.options.penalty_warmup
+        return 1.0 if step >= last else max(0, step - first) / max(1, last - first)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from recsys_attn.schema import PADDING_ID, UNKNOWN_ID, Numeric, Schema
+from recsys_attn.schema import PADDING_ID, UNKNOWN_ID, Numeric, Schema, is_age
 
 _REPLICAS_APART = 1009  # more than a schema has features
 
@@ -19,12 +19,12 @@ class IdDropout:
     replica, so that a resumed training repeats them.
 
     Args:
-        schema: Names the features; numbers stay.
+        schema: Names the features; numbers and ages stay.
         share: Share of the ids.
     """
 
     def __init__(self, schema: Schema, share: float) -> None:
-        self._names = [f.name for f in schema.features if not isinstance(f, Numeric)]
+        self._names = [f.name for f in schema.features if not (isinstance(f, Numeric) or is_age(f))]
         self._share = share
 
     def __call__(self, inputs: Mapping[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:

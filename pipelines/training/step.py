@@ -11,6 +11,7 @@ import tensorflow as tf
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.id_dropout import IdDropout
+from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.losses import LOSSES
 from recsys_attn.models import RankingModel
@@ -43,6 +44,7 @@ class TrainStep:
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
         id_dropout: Share of the ids that are made unknown.
+        teacher: Changes the labels by inputs and labels; None keeps them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TrainStep:
         jit_compile: bool = False,
         micro_batch_size: int | None = None,
         id_dropout: float = 0.0,
+        teacher: Teacher | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
@@ -62,26 +65,34 @@ class TrainStep:
             model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
         )
         self._id_dropout = IdDropout(model.schema, id_dropout)
+        self._teacher = teacher
         self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def __call__(self, batches: Sequence[Arrays], stop: bool = False) -> StepResult:
+    def __call__(
+        self, batches: Sequence[Arrays], stop: bool = False, penalty: float = 1.0
+    ) -> StepResult:
         """Takes the step.
 
         Args:
             batches: Blocks of one batch for each replica of this worker.
             stop: Whether this worker wants to stop.
+            penalty: Factor of the penalties that the tower's layers add.
         """
         # One trace for each T: there are few, and layers are faster with a known T. Nothing here
         # branches on a tensor, so AutoGraph would only cost time.
         key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
         if key not in self._functions:
-            signature = [tf.TensorSpec([]), *(self._specs(length) for length in key)]
+            signature = [
+                tf.TensorSpec([]),
+                tf.TensorSpec([]),
+                *(self._specs(length) for length in key),
+            ]
             self._functions[key] = tf.function(
                 self._on_replicas, autograph=False, input_signature=signature
             )
         with self._strategy.scope():
-            wish = tf.constant(float(stop))
-            result = self._functions[key](wish, *map(block_tensors, batches))
+            scalars = tf.constant(float(stop)), tf.constant(penalty, "float32")
+            result = self._functions[key](*scalars, *map(block_tensors, batches))
         loss, rows, wishes = result.numpy()
         return StepResult(float(loss), round(rows), bool(wishes > 0))
 
@@ -92,26 +103,28 @@ class TrainStep:
             specs[name] = tf.TensorSpec([None, length, *specs[name].shape[2:]], specs[name].dtype)
         return specs
 
-    def _on_replicas(self, stop: tf.Tensor, *batches: Blocks) -> tf.Tensor:
+    def _on_replicas(self, stop: tf.Tensor, penalty: tf.Tensor, *batches: Blocks) -> tf.Tensor:
         blocks: Any = batches[0]
         if len(batches) > 1:
             blocks = self._strategy.experimental_distribute_values_from_function(
                 lambda context: batches[context.replica_id_in_sync_group % len(batches)]
             )
-        results = self._strategy.run(self._replica, args=(blocks, stop))
+        results = self._strategy.run(self._replica, args=(blocks, stop, penalty))
         return self._strategy.experimental_local_results(results)[0]
 
-    def _replica(self, blocks: Blocks, stop: tf.Tensor) -> tf.Tensor:
-        inputs = self._layout.inputs(blocks)
+    def _replica(self, blocks: Blocks, stop: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
+        inputs, labels = self._layout.inputs(blocks), self._layout.labels(blocks)
+        if self._teacher is not None:
+            labels = self._teacher(inputs, labels)
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
-        labels = self._layout.labels(blocks)
         totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape() as tape:
             fields = embedding(inputs)
             penalties = [self._share(penalty) for penalty in embedding.losses]
             scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
-        results = self._tower(fields, labels, totals, self._strategy.num_replicas_in_sync)
+        replicas = self._strategy.num_replicas_in_sync
+        results = self._tower(fields, labels, totals, replicas, penalty)
         gradients = tape.gradient(
             [*results.leaves, *scaled],
             embedding.trainable_variables,

@@ -63,7 +63,14 @@ class TowerGradient:
             self._compute = tf.function(self._part, jit_compile=True, autograph=False)
         self._changed: set[str] = set()  # paths of the variables that a call changes
 
-    def __call__(self, fields: Any, labels: Tensors, totals: Tensors, replicas: int) -> TowerResult:
+    def __call__(
+        self,
+        fields: Any,
+        labels: Tensors,
+        totals: Tensors,
+        replicas: int,
+        penalty: tf.Tensor | float = 1.0,
+    ) -> TowerResult:
         """The loss of a replica's requests and its gradients.
 
         Args:
@@ -72,17 +79,19 @@ class TowerGradient:
             totals: What the loss of each task is a mean over, of all replicas: known labels, or
                 requests.
             replicas: Number of replicas, which share the tower's penalties.
+            penalty: Factor of these penalties.
         """
         weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
         state = [tf.convert_to_tensor(v.value) for v in self._tower.non_trainable_variables]
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         if self._rows is None:
-            share = tf.constant(1.0 / replicas)
+            share = tf.convert_to_tensor(penalty) / replicas
             found = self._compute(fields, labels, totals, share, weights, state)
         else:
             mask = fields[CANDIDATE_MASK]
             size = micro_batch_requests(mask, self._rows)
-            share = 1.0 / (replicas * tf.cast(-(-tf.shape(mask)[0] // size), "float32"))
+            parts = tf.cast(-(-tf.shape(mask)[0] // size), "float32")
+            share = tf.convert_to_tensor(penalty) / (replicas * parts)
 
             def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
                 seeds = self._other_seeds(state, place)

@@ -33,6 +33,7 @@ from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver
 from pipelines.training.step import TrainStep
+from pipelines.training.teacher import load_teacher
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
@@ -105,20 +106,27 @@ def train(
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
+    read = fitted  # with what the teacher reads too
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
         with workers.strategy.scope():
             model = build_model(experiment, fitted.schema)
             optimizer = make_optimizer(options, model.trainable_variables)
-            layout = Layout.of(model.schema)
+            teacher = None
+            if options.teacher is not None:
+                teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
+                read = data.fitted.with_tasks(experiment.tasks).without(
+                    teacher.unread(data.fitted, fitted.schema)
+                )
+            layout = Layout.of(read.schema)
             part = micro_batch_rows(options.micro_batch_size, model.tower)
             step = TrainStep(
-                model, optimizer, layout, options.jit_compile, part, options.id_dropout
+                model, optimizer, layout, options.jit_compile, part, options.id_dropout, teacher
             )
         tasks = [task.name for task in model.schema.tasks]
         shards = options.shards or workers.replicas
-        feeds = _feeds(experiment, data, fitted, workers, shards)
+        feeds = _feeds(experiment, data, read, workers, shards)
         split = feeds[0].split
         saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
         reporter = TrainingReporter(

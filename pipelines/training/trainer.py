@@ -92,7 +92,7 @@ class Trainer:
                 self.rate.set(history.rate(progress.step))
                 with self.workers.together():
                     blocks = [self.hard(b) if self.hard else b.blocks for b in batches]
-                    result = self.step(blocks, stop.made)
+                    result = self.step(blocks, stop.made, history.penalty(progress.step))
                 progress.step += 1
                 progress.position = _of_worker([batch.position for batch in batches])
                 progress.waited = waited + sum(stream.waited for stream in streams)

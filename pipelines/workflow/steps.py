@@ -18,7 +18,6 @@ from pipelines.common.artifacts import (
     EXPERIMENT,
     MANIFEST,
     METRICS,
-    MODEL,
     atomic_file,
     hash_files,
     read_json,
@@ -38,6 +37,7 @@ from pipelines.experiment.step_fingerprints import (
     settings_by_step,
 )
 from pipelines.export.export import export
+from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
@@ -64,9 +64,10 @@ from pipelines.training.load import load_trained
 from pipelines.workflow.differences import differences
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
 from pipelines.workflow.run import Build, Run
+from pipelines.workflow.small_export import with_export_weights
 from pipelines.workflow.source_stamps import source_stamps
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Numeric
+from recsys_attn.schema import Numeric, is_age
 
 REPORT = "report.html"
 SKEW, SKEW_REPORT = "skew.json", "skew.html"
@@ -146,7 +147,11 @@ class Steps:
             items = ItemTable.load(self.run.path("ingest"))
             fitted = dataclasses.replace(fitted, items=items)
             fitted.save(folder)
-            sizes = {f.name: f.size for f in fitted.schema.features if not isinstance(f, Numeric)}
+            sizes = {
+                f.name: f.size
+                for f in fitted.schema.features
+                if not (isinstance(f, Numeric) or is_age(f))
+            }
             return {"rows": train.rows, "table_rows": sizes}
 
         self._execute("fit", build)
@@ -157,7 +162,7 @@ class Steps:
         counts = comparable(self.experiment, data)
         check_comparable(self.experiment.schema_, self.experiment.monitor, counts)
         target = self.run.path("train")
-        checkpoints, older = self.run.folder / CHECKPOINTS, self._older_run()
+        checkpoints, older = self.run.folder / CHECKPOINTS, self._older_runs()
         if training.worker_index() > 0:  # only the first worker writes the result
             if not self.run.is_current("train", target, older):
                 self._trained(checkpoints, None, older)
@@ -184,18 +189,14 @@ class Steps:
 
         self._execute("train", build, sources=older)
 
-    def _older_run(self) -> dict[str, str]:
-        """Fingerprint of the run of `training.warm_start`; a change makes training run again."""
-        older = self.experiment.training.warm_start
-        if older is None:
-            return {}
-        manifest = older / MODEL / MANIFEST
-        if not manifest.is_file():
-            raise PipelineError(
-                f"`training.warm_start`: {older} is not the folder of a trained run: "
-                f"{manifest} does not exist."
-            )
-        return {"warm_start": read_json(manifest)["fingerprint"]}
+    def _older_runs(self) -> dict[str, str]:
+        """Fingerprints of the runs that training reads; a change makes training run again."""
+        options = self.experiment.training
+        runs = {
+            "warm_start": options.warm_start,
+            "teacher.run": options.teacher and options.teacher.run,
+        }
+        return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _trained(
         self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
@@ -274,6 +275,13 @@ class Steps:
         def build(folder: Path) -> Mapping[str, Any]:
             fitted, model = self.load()
             test = DataSplit(self.run.path("ingest") / "test")
+            model, stored = with_export_weights(
+                self.experiment,
+                self.run.path("ingest"),
+                self.request,
+                (fitted, model),
+                self.console,
+            )
             aggregates = self.run.path("ingest") / aggregates_state.FOLDER
             summary = export(
                 folder,
@@ -291,7 +299,7 @@ class Steps:
                 f"parity on {parity['rows']} rows: largest difference "
                 f"{parity['max_abs_difference']:.1e}"
             )
-            return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
+            return {**summary, **stored, "data_hash": self.run.manifest("ingest")["data_hash"]}
 
         made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
         before = max(made, key=lambda path: path.stat().st_mtime, default=base).parent
@@ -322,7 +330,7 @@ class Steps:
         fitted, model = self.load()
         return Baseline(
             fitted,
-            model,
+            shrink(model, self.experiment.export),  # as exported
             load_statistics(self.run.path("statistics")),
             own_request(fitted.schema, self.request),
             self._evaluation,

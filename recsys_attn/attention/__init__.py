@@ -1,5 +1,6 @@
 """Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
+from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, dense_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
@@ -11,6 +12,7 @@ from recsys_attn.attention.layers.segment_attention import SegmentAttention
 from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.mechanisms.routed import Routed
@@ -21,6 +23,7 @@ __all__ = [
     "Compressed",
     "Dense",
     "Disagreement",
+    "HeadGroups",
     "Linear",
     "Lookup",
     "MultiHeadAttention",
@@ -28,6 +31,9 @@ __all__ = [
     "Recurrence",
     "Routed",
     "SegmentAttention",
+    "SparseWeights",
+    "SummaryWeights",
     "TwoStreamEncoder",
+    "dense_weights",
     "prune_heads",
 ]

@@ -8,14 +8,12 @@ preset serves which purpose.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import keras
 
-from recsys_attn.attention.mechanisms.base import MECHANISMS
+from recsys_attn.attention.mechanisms.base import MECHANISMS, with_presets
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
@@ -25,16 +23,13 @@ from recsys_attn.attention.patterns.blocks import Block
 from recsys_attn.attention.patterns.strided import Fixed, Strided
 from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
+from recsys_attn.attention.routers.global_tokens import token_positions
 from recsys_attn.checks import require_not_negative, require_number, require_positive
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config
 
 PRESETS: dict[str, Callable[..., keras.layers.Layer]] = MECHANISMS.reserved
-get = replace(
-    MECHANISMS,
-    kind="a mechanism or a preset",
-    members=ChainMap[str, Any](PRESETS, MECHANISMS.members),
-).get
+get = with_presets().get
 _Preset = TypeVar("_Preset", bound=Callable[..., keras.layers.Layer])
 
 
@@ -67,6 +62,13 @@ def content_addressing(sharpness: float = 1.0, **kwargs: Any) -> Dense:
 def local_p(width: float = 10.0, score: Any = "general", **kwargs: Any) -> Dense:
     """A window and a bell around a predicted position: Luong et al., 2015, arXiv 1508.04025."""
     return Dense(score, weighting=_part("gaussian", width=width), **kwargs)
+
+
+@_preset
+def local_m(width: int = 10, score: Any = "general", pattern: Any = None, **kwargs: Any) -> Dense:
+    """A window around the query's own position: Luong et al., 2015, arXiv 1508.04025."""
+    require_positive("width", width)
+    return Dense(score, _and(Local(width), pattern), **kwargs)
 
 
 @_preset
@@ -204,13 +206,12 @@ def longformer(
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
-            "`tokens` must be a list of positions from the start, of which the first blocks are "
-            f"seen by all. Received: tokens={tokens!r}"
+            "`tokens` must be a list of positions of global tokens; negative ones count from the "
+            f"last event. Received: tokens={tokens!r}"
         )
-    for index, token in enumerate(tokens):
-        require_not_negative(f"tokens[{index}]", token)
-    blocks = _part("blocks", size=window, first=1 + max(tokens) // window)
-    return Routed(blocks, pattern=_and(Local(window) | Global(tuple(tokens)), pattern), **kwargs)
+    tokens = token_positions(list(tokens))
+    blocks = _part("blocks", size=window, tokens=list(tokens))
+    return Routed(blocks, pattern=_and(Local(window) | Global(tokens), pattern), **kwargs)
 
 
 @_preset
@@ -221,21 +222,28 @@ def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Rou
 
 
 @_preset
-def reformer(size: int = 64, buckets: int = 32, rounds: int = 4, **kwargs: Any) -> Routed:
+def reformer(
+    size: int = 64, buckets: int = 32, rounds: int = 4, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Buckets of a locality-sensitive hash: Kitaev et al., arXiv 2001.04451."""
-    return Routed(_part("lsh", size=size, buckets=buckets, rounds=rounds), **kwargs)
+    router = _part("lsh", size=size, buckets=buckets, rounds=rounds, causal=causal)
+    return Routed(router, **kwargs)
 
 
 @_preset
-def routing_transformer(clusters: int = 16, window: int = 64, **kwargs: Any) -> Routed:
+def routing_transformer(
+    clusters: int = 16, window: int = 64, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Clusters of k-means: Roy et al., TACL 2021, arXiv 2003.05997."""
-    return Routed(_part("k_means", clusters=clusters, window=window), **kwargs)
+    return Routed(_part("k_means", clusters=clusters, window=window, causal=causal), **kwargs)
 
 
 @_preset
-def sinkhorn(size: int = 64, **kwargs: Any) -> Routed:
+def sinkhorn(
+    size: int = 64, length: int | None = None, causal: bool = False, **kwargs: Any
+) -> Routed:
     """Blocks in a learned order: Tay et al., ICML 2020, arXiv 2002.11296."""
-    return Routed(_part("sinkhorn", size=size), **kwargs)
+    return Routed(_part("sinkhorn", size=size, length=length, causal=causal), **kwargs)
 
 
 @_preset
@@ -268,6 +276,18 @@ def efficient_attention(**kwargs: Any) -> Linear:
 def linear_transformer(**kwargs: Any) -> Linear:
     """`elu + 1`: Katharopoulos et al., ICML 2020, arXiv 2006.16236."""
     return Linear("elu", **kwargs)
+
+
+@_preset
+def retention(**kwargs: Any) -> Linear:
+    """A fixed decay of each head: Sun et al., 2023, arXiv 2307.08621, with division by totals."""
+    return Linear(decay="fixed", **kwargs)
+
+
+@_preset
+def gated_linear_attention(temperature: float = 16.0, **kwargs: Any) -> Linear:
+    """A forget gate of each channel: Yang et al., ICML 2024, arXiv 2312.06635, with division."""
+    return Linear(decay=_part("channel_gate", temperature=temperature), **kwargs)
 
 
 @_preset

@@ -8,8 +8,10 @@ from typing import Any
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.attention.scores.wrapper import Wrapper
 from recsys_attn.blocks.positions.base import POSITIONS, Positions
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.serialization import serialize
@@ -17,7 +19,7 @@ from recsys_attn.tensors import Config
 
 
 def encodes_order(mechanism: Any) -> bool:
-    """Returns whether a mechanism has positions in its score, so that the order matters to it.
+    """Returns whether the order matters to a mechanism, by positions in its score or by a decay.
 
     A causal or a local pattern does not count: inside what it shows, the order does not matter.
 
@@ -31,8 +33,12 @@ def encodes_order(mechanism: Any) -> bool:
     [False, True, False, False]
     """
     mechanism = presets.get(mechanism)
+    if isinstance(mechanism, HeadGroups):
+        return any(encodes_order(each) for each in mechanism.mechanisms)
     score = getattr(mechanism, "score", None)
-    return score.encodes_order if isinstance(score, Score) else mechanism.positional
+    if isinstance(score, Score):
+        return score.encodes_order
+    return getattr(mechanism, "encodes_order", mechanism.positional)
 
 
 @POSITIONS.register("none")
@@ -56,9 +62,9 @@ class NoPositions(Positions):
         mechanism = presets.get(mechanism)
         if encodes_order(mechanism):
             raise ValueError(
-                f"The positions 'none' contradict {_described(mechanism)}, which has positions in "
-                "its score. Leave the positions out, or choose a mechanism without any, such as "
-                "'transformer'"
+                f"The positions 'none' contradict {_described(mechanism)}, which knows the order "
+                "by positions in its score or by a decay. Leave the positions out, or choose a "
+                "mechanism without any, such as 'transformer'"
             )
         return mechanism
 
@@ -90,6 +96,8 @@ class ScorePositions(Positions):
 
     def in_mechanism(self, mechanism: Any) -> Any:
         mechanism = presets.get(mechanism)
+        if isinstance(mechanism, HeadGroups):
+            return mechanism.with_each(self.in_mechanism)
         score, name = getattr(mechanism, "score", None), type(self).__name__
         if not isinstance(score, Score):
             raise ValueError(
@@ -197,7 +205,11 @@ class RotaryPositions(ScorePositions):
         return {"class_name": "rotary", "config": {"score": score, **dataclasses.asdict(self)}}
 
     def in_score(self, score: Config) -> Config:
-        return self._around(score)
+        if not isinstance(SCORES.get(score), Wrapper):
+            return self._around(score)
+        # Normalised before they are turned, as in Qwen3.
+        inside: Config = score["config"]
+        return {**score, "config": {**inside, "score": self.in_score(inside["score"])}}
 
 
 @POSITIONS.register("transformer_xl")
@@ -276,7 +288,9 @@ def share_biases(encoder: Any) -> None:
     >>> each.count_params() - one.count_params()  # u and v of two blocks: 2 heads of 4
     32
     """
-    first, *others = [block.attention.mechanism.score for block in encoder.blocks]
+    mechanisms = [block.attention.mechanism for block in encoder.blocks]
+    scores: list[Any] = [getattr(mechanism, "score", None) for mechanism in mechanisms]
+    first, *others = scores
     for score in (first, *others):
         kinds = [type(part).__name__ for part in getattr(score, "scores", [score])]
         if kinds != ["Dot", "RelativeDot"]:

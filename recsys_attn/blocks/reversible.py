@@ -14,8 +14,8 @@ from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.tensors import Tensor
 
 _TENSORS = ("present", "condition", "attention_mask", "attention_bias", "positions", "segments")
-# Weights that no training changes: slopes of ALiBi, directions of random features.
-_CONSTANTS = ("slopes", "projection")
+# Weights that no call changes: of ALiBi, random features, hashes, fixed decays.
+_CONSTANTS = ("slopes", "projection", "rotations", "logarithm")
 
 
 def are_reversible(blocks: Sequence[Any]) -> bool:

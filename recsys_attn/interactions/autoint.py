@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.attention.layers.head_counts import head_sizes_of, size_pair
 from recsys_attn.attention.layers.heads import Heads
 from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.checks import require_bool, require_mask_of, require_not_negative, require_positive
@@ -33,7 +34,8 @@ class InteractingLayer(Layer):
 
     Args:
         num_heads: Number of heads N.
-        head_dim: Size of a head H.
+        head_dim: Size of a head H; or a pair `[H, V]`, the size of queries and keys and that of
+            values, so that more of H does not widen the output.
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
         use_residual: Whether to add `W_Res e_m`. Defaults to True.
@@ -50,7 +52,7 @@ class InteractingLayer(Layer):
         mask: Keras' own mask of the inputs; replaced by `field_mask`.
 
     Returns:
-        (..., F, N * H).
+        (..., F, N * V).
 
     Example:
 
@@ -64,7 +66,7 @@ class InteractingLayer(Layer):
     def __init__(
         self,
         num_heads: int = 2,
-        head_dim: int = 32,
+        head_dim: int | Sequence[int] = 32,
         mechanism: Any = "autoint",
         use_residual: bool = True,
         gate: Any = None,
@@ -75,11 +77,10 @@ class InteractingLayer(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         require_positive("num_heads", num_heads)
-        require_positive("head_dim", head_dim)
         require_bool("use_residual", use_residual)
         self.num_heads = num_heads
         self.kept_heads = _checked_heads(kept_heads, num_heads)
-        self.head_dim = head_dim
+        self.head_dim, self.value_dim = head_sizes_of("head_dim", head_dim)
         self.use_residual = use_residual
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
 
@@ -93,19 +94,19 @@ class InteractingLayer(Layer):
         sizes = self._part_sizes
         self.kernel = self.add_weight(
             shape=(input_shape[-1], sum(sizes)),
-            # In a pruned layer the parts differ in size; its weights are set afterwards.
-            initializer=blockwise(len(sizes), axis=1) if len(set(sizes)) == 1 else "glorot_uniform",
+            initializer=blockwise(sizes, axis=1),
             name="kernel",
         )
-        per_head = (None, input_shape[-2], self.computed_heads, self.head_dim)
-        self.heads.build(per_head, per_head, per_head, (None, *input_shape[-2:]))
+        per_head = (None, input_shape[-2], self.computed_heads)
+        keys, values = (*per_head, self.head_dim), (*per_head, self.value_dim)
+        self.heads.build(keys, keys, values, (None, *input_shape[-2:]))
 
     def call(
         self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         field_mask = mask if field_mask is None else field_mask
         shape = ops.shape(inputs)
-        fields, size = shape[-2], self.num_heads * self.head_dim
+        fields, size = shape[-2], self.num_heads * self.value_dim
         present = None
         require_mask_of("field_mask", field_mask, inputs)
         if field_mask is not None:
@@ -114,9 +115,10 @@ class InteractingLayer(Layer):
         # Several products: splitting one product costs more, since it copies the result.
         kernels = ops.split(self.kernel, np.cumsum(self._part_sizes)[:-1].tolist(), axis=1)
         parts = [ops.matmul(flat, kernel) for kernel in kernels]
-        per_head = (-1, fields, self.computed_heads, self.head_dim)
-        count = 3 - self._shared
-        query, *others = [ops.reshape(part, per_head) for part in parts[:count]]
+        query, *others = [
+            ops.reshape(part, (-1, fields, self.computed_heads, head_size))
+            for part, head_size in zip(parts, self._head_sizes, strict=False)
+        ]
         key, value = (query, others[0]) if self._shared else others
         masks = self.heads.mechanism.masks_of(
             query.shape,
@@ -143,9 +145,13 @@ class InteractingLayer(Layer):
     @property
     def _part_sizes(self) -> list[int]:
         """Numbers of columns of W_Q, W_K, W_V and W_Res."""
-        size = self.computed_heads * self.head_dim
-        residual = [self.num_heads * self.head_dim] if self.use_residual else []
-        return [size] * (3 - self._shared) + residual
+        residual = [self.num_heads * self.value_dim] if self.use_residual else []
+        return [self.computed_heads * size for size in self._head_sizes] + residual
+
+    @property
+    def _head_sizes(self) -> list[int]:
+        """Sizes of a head of the parts, without the residual."""
+        return [self.head_dim] * (2 - self._shared) + [self.value_dim]
 
     @property
     def computed_heads(self) -> int:
@@ -175,13 +181,15 @@ class InteractingLayer(Layer):
         if weight is not self.kernel:
             return slice_heads(value, shape, self.computed_heads, kept)
         parts = np.split(value, np.cumsum(self._part_sizes)[:-1], axis=1)
-        count = 3 - self._shared
-        size = (value.shape[0], len(kept) * self.head_dim)
-        sliced = [slice_heads(part, size, self.computed_heads, kept) for part in parts[:count]]
-        return np.concatenate([*sliced, *parts[count:]], axis=1)
+        sizes = self._head_sizes
+        sliced = [
+            slice_heads(part, (len(part), len(kept) * size), self.computed_heads, kept)
+            for part, size in zip(parts, sizes, strict=False)
+        ]
+        return np.concatenate([*sliced, *parts[len(sizes) :]], axis=1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (*input_shape[:-1], self.num_heads * self.head_dim)
+        return (*input_shape[:-1], self.num_heads * self.value_dim)
 
     def compute_output_spec(
         self, inputs: Tensor, field_mask: Tensor | None = None, mask: Tensor | None = None
@@ -194,7 +202,7 @@ class InteractingLayer(Layer):
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
+            "head_dim": size_pair(self.head_dim, self.value_dim),
             "mechanism": heads["mechanism"],
             "use_residual": self.use_residual,
             "gate": heads["gate"],
@@ -242,7 +250,7 @@ class AutoInt(Layer):
         mask: Keras' own mask of the inputs; replaced by `field_mask`.
 
     Returns:
-        (..., F, N * H).
+        (..., F, N * V).
 
     Example:
 
@@ -257,7 +265,7 @@ class AutoInt(Layer):
         self,
         num_layers: int = 3,
         num_heads: int = 2,
-        head_dim: int = 32,
+        head_dim: int | Sequence[int] = 32,
         mechanism: Any = "autoint",
         use_residual: bool = True,
         gate: Any = None,

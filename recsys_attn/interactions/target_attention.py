@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
+from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
 from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import serialize
@@ -32,6 +35,9 @@ class TargetAttention(Layer):
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
         num_heads, head_dim: Number and size of heads. Default to None: no projections, as in DIN.
+        gate: Weights or switches off heads, of `recsys_attn.attention.gates`. Defaults to none.
+        disagreement: A `Disagreement`, a penalty on similar heads, or its factors, such as
+            `{"outputs": 0.1}`. Defaults to none.
 
     Call arguments:
         query: (B, T, E), T candidates.
@@ -41,11 +47,12 @@ class TargetAttention(Layer):
         return_weights: Whether to return the weights too.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads.
+        (B, T, E), and with `return_weights` also (B, T, S), or (B, N, T, S) with heads; dense for
+        a fast mechanism too.
 
     Raises:
-        ValueError: `mechanism` is unknown, a mask does not fit its tensor, or `return_weights` is
-            True and the mechanism makes no weights.
+        ValueError: `mechanism` is unknown, `gate` or `disagreement` is given without heads, a mask
+            does not fit its tensor, or `return_weights` is True and the mechanism makes no weights.
 
     Example:
 
@@ -59,23 +66,23 @@ class TargetAttention(Layer):
     (2, 3, 8)
     """
 
-    elsewhere: ClassVar = {
-        "gate": "it compares heads, so MultiHeadAttention takes it",
-        "disagreement": "it compares heads, so MultiHeadAttention takes it",
-    }
-
     def __init__(
         self,
         mechanism: Any = "din",
         num_heads: int | None = None,
         head_dim: int | None = None,
+        gate: Any = None,
+        disagreement: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.num_heads = num_heads
         self.head_dim = head_dim
-        self.attention = attention_layer(mechanism, num_heads, head_dim, self.dtype_policy)
+        of_heads = {"gate": gate, "disagreement": disagreement}
+        self.attention = attention_layer(
+            mechanism, num_heads, head_dim, self.dtype_policy, **of_heads
+        )
 
     @property
     def mechanism(self) -> keras.layers.Layer:
@@ -83,7 +90,7 @@ class TargetAttention(Layer):
 
     @property
     def returns_weights(self) -> bool:
-        return self.mechanism.returns_weights
+        return self.mechanism.returns_weights or self.mechanism.weights_on_request
 
     def build(self, query_shape: Shape, history_shape: Shape) -> None:
         self.attention.build(query_shape, history_shape)
@@ -98,7 +105,7 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        return self.attention(
+        result = self.attention(
             query,
             history,
             query_mask=query_mask,
@@ -106,6 +113,10 @@ class TargetAttention(Layer):
             return_weights=return_weights,
             **after_the_last(self.mechanism, query, history, history_mask),
         )
+        if not return_weights:
+            return result
+        output, weights = result
+        return output, dense_weights(weights, ops.shape(query)[1], ops.shape(history)[1])
 
     def compute_output_spec(
         self,
@@ -117,12 +128,28 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        return self.attention.compute_output_spec(query, history, return_weights=return_weights)
+        output = self.attention.compute_output_spec(query, history)
+        if not return_weights:
+            return output
+        heads = () if self.num_heads is None else (self.num_heads,)
+        sizes = (output.shape[0], *heads, query.shape[1], history.shape[1])
+        return output, keras.KerasTensor(sizes, dtype=self.compute_dtype)
+
+    def with_layers_without_heads(self, kept: Mapping[str, Sequence[int]]) -> TargetAttention:
+        """Returns a copy with some of the heads, if `kept` names its attention."""
+        if self.attention.name not in kept:
+            return self
+        smaller = self.attention.without_heads(kept[self.attention.name])
+        config = {"mechanism": serialize(smaller.mechanism), "num_heads": smaller.num_heads}
+        return type(self).from_config({**self.get_config(), **config})
 
     def get_config(self) -> Config:
+        of_heads = {} if self.num_heads is None else self.attention.get_config()
         return {
             **super().get_config(),
             "mechanism": serialize(self.mechanism),
             "num_heads": self.num_heads,
             "head_dim": self.head_dim,
+            "gate": of_heads.get("gate"),
+            "disagreement": of_heads.get("disagreement"),
         }

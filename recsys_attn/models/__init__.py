@@ -4,7 +4,9 @@ from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
 from recsys_attn.models.din import din
+from recsys_attn.models.han import han
 from recsys_attn.models.mmoe import mmoe
+from recsys_attn.models.pruning import prune
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS, get
 
@@ -15,7 +17,9 @@ __all__ = [
     "autoint",
     "din",
     "get",
+    "han",
     "logistic_regression",
     "mlp",
     "mmoe",
+    "prune",
 ]

@@ -12,19 +12,25 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import attended
 from recsys_attn.models.option_types import (
     Count,
     Encoder,
     EncoderPositions,
+    Gates,
+    HeadSize,
     Mechanism,
+    Penalties,
     Share,
     Sizes,
     require_with,
 )
+from recsys_attn.models.placements import placed, places_of_history
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
+from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
@@ -35,19 +41,22 @@ def attention_ranker(
     *,
     width: Count = 16,
     target_attention: Mechanism = "interest",
+    target_heads: Count | None = None,
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_positions: EncoderPositions | None = None,
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
     num_heads: Count = 2,
-    head_dim: Count = 32,
+    head_dim: HeadSize = 32,
     mlp_units: Sizes = (128, 64),
     num_experts: Count = 4,
     expert_units: Sizes = (128, 64),
     gate_attention: Mechanism = "transformer",
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
+    gates: Gates | None = None,
+    disagreement: Penalties | None = None,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Target attention over histories, interaction of fields, and experts shared by tasks.
@@ -62,6 +71,9 @@ def attention_ranker(
         width: Embedding width of every field.
         target_attention: Attention of a candidate to a history, of `recsys_attn.attention.presets`.
             If the mechanism has weights, the strength of the interest is a field too.
+        target_heads: Number of heads of target attention, with projections and of the size
+            `head_dim`. Defaults to none: no projections, as in DIN. With heads the strength of the
+            interest is no field.
         encoder: Attention of events to each other before it, in Transformer blocks with the heads
             of the interacting layers; or another encoder, such as `"gru"`, or a block with its
             options (`recsys_attn.models.encoders`). Defaults to no encoder.
@@ -73,7 +85,7 @@ def attention_ranker(
         interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
-        head_dim: Size of a head.
+        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mlp_units: Hidden units of the MLP over all fields, beside the interacting layers; it learns
             faster than they do. Set `()` to leave it out.
         num_experts: Number of experts shared by the tasks.
@@ -82,6 +94,13 @@ def attention_ranker(
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of MLP, experts and towers, and of the weights of the fields' attention
             without `interaction`, in which it is an argument of the mechanism.
+        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
+            cut it out: one for all places, or a table by place (`fields`, `experts`, or the heads
+            of `encoder`, `target_attention` or `interaction`). Raise `penalty` to close more.
+            Defaults to none.
+        disagreement: Penalty on similar heads and experts, by the factors of `Disagreement`: for
+            all places, such as `{"outputs": 0.1}`, or by place (`encoder`, `target_attention`,
+            `interaction`, `experts`). Defaults to none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -110,35 +129,32 @@ def attention_ranker(
     require_with("`encoder`", encoder is not None, **given)
     require_sizes("mlp_units", mlp_units)
     require_sizes("tower_units", tower_units)
+    of_history = places_of_history(schema, encoder, target_heads)
+    own = placed(gates, disagreement, fields="", interaction="", experts="", **of_history)
     tasks = [task.name for task in schema.tasks]
-    experts = MMoE(
-        num_tasks=len(tasks),
-        num_experts=num_experts,
-        expert_units=expert_units,
-        gate="attention",
-        mechanism=gate_attention,
-        dropout=dropout,
+    attention = Dense("dot", dropout=dropout) if interaction is None else interaction
+    experts = Experts(num_experts, expert_units, dropout=dropout, **own["experts"])
+    mixture = MMoE(len(tasks), gate="attention", mechanism=gate_attention, experts=experts)
+    histories = encoded_histories(
+        schema,
+        lambda: attended(
+            target_attention, width, target_heads, head_dim, **own["target_attention"]
+        ),
+        encoder,
+        (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
+        encoder_positions,
+        **own["encoder"],
     )
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories=encoded_histories(
-                schema,
-                lambda: attended(target_attention, width),
-                encoder,
-                (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
-                encoder_positions,
-            ),
-            interaction=FieldInteraction(
-                AutoInt(
-                    num_layers=num_layers,
-                    num_heads=num_heads,
-                    head_dim=head_dim,
-                    mechanism=Dense("dot", dropout=dropout) if interaction is None else interaction,
-                ),
+            histories,
+            FieldInteraction(
+                AutoInt(num_layers, num_heads, head_dim, attention, **own["interaction"]),
                 Mlp(mlp_units, dropout=dropout) if mlp_units else None,
             ),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+            TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
+            field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="attention_ranker",
     )

@@ -10,8 +10,18 @@ from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
+from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.option_types import Count, Gate, Mechanism, Penalty, Share, Sizes
+from recsys_attn.models.option_types import (
+    Count,
+    Gates,
+    HeadSize,
+    Mechanism,
+    Penalties,
+    Share,
+    Sizes,
+)
+from recsys_attn.models.placements import placed
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -25,10 +35,10 @@ def autoint(
     width: Count = 16,
     num_layers: Count = 3,
     num_heads: Count = 2,
-    head_dim: Count = 32,
+    head_dim: HeadSize = 32,
     mechanism: Mechanism = "autoint",
-    gate: Gate | None = None,
-    disagreement: Penalty | None = None,
+    gates: Gates | None = None,
+    disagreement: Penalties | None = None,
     dropout: Share = 0.0,
     mlp_units: Sizes = (),
     embeddings_regularizer: Any = None,
@@ -43,10 +53,13 @@ def autoint(
         width: Embedding width.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
-        head_dim: Size of a head.
+        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
-        gate: Weights or switches off heads, of `recsys_attn.attention.gates`.
-        disagreement: Factors of the penalties on similar heads, the arguments of `Disagreement`.
+        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
+            cut it out: one for all places, or a table by place (`fields`, or the heads of the
+            `interaction`). Raise `penalty` to close more. Defaults to none.
+        disagreement: Penalty on similar heads, by the factors of `Disagreement`: for all places,
+            such as `{"outputs": 0.1}`, or by place (`interaction`). Defaults to none.
         dropout: Dropout of the MLP; that of the attention weights is an argument of `mechanism`.
         mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
         embeddings_regularizer: Regularizer of the embedding tables.
@@ -79,13 +92,13 @@ def autoint(
             "of the attention it is an argument of `mechanism`. "
             f"Received: dropout={dropout}, mlp_units=()"
         )
+    own = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
         num_layers=num_layers,
         num_heads=num_heads,
         head_dim=head_dim,
         mechanism=mechanism,
-        gate=gate,
-        disagreement=disagreement,
+        **own["interaction"],
     )
     mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
     return RankingModel(
@@ -94,6 +107,7 @@ def autoint(
             histories={name: MeanHistory() for name in schema.histories},
             interaction=FieldInteraction(attention, mlp),
             head=TaskHeads([task.name for task in schema.tasks]),
+            field_gate=field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="autoint",
     )

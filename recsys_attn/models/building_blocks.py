@@ -137,7 +137,7 @@ class TaskHeads(Layer):
         self.dropout = dropout
         self.experts = None
         if experts is not None:
-            self.experts = layer_of("experts", experts, "return_gates", such_as="MMoE")
+            self.experts = layer_of("experts", experts, "return_gates", "where", such_as="MMoE")
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks
@@ -160,9 +160,9 @@ class TaskHeads(Layer):
                 raise ValueError("`return_gates` needs `experts`. Received: experts=None")
             mixed = gates = None
         elif return_gates:
-            mixed, gates = self.experts(vector, return_gates=True)
+            mixed, gates = self.experts(vector, return_gates=True, where=row_mask)
         else:
-            mixed, gates = self.experts(vector), None
+            mixed, gates = self.experts(vector, where=row_mask), None
         logits = {}
         for index, task in enumerate(self.tasks):
             hidden = vector if mixed is None else mixed[..., index, :]

@@ -5,22 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_attn.attention import presets
+from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.option_types import (
     Activation,
     Count,
     Encoder,
     EncoderPositions,
+    Gates,
+    Heads,
+    HeadSize,
     Mechanism,
+    Penalties,
     Share,
     Sizes,
     require_with,
 )
+from recsys_attn.models.placements import placed, places_of_history
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -33,14 +40,17 @@ def din(
     *,
     width: Count = 16,
     target_attention: Mechanism = "din",
+    target_heads: Count | None = None,
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
-    encoder_heads: Count | None = None,
-    encoder_head_dim: Count | None = None,
+    encoder_heads: Heads | None = None,
+    encoder_head_dim: HeadSize | None = None,
     encoder_positions: EncoderPositions | None = None,
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
+    gates: Gates | None = None,
+    disagreement: Penalties | None = None,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Interest Network: target attention over each history, then an MLP with Dice.
@@ -54,11 +64,14 @@ def din(
         target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
+        target_heads: Number of heads of target attention, of size 16 and with projections. Defaults
+            to none: no projections, as in the paper.
         encoder: Attention of events to each other before it, in Transformer blocks; or another
             encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
             Defaults to no encoder.
         encoder_layers, encoder_heads, encoder_head_dim: Size of the encoder. Default to 1 block
-            with 2 heads of 16.
+            with 2 heads of 16. A pair of heads is for grouped queries, a pair of sizes for values
+            of another size than keys (`MultiHeadAttention`).
         encoder_positions: How the encoder knows the order of the events: a name or a config of
             `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
@@ -66,6 +79,12 @@ def din(
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
+        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
+            cut it out: one for all places, or a table by place (`fields`, or the heads of `encoder`
+            or `target_attention`). Raise `penalty` to close more. Defaults to none.
+        disagreement: Penalty on similar heads, by the factors of `Disagreement`: for all places,
+            such as `{"outputs": 0.1}`, or by place (`encoder`, `target_attention`). Defaults to
+            none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -92,14 +111,15 @@ def din(
             "din needs a history: `schema` must have at least one Sequence feature. Received: "
             f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
         )
-    given = {
-        "encoder_layers": encoder_layers,
-        "encoder_heads": encoder_heads,
-        "encoder_head_dim": encoder_head_dim,
+    checks = {
+        "encoder_layers": (encoder_layers, require_positive),
+        "encoder_heads": (encoder_heads, key_head_of_each),
+        "encoder_head_dim": (encoder_head_dim, head_sizes_of),
     }
-    for name, size in given.items():
+    for name, (size, check) in checks.items():
         if size is not None:
-            require_positive(name, size)
+            check(name, size)
+    given = {name: size for name, (size, _) in checks.items()}
     require_with("`encoder`", encoder is not None, encoder_positions=encoder_positions, **given)
     sizes = (
         1 if encoder_layers is None else encoder_layers,
@@ -107,20 +127,20 @@ def din(
         16 if encoder_head_dim is None else encoder_head_dim,
     )
     require_sizes("mlp_units", mlp_units)
+    own = placed(gates, disagreement, fields="", **places_of_history(schema, encoder, target_heads))
+    heads = {"num_heads": target_heads, "head_dim": None if target_heads is None else 16}
+
+    def history() -> TargetAttention:
+        mechanism = presets.fresh(target_attention)
+        return TargetAttention(mechanism, **heads, **own["target_attention"])
+
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories=encoded_histories(
-                schema,
-                lambda: TargetAttention(presets.fresh(target_attention)),
-                encoder,
-                sizes,
-                encoder_positions,
-            ),
-            interaction=FieldInteraction(
-                mlp=Mlp(mlp_units, activation=activation, dropout=dropout)
-            ),
-            head=TaskHeads([task.name for task in schema.tasks]),
+            encoded_histories(schema, history, encoder, sizes, encoder_positions, **own["encoder"]),
+            FieldInteraction(mlp=Mlp(mlp_units, activation=activation, dropout=dropout)),
+            TaskHeads([task.name for task in schema.tasks]),
+            field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="din",
     )

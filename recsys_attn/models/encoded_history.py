@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.attention import relative_positions
+from recsys_attn.attention.time_positions import TimePositions
 from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
+from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.checks import require_bool
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
-from recsys_attn.schema import Schema
+from recsys_attn.schema import Schema, Sequence, is_age
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -32,12 +34,14 @@ class EncodedHistory(Layer):
         positions: An `EventPositions` before the encoder, its name or its config. Defaults to
             none: right for an encoder with positions of its own.
         share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
+        by_time: Whether the encoder's positions are the times of the events.
 
     Call arguments:
         query: `(B, T, K)`.
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
+        times: `(B, S)`, integers of seconds, for positions that use times and for `by_time`.
         return_weights: Whether to return the weights of `history` too.
 
     Returns:
@@ -64,9 +68,12 @@ class EncodedHistory(Layer):
         history: Any,
         positions: Any = None,
         share_biases: bool = False,
+        by_time: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_bool("by_time", by_time)
+        self.by_time = by_time
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
         self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
         require_bool("share_biases", share_biases)
@@ -87,6 +94,11 @@ class EncodedHistory(Layer):
     def returns_weights(self) -> bool:
         return getattr(self.history, "returns_weights", False)
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether it takes the times of the events."""
+        return self.by_time or (self.positions is not None and self.positions.uses_times)
+
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts are built by their first call
 
@@ -96,12 +108,20 @@ class EncodedHistory(Layer):
         events: Tensor,
         event_mask: Tensor,
         query_mask: Tensor | None = None,
+        times: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
-        events, event_mask, places = _moved_to_front(events, event_mask)
+        order, places = front_first(event_mask)
+        events = ops.take_along_axis(events, order[..., None], axis=1)
+        event_mask = ops.take_along_axis(event_mask, order, axis=1)
+        of_encoder, of_positions = {}, {}
+        if times is not None:
+            times = ops.take_along_axis(times, order, axis=1)
+            of_encoder = {"positions": times} if self.by_time else {}
+            of_positions = {} if self.by_time else {"times": times}
         if self.positions is not None:
-            events = self.positions(events, present=event_mask)
-        encoded = self.encoder(events, present=event_mask)
+            events = self.positions(events, present=event_mask, **of_positions)
+        encoded = self.encoder(events, present=event_mask, **of_encoder)
         if not return_weights:
             return self.history(query, encoded, event_mask, query_mask=query_mask)
         output, weights = self.history(
@@ -119,34 +139,30 @@ class EncodedHistory(Layer):
             "history": serialize(self.history),
             "positions": serialize(self.positions),
             "share_biases": self.share_biases,
+            "by_time": self.by_time,
         }
 
 
-def _moved_to_front(events: Tensor, event_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Moves present events to the front, in order; returns events, mask and new positions.
+def front_first(event_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the order that moves present events to the front, and the new place of each event.
 
     Args:
-        events: (B, S, K).
         event_mask: (B, S), False for missing events.
     """
     present = ops.cast(event_mask, "int32")
     before = ops.cumsum(present, axis=1) - present
     behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
     places = ops.where(ops.cast(event_mask, "bool"), before, behind)
-    order = ops.argsort(places, axis=1)
-    return (
-        ops.take_along_axis(events, order[..., None], axis=1),
-        ops.take_along_axis(event_mask, order, axis=1),
-        places,
-    )
+    return ops.argsort(places, axis=1), places
 
 
 def encoded_histories(
     schema: Schema,
     make_history: Callable[[], keras.layers.Layer],
     encoder: Any,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, Any, Any],
     positions: Any,
+    **of_heads: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
 
@@ -158,6 +174,7 @@ def encoded_histories(
         sizes: Number of blocks, of heads, and the size of a head.
         positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
             for learned positions, or for none where the order matters to the encoder anyway.
+        of_heads: The gate and the disagreement of the encoder's heads; None for none.
 
     Raises:
         ValueError: The encoder cannot have these positions.
@@ -167,7 +184,7 @@ def encoded_histories(
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {
-        name: _encoded(make_history(), encoder, sizes, positions, sequences[0].max_length)
+        name: _encoded(make_history(), encoder, sizes, positions, sequences, of_heads)
         for name, sequences in schema.histories.items()
     }
 
@@ -175,21 +192,39 @@ def encoded_histories(
 def _encoded(
     history: keras.layers.Layer,
     encoder: Any,
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, Any, Any],
     positions: Any,
-    length: int,
+    sequences: tuple[Sequence, ...],
+    of_heads: Mapping[str, Any],
 ) -> EncodedHistory:
-    added, share_biases = None, False
+    added, share_biases, by_time = None, False, False
     if positions is not None:
+        length = sequences[0].max_length
         kind = POSITIONS.get(positions).for_history(length)
+        if kind.uses_times:
+            require_ages(sequences, f"`encoder_positions` {positions!r}")
         try:
             encoder = _with_positions(encoder, kind)
         except ValueError as error:
             raise ValueError(f"`encoder_positions` does not fit `encoder`. {error}") from None
         share_biases = getattr(kind, "share_biases", False)
-        if isinstance(kind, EventPositions):
+        by_time = isinstance(kind, TimePositions)
+        if by_time:
+            added = LearnedPositions(length)  # the order, beside the times
+        elif isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
-    return EncodedHistory(encoders.stack(encoder, *sizes), history, added, share_biases)
+    made = encoders.stack(encoder, *sizes, **of_heads)
+    return EncodedHistory(made, history, added, share_biases, by_time)
+
+
+def require_ages(sequences: tuple[Sequence, ...], what: str) -> None:
+    """Raises unless a history has a sequence of ages, which `what` uses."""
+    if not any(is_age(sequence) for sequence in sequences):
+        raise ValueError(
+            f"{what} uses the times of the events, so the history needs a sequence of their ages: "
+            "a Sequence with the transform 'age', such as a column of `data.histories` with "
+            f"ages = true. Received: {[sequence.name for sequence in sequences]}"
+        )
 
 
 def _with_positions(encoder: Any, kind: Positions) -> Any:

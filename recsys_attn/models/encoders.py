@@ -21,7 +21,7 @@ from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.registry import Registry
-from recsys_attn.serialization import deserialize, nameless, serialize
+from recsys_attn.serialization import deserialize, nameless, serialize, with_own_seed
 
 # The block around each mixer: that of its paper, and no feed-forward network for baselines.
 _AROUND: Mapping[type, dict[str, Any]] = {
@@ -35,14 +35,17 @@ _AROUND: Mapping[type, dict[str, Any]] = {
 
 def _block(
     attention: Any = "transformer",
-    num_heads: int = 2,
-    head_dim: int = 16,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
     groups: int | None = None,
+    gate: Any = None,
+    disagreement: Any = None,
     **options: Any,
 ) -> TransformerBlock:
     if groups is not None:
         require_positive("groups", groups)
-    block = TransformerBlock(_part(attention, num_heads, head_dim), **options)
+    of_heads = {"gate": gate, "disagreement": disagreement}
+    block = TransformerBlock(_part(attention, num_heads, head_dim, **of_heads), **options)
     block.start_smaller("attention", block.attention)  # errors before any data are read
     are_reversible([block])
     if block.sublayers[0].is_conditional:
@@ -58,16 +61,21 @@ def _segments(
     memory: int,
     encoder: Any = "transformer_xl",
     layers: int = 1,
-    num_heads: int = 2,
-    head_dim: int = 16,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
+    gate: Any = None,
+    disagreement: Any = None,
 ) -> SegmentMemory:
-    return SegmentMemory(stack(encoder, layers, num_heads, head_dim), memory, segment)
+    made = stack(encoder, layers, num_heads, head_dim, gate, disagreement=disagreement)
+    return SegmentMemory(made, memory, segment)
 
 
 _KINDS = Registry("an encoder", "encoders", members={"block": _block, "segments": _segments})
 
 
-def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> keras.layers.Layer:
+def get(
+    identifier: Any, num_heads: Any = 2, head_dim: Any = 16, **of_heads: Any
+) -> keras.layers.Layer:
     """Returns a new block for the option `encoder` of a model.
 
     Args:
@@ -78,30 +86,40 @@ def get(identifier: Any, num_heads: int = 2, head_dim: int = 16) -> keras.layers
             `TransformerBlock`, and `groups`, the number of different blocks; or
             `{"class_name": "segments", "config": {"encoder": ..., "segment": 64, "memory": 64}}`,
             one of these over segments of the history with a memory (`SegmentMemory`).
-        num_heads, head_dim: Of attention.
+        num_heads, head_dim: Of attention; a pair for grouped queries, or for values of another
+            size (`MultiHeadAttention`).
+        of_heads: The gate and the disagreement of its heads; None for none.
 
     Raises:
-        ValueError: The name or an argument is unknown.
+        ValueError: The name or an argument is unknown, or a mixer, which has no heads, gets a gate
+            or a disagreement.
     """
     if _kind(identifier) is not None:
         table = {"class_name": identifier} if isinstance(identifier, str) else identifier
-        return _KINDS.get(table, num_heads=num_heads, head_dim=head_dim)
-    part = _part(identifier, num_heads, head_dim)
+        return _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
+    part = _part(identifier, num_heads, head_dim, **of_heads)
     return TransformerBlock(part, **_AROUND.get(type(part), {}))
 
 
 def stack(
-    identifier: Any, layers: int, num_heads: int, head_dim: int
+    identifier: Any, layers: int, num_heads: Any, head_dim: Any, gate: Any = None, **of_heads: Any
 ) -> TransformerEncoder | SegmentMemory:
-    """Returns an encoder of several such blocks, or of `groups` blocks that share their weights."""
+    """Returns an encoder of several such blocks, or of `groups` blocks that share their weights.
+
+    Each block has its own gate and its own seed.
+    """
     if _kind(identifier) == "segments":
-        options = {**_options(identifier), "layers": layers}
+        options = {**_options(identifier), "layers": layers, "gate": gate, **of_heads}
         return get({"class_name": "segments", "config": options}, num_heads, head_dim)
     groups = _options(identifier).get("groups")
     count = layers if groups is None else groups
-    first = get(identifier, num_heads, head_dim)  # checks the number of groups too
-    others = [get(identifier, num_heads, head_dim) for _ in range(count - 1)]
-    return TransformerEncoder([first, *others], depth=layers)
+
+    def block(index: int) -> TransformerBlock:
+        own = {**of_heads, "gate": with_own_seed(gate, index)}
+        return get(identifier, num_heads, head_dim, **own)
+
+    first = block(0)  # checks the number of groups too
+    return TransformerEncoder([first, *map(block, range(1, count))], depth=layers)
 
 
 def mechanism_of(identifier: Any) -> Any:
@@ -151,10 +169,11 @@ def _inner(identifier: Any) -> tuple[str, Any]:
     return "encoder", options.get("encoder", "transformer_xl")
 
 
-def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
+def _part(identifier: Any, num_heads: Any, head_dim: Any, **of_heads: Any) -> keras.layers.Layer:
     """Returns a new mixer, or new attention with a mechanism."""
     part = deserialize(identifier) if _is_config(identifier) else identifier
     if isinstance(part, keras.layers.Layer) and is_mixer(part):
+        _require_no_heads(type(part).__name__, of_heads)
         return deserialize(nameless(serialize(part)))
     name = part.get("class_name") if isinstance(part, Mapping) else part
     if isinstance(name, str):
@@ -165,8 +184,18 @@ def _part(identifier: Any, num_heads: int, head_dim: int) -> keras.layers.Layer:
                 + unknown_name(name, {*known, *_KINDS.members})
             )
         if name in MIXERS.members:
+            _require_no_heads(name, of_heads)
             return _with_length(name, MIXERS.get(part))
-    return MultiHeadAttention(num_heads, head_dim, presets.fresh(part))
+    return MultiHeadAttention(num_heads, head_dim, presets.fresh(part), **of_heads)
+
+
+def _require_no_heads(name: str, of_heads: Mapping[str, Any]) -> None:
+    for key, value in of_heads.items():
+        if value is not None:
+            raise ValueError(
+                f"The encoder {name!r} has no heads, so `{key}` has no meaning there. "
+                f"Received: {key}={value!r}"
+            )
 
 
 def _with_length(name: str, mixer: Any) -> keras.layers.Layer:

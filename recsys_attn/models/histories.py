@@ -127,7 +127,19 @@ class InterestHistory(Layer):
         }
 
 
-def attended(mechanism: Any, width: int) -> keras.layers.Layer:
-    """Returns target attention, with the strength of the interest if there are weights."""
-    attention = TargetAttention(presets.fresh(mechanism))
-    return InterestHistory(attention, width) if attention.mechanism.returns_weights else attention
+def attended(
+    mechanism: Any, width: int, num_heads: int | None, head_dim: Any, **of_heads: Any
+) -> keras.layers.Layer:
+    """Returns target attention, with the strength of the interest if it has weights and no heads.
+
+    Args:
+        mechanism: A mechanism or a preset.
+        width: Size of the field of the strength.
+        num_heads, head_dim: Of target attention; no number for no heads.
+        of_heads: The gate and the disagreement of its heads.
+    """
+    size = None if num_heads is None else head_dim
+    attention = TargetAttention(presets.fresh(mechanism), num_heads, size, **of_heads)
+    if num_heads is None and attention.mechanism.returns_weights:
+        return InterestHistory(attention, width)
+    return attention

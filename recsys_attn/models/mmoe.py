@@ -7,11 +7,22 @@ from typing import Any, Literal
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
+from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_with
+from recsys_attn.models.option_types import (
+    Count,
+    Gates,
+    Mechanism,
+    Penalties,
+    Share,
+    Sizes,
+    require_with,
+)
+from recsys_attn.models.placements import placed
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
+from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.schema import Schema
 
@@ -27,6 +38,8 @@ def mmoe(
     gate_attention: Mechanism | None = None,
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
+    gates: Gates | None = None,
+    disagreement: Penalties | None = None,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Multi-gate Mixture-of-Experts over the concatenated embeddings.
@@ -45,6 +58,11 @@ def mmoe(
             Defaults to `"transformer"`; the gate `"softmax"` has none.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
+        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
+            cut it out: one for all places, or a table by place (`fields`, `experts`). Raise
+            `penalty` to close more. Defaults to none.
+        disagreement: Penalty on similar experts, by the factors of `Disagreement`: `{"outputs":
+            0.1}`, or by place (`experts`). Defaults to none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -69,20 +87,16 @@ def mmoe(
     has_attention = gate != "softmax"
     require_with("a gate of attention", has_attention, gate_attention=gate_attention)
     tasks = [task.name for task in schema.tasks]
-    experts = MMoE(
-        num_tasks=len(tasks),
-        num_experts=num_experts,
-        expert_units=expert_units,
-        gate=gate,
-        mechanism=gate_attention,
-        dropout=dropout,
-    )
+    own = placed(gates, disagreement, fields="", experts="")
+    experts = Experts(num_experts, expert_units, dropout=dropout, **own["experts"])
+    mixture = MMoE(len(tasks), gate=gate, mechanism=gate_attention, experts=experts)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
             histories={name: MeanHistory() for name in schema.histories},
             interaction=FieldInteraction(),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
+            field_gate=field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="mmoe",
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
-from recsys_attn.attention import gates, presets
-from recsys_attn.attention.disagreement import get_disagreement
+from recsys_attn.attention import presets
+from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, positions
-from recsys_attn.models import encoders
+from recsys_attn.models import encoders, placements
 
 
 def require_with(owner: str, given: bool, **options: Any) -> None:
@@ -52,12 +52,26 @@ def sizes(values: Sequence[int]) -> Sequence[int]:
     return values
 
 
+def heads(value: int | Sequence[Any]) -> int | Sequence[Any]:
+    """Returns numbers of heads; raises a ValueError for other values."""
+    key_head_of_each("heads", value)
+    return value
+
+
+def head_size(value: int | Sequence[int]) -> int | Sequence[int]:
+    """Returns sizes of a head; raises a ValueError for other values."""
+    head_sizes_of("head size", value)
+    return value
+
+
 Count: TypeAlias = Annotated[int, count]
 Share: TypeAlias = Annotated[float, share]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
+Heads: TypeAlias = Annotated[int | Sequence[int], heads]
+HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
 EncoderPositions: TypeAlias = Annotated[str | dict[str, Any], positions.get]
-Gate: TypeAlias = Annotated[str | dict[str, Any], gates.get]
-Penalty: TypeAlias = Annotated[dict[str, float], get_disagreement]
+Gates: TypeAlias = Annotated[str | dict[str, Any], placements.check_gates]
+Penalties: TypeAlias = Annotated[dict[str, Any], placements.check_disagreement]

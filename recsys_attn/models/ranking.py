@@ -107,6 +107,15 @@ class RankingModel(keras.Model):
         found = [by_task.get(name, (1.0, 0.0)) for name in names]
         self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
 
+    @property
+    def calibration(self) -> dict[str, tuple[float, float]]:
+        """The numbers of `calibrate`, for all tasks."""
+        names = [task.name for task in self.schema.tasks]
+        found = ops.convert_to_numpy(self._calibration).astype("float64")
+        return {
+            n: (math.exp(slope), offset) for n, (slope, offset) in zip(names, found, strict=True)
+        }
+
     def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
         names, found = [task.name for task in self.schema.tasks], {}
         for name, logit in logits.items():
@@ -126,8 +135,11 @@ class RankingModel(keras.Model):
         each candidate, in the order of the model's input; the mean over heads. Padding has weight
         0. Weights of a softmax sum to 1 (to 0 for an empty history); DIN's are not normalised, may
         be negative, and can only be compared with each other. After an encoder, an event also
-        contains its neighbours. A history that is averaged, or whose mechanism makes no weights,
-        has none.
+        contains its neighbours. An event that a fast mechanism does not look at has weight 0. A
+        history that is averaged, or whose mechanism makes no weights (`Linear`), has none.
+        - `attention/<history>.sessions` `(B, T, S)`: the weight of each event's session, where
+        sessions are weighted too (`han`); `attention/<history>` is then the product with the weight
+        in the session.
         - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task.
 
         Args:

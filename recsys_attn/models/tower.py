@@ -23,10 +23,12 @@ class Tower(Layer):
 
     Args:
         histories: By the history's name, a layer `(query (B, T, K), events (B, S, K),
-            event_mask (B, S), query_mask) -> (B, T, K)`.
+            event_mask (B, S), query_mask) -> (B, T, K)`; one with the attribute `uses_times` also
+            takes `times (B, S)`, seconds.
         interaction: A layer `(blocks, present, row_mask) -> (B, T, D)`, where `blocks` is a list
             of fields `(B, T, F, E)`, one per width, and `present` a list of `(B, T, F)`.
         head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
+        field_gate: A `FieldGate` between the fields and the interaction. Defaults to none.
 
     Call arguments:
         embedded: The output of `FeatureEmbedding`.
@@ -36,8 +38,9 @@ class Tower(Layer):
 
     Returns:
         Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
-        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads, and
-        `gate/<task>` `(B, T, experts)`, in float32.
+        `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads,
+        `attention/<history>.sessions` for a `SessionHistory`, and `gate/<task>` `(B, T, experts)`,
+        in float32.
 
     Example:
 
@@ -61,6 +64,7 @@ class Tower(Layer):
         histories: Mapping[str, keras.layers.Layer],
         interaction: keras.layers.Layer,
         head: keras.layers.Layer,
+        field_gate: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -77,11 +81,19 @@ class Tower(Layer):
             "interaction", interaction, "row_mask", such_as="FieldInteraction"
         )
         self.head: Any = layer_of("head", head, "row_mask", such_as="TaskHeads")
+        self.field_gate: Any = None
+        if field_gate is not None:
+            self.field_gate = layer_of("field_gate", field_gate, "present", such_as="FieldGate")
 
     @property
     def explanations(self) -> tuple[str, ...]:
         """Names of the explanations."""
-        attention = [f"attention/{name}" for name in self.histories if self._weighs(name)]
+        attention = [
+            f"attention/{name}{kind}"
+            for name, history in self.histories.items()
+            if self._weighs(name)
+            for kind in _weight_names(history)
+        ]
         gates = [f"gate/{task}" for task in self.head.tasks] if self._has_gates else []
         return (*attention, *gates)
 
@@ -97,19 +109,29 @@ class Tower(Layer):
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
-        interests, attention = {}, {}
+        interests: dict[str, Any] = {}
+        attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
             wanted = {"return_weights": True} if explain and self._weighs(name) else {}
+            times = {}
+            if getattr(self.histories[name], "uses_times", False):
+                times["times"] = history["times"]
             interests[name] = self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
+                **times,
                 **wanted,
             )
             if wanted:
-                interests[name], attention[name] = interests[name]
-        blocks, present = _fields(embedded, interests)
+                interests[name], *found = interests[name]
+                kinds = _weight_names(self.histories[name])
+                attention |= {f"attention/{name}{k}": w for k, w in zip(kinds, found, strict=True)}
+        blocks, present = field_blocks(embedded, interests)
+        if self.field_gate is not None:
+            blocks, present = self.field_gate(blocks, present)
+        blocks, present = by_width(blocks, present)
         vector = self.interaction(blocks, present, row_mask=row_mask)
         if not explain:
             return self.head(vector, row_mask=row_mask)
@@ -126,7 +148,13 @@ class Tower(Layer):
             "histories": {name: serialize(layer) for name, layer in self.histories.items()},
             "interaction": serialize(self.interaction),
             "head": serialize(self.head),
+            "field_gate": serialize(self.field_gate),
         }
+
+
+def _weight_names(history: Any) -> tuple[str, ...]:
+    """What follows the history's name in the names of a layer's weights, of several kinds."""
+    return getattr(history, "weight_names", ("",))
 
 
 def _explanation(
@@ -138,14 +166,14 @@ def _explanation(
         if len(weights.shape) == 4:  # (B, N, T, S)
             weights = ops.mean(weights, axis=1)
         # A history without candidate features has one query for all candidates.
-        found[f"attention/{name}"] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
+        found[name] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
     return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
 
 
-def _fields(
+def field_blocks(
     embedded: Mapping[str, Any], interests: Mapping[str, Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Returns all fields by width: `(B, T, F, E)` blocks and their presence masks."""
+    """Returns the blocks `(B, T, F, E)` of features and histories, and their presence masks."""
     parts = list(zip(embedded["candidate"], embedded["candidate_present"], strict=True))
     parts += [
         (block[:, None], present[:, None])
@@ -161,23 +189,22 @@ def _fields(
         block = ops.reshape(interest, (*ops.shape(interest)[:2], count, width))
         happened = ops.any(embedded["histories"][name]["event_mask"], axis=-1)
         parts.append((block, ops.repeat(happened[:, None, None], count, axis=-1)))
-    leading = _leading_shape(parts)
+    return [block for block, _ in parts], [present for _, present in parts]
+
+
+def by_width(blocks: list[Tensor], present: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns one block of fields for each width, for all candidates, and the presence masks."""
+    batch, candidates = ops.shape(blocks[0])[:2]  # those of candidates come first
     grouped: dict[int, list[tuple[Tensor, Tensor]]] = {}
-    for block, present in parts:
+    for block, known in zip(blocks, present, strict=True):
         grouped.setdefault(block.shape[-1], []).append(
             (
-                ops.broadcast_to(block, (*leading, *block.shape[-2:])),
-                ops.broadcast_to(present, (*leading, block.shape[-2])),
+                ops.broadcast_to(block, (batch, candidates, *block.shape[-2:])),
+                ops.broadcast_to(known, (batch, candidates, block.shape[-2])),
             )
         )
     pairs = [grouped[width] for width in sorted(grouped)]
     return (
         [ops.concatenate([block for block, _ in group], axis=-2) for group in pairs],
-        [ops.concatenate([present for _, present in group], axis=-1) for group in pairs],
+        [ops.concatenate([known for _, known in group], axis=-1) for group in pairs],
     )
-
-
-def _leading_shape(parts: list[tuple[Tensor, Tensor]]) -> tuple[Any, Any]:
-    """Returns B and T; blocks of candidates come first, so the first block has T."""
-    batch, candidates = ops.shape(parts[0][0])[:2]
-    return batch, candidates

@@ -89,6 +89,7 @@ class AttentionGate(Layer):
     Call arguments:
         experts: (M, E, U), the outputs of `Experts` with the rows first.
         bias: (M, T, E), added to the scores.
+        is_open: (E,), False for experts that no task attends.
 
     Returns:
         (M, T, U), and the gates (M, T, E), or None if the mechanism makes no weights.
@@ -131,7 +132,9 @@ class AttentionGate(Layer):
             self, "mechanism", self.mechanism, (1, self.num_tasks, 1, size), experts, experts
         )
 
-    def call(self, experts: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def call(
+        self, experts: Tensor, bias: Tensor | None = None, is_open: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         if bias is not None:
             self.mechanism.require_honoured("attention_bias")
         else:
@@ -143,6 +146,7 @@ class AttentionGate(Layer):
             keys,
             keys,
             attention_bias=bias,
+            key_mask=None if is_open is None else is_open[None],
             **after_the_last(self.mechanism, queries, keys, None),
         )
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)

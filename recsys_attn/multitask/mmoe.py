@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
+from recsys_attn.attention.layers.pruning import require_order_free, slice_heads
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
-from recsys_attn.serialization import serialize
+from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _GATES = ("attention", "both", "softmax")
@@ -30,6 +32,10 @@ class MMoE(Layer):
     task, for other mechanisms accordingly;
     - `gate="both"`: the sum of the two.
 
+    Experts may have gates of their own, `Experts(..., gate="hard_concrete")`. A gate g multiplies
+    the expert's output, and an expert whose gate is 0 is left out of the softmax: the shares of the
+    others sum to 1. So `prune_heads` cuts it out, and the layer stays the same.
+
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018. The attention gate scores the experts' outputs with a task's
     vector, as HAN (Yang et al., NAACL 2016) scores words with its context vector.
@@ -45,15 +51,19 @@ class MMoE(Layer):
             is an error, as is one with the gate `"softmax"`.
         activation: Any Keras activation, after every layer of the experts.
         dropout: Share of the experts' activations dropped in training. Defaults to 0.
+        experts: An `Experts` with a gate or a penalty of its own, in place of the four arguments
+            of experts. Defaults to none.
 
     Call arguments:
         inputs: (..., D).
         return_gates: Whether to return the gates too.
+        where: (...), False for rows that do not count in a penalty.
 
     Returns:
         (..., num_tasks, U), and with `return_gates` also (..., num_tasks, E).
 
     Raises:
+        TypeError: The experts have gates, and the mechanism cannot honour a mask.
         ValueError: A number or a size is not positive, there is no expert layer, `gate` or
             `mechanism` is unknown or gives all tasks one gate, or `return_gates` is True and the
             mechanism makes no weights.
@@ -76,6 +86,7 @@ class MMoE(Layer):
         mechanism: Any = None,
         activation: Any = "relu",
         dropout: float = 0.0,
+        experts: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -86,7 +97,10 @@ class MMoE(Layer):
         policy = self.dtype_policy
         self.num_tasks = num_tasks
         self.gate = gate
-        self.experts = Experts(num_experts, expert_units, activation, dropout, dtype=policy)
+        if experts is None:
+            experts = Experts(num_experts, expert_units, activation, dropout, dtype=policy)
+        self.experts: Any = layer_of("experts", experts, "return_open", such_as="Experts")
+        num_experts = self.experts.num_experts
         self.input_gate: Any = None
         self.attention_gate: Any = None
         if gate != "attention":
@@ -105,7 +119,13 @@ class MMoE(Layer):
             )
         if gate == "both":
             self.attention_gate.mechanism.require_honoured("attention_bias")
+        if gate != "softmax" and self.experts.gate is not None:
+            self.attention_gate.mechanism.require_honoured("key_mask")
         self.weighting = Softmax(dtype=policy)
+
+    @property
+    def _has_own_experts(self) -> bool:
+        return self.experts.gate is not None or self.experts.disagreement is not None
 
     @property
     def returns_gates(self) -> bool:
@@ -121,29 +141,55 @@ class MMoE(Layer):
             experts, rows, units = self.experts.compute_output_shape(rows_shape)
             self.attention_gate.build((rows, experts, units))
 
-    def call(self, inputs: Tensor, return_gates: bool = False) -> Any:
+    def call(self, inputs: Tensor, return_gates: bool = False, where: Tensor | None = None) -> Any:
         if return_gates and self.gate != "softmax":
             self.attention_gate.mechanism.require_weights("`return_gates`")
         leading = ops.shape(inputs)[:-1]
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        output, gates = self._mixed(rows, ops.transpose(self.experts(rows), (1, 0, 2)))
+        counted = None if where is None else ops.reshape(where, (-1,))
+        experts, is_open = self.experts(rows, where=counted, return_open=True)
+        output, gates = self._mixed(rows, ops.transpose(experts, (1, 0, 2)), is_open)
         output = ops.reshape(output, (*leading, *output.shape[1:]))
         if not return_gates:
             return output
         return output, ops.reshape(gates, (*leading, *gates.shape[1:]))
 
-    def _mixed(self, rows: Tensor, experts: Tensor) -> tuple[Tensor, Any]:
+    def _mixed(self, rows: Tensor, experts: Tensor, is_open: Tensor | None) -> tuple[Tensor, Any]:
         """Mixes the experts' outputs (M, E, U) to (M, T, U); returns the gates (M, T, E) too."""
         if self.gate == "softmax":
-            gates = self.weighting(self.input_gate(rows))
+            allowed = None if is_open is None else is_open[None, None]
+            gates = self.weighting(self.input_gate(rows), allowed)
             return ops.matmul(gates, experts), gates
         bias = self.input_gate(rows) if self.gate == "both" else None
-        return self.attention_gate(experts, bias=bias)
+        return self.attention_gate(experts, bias=bias, is_open=is_open)
+
+    @property
+    def computed_heads(self) -> int:
+        """Number of experts, for `prune_heads`."""
+        return int(self.experts.num_experts)
+
+    def without_heads(self, kept: Sequence[int]) -> MMoE:
+        """Returns an unbuilt copy with some of the experts; `prune_heads` sets its weights."""
+        if self.attention_gate is not None:
+            require_order_free("The gate's mechanism", self.attention_gate.mechanism)
+        experts = {**self.experts.get_config(), "num_experts": len(kept)}
+        return type(self).from_config({**self.get_config(), "experts": Experts(**experts)})
+
+    def slice_heads(
+        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+    ) -> np.ndarray:
+        """Returns the part of a weight that belongs to some of the experts."""
+        if self.input_gate is not None and weight is self.input_gate.kernel:
+            by_task = value.reshape(len(value), self.num_tasks, -1)
+            return by_task[:, :, list(kept)].reshape(len(value), -1)
+        return slice_heads(value, shape, self.computed_heads, kept)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_tasks, self.experts.units[-1])
 
-    def compute_output_spec(self, inputs: Tensor, return_gates: bool = False) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, return_gates: bool = False, where: Tensor | None = None
+    ) -> Any:
         shape = self.compute_output_shape(inputs.shape)
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_gates:
@@ -162,4 +208,5 @@ class MMoE(Layer):
             "mechanism": serialize(getattr(self.attention_gate, "mechanism", None)),
             "activation": experts["activation"],
             "dropout": experts["dropout"],
+            "experts": serialize(self.experts) if self._has_own_experts else None,
         }

@@ -125,6 +125,16 @@ def test_interleaved_rotary_positions() -> None:
     agree("rotary", Rotary("dot", interleaved=True)(query, key), expected)
 
 
+def test_rotary_embedding_torch() -> None:
+    """The same layout of the channels."""
+    turned = oracle("rotary_embedding_torch").RotaryEmbedding(10)
+    query, key = normal(5, B, S, N, 10), normal(6, B, S, N, 10)
+    theirs = [heads_last(turned.rotate_queries_or_keys(heads_first(x))) for x in (query, key)]
+    expected = np.einsum("btnh,bsnh->bnts", *theirs)
+    ours = Rotary("dot", interleaved=True)(query, key)
+    agree("rotary-embedding-torch", ours, expected)
+
+
 @pytest.mark.parametrize("length", [S, 8], ids=["whole", "shorter"])
 def test_linformer(length: int) -> None:
     """E and F are shared by the heads, and there is no mask; with `share_kv` it shares the

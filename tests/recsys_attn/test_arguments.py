@@ -67,6 +67,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "schema": lambda: SCHEMA,
     "scores": lambda: ["dot"],
     "size": lambda: 4,
+    "mechanisms": lambda: ["local", "bigbird"],
     "stride": lambda: 2,
     "summaries": lambda: 2,
     "summary": lambda: 1,
@@ -85,7 +86,7 @@ KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
 # What is right all the same: any integer is a seed of these, and 0 a token or a head.
 FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
-FREE |= {"longformer-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
+FREE |= {"longformer-tokens-[0]", "Blocks-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
 
 
 def parts() -> Iterator[Callable[..., Any]]:

@@ -25,7 +25,7 @@ from recsys_attn.attention.mechanisms import Compressed, Lookup, Routed
 from recsys_attn.attention.patterns import Causal
 from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
-from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
+from recsys_attn.interactions import AutoInt, InteractingLayer
 from tests.support.layer_case import randomise
 
 B, S, E = 2, 5, 8
@@ -40,7 +40,6 @@ UNKNOWN = [
     (lambda: Linear(pattern="causal"), "`pattern`: .* causal=True is here"),
     (lambda: Dense(causal=True), "`causal`: give pattern='causal'"),
     (lambda: Compressed("pool", pattern="causal"), "`pattern`: summaries stand for many keys"),
-    (lambda: TargetAttention(disagreement={"outputs": 1}), "`disagreement`: it compares heads"),
     (lambda: AttentionPooling(gate="output"), "`gate`: it compares heads"),
     (lambda: MultiHeadAttention(2, 4, head_size=3), r"no argument `head_size`. Valid names: \["),
     (lambda: Additive(unit=3), "Did you mean 'units'"),

@@ -100,7 +100,7 @@ test_inconsistent_schemas_are_refused = refusals(
     (lambda: Numeric("a", transform=("log",)), "unknown step.*Did you mean 'log1p'"),
     (
         lambda: Categorical("a", transform="hash"),
-        "a Quantile or an OwnTransform",
+        "an Age or an OwnTransform",
     ),
     (lambda: Categorical("candidate_mask"), "`name` must not be 'candidate_mask'"),
     (lambda: Categorical("a", size=0), "`size` must be a positive integer"),

@@ -34,7 +34,7 @@ ONE_PLACE = (
 # The slots of attention; each is chosen freely, so none knows another.
 SLOTS = tuple(
     f"recsys_attn.attention.{slot}"
-    for slot in ["scores", "patterns", "weightings", "feature_maps", "compressors"]
+    for slot in ["scores", "patterns", "weightings", "feature_maps", "decays", "compressors"]
 )
 # The folders of a package from top to bottom: each imports only those below it. A package with no
 # row yet is not held. A module beside the folders (`cli.py`) is a folder of its own.
@@ -49,8 +49,8 @@ FOLDER_ORDER: Mapping[str, str] = {
         "masked_mean tensors"
     ),
     "recsys_attn.attention": (
-        "layers disagreement relative_positions presets mechanisms routers gates scores weightings "
-        "feature_maps compressors patterns masks core"
+        "layers disagreement time_positions relative_positions presets mechanisms routers gates "
+        "scores weightings feature_maps decays compressors patterns masks core"
     ),
 }
 # Import names that differ from the name of the distribution.

@@ -117,7 +117,7 @@ _SCORES = {
 }
 _PATTERNS = {
     "causal": Composition(dense(pattern=Causal()), causal=True, crosses=False),
-    "window": Composition(dense(pattern=Local(2)), crosses=False),
+    "local-m": Composition(part("local_m", width=2), crosses=False),
     "window of the past": Composition(dense(pattern=Local(2, 0)), causal=True, crosses=False),
     "dilated, causal": Composition(
         dense(pattern=Dilated(2, 2) & Causal()), causal=True, crosses=False
@@ -148,6 +148,12 @@ _WEIGHTINGS = {
     "talking heads around DIN": Composition(
         dense(weighting=part("talking_heads", weighting="identity"))
     ),
+    "a sink, capped and normalised scores": Composition(
+        dense(
+            part("soft_cap", score=part("temperature", score=part("qk_norm", score="rotary"))),
+            weighting="attention_sink",
+        )
+    ),
     "HSTU": Composition(
         "hstu", {"value": "silu", "activation": "silu", "gate": part("output", activation="silu")}
     ),
@@ -164,6 +170,15 @@ _ROUTED = {
     "routing": Composition(part("routing_transformer", clusters=2, window=4), crosses=False),
     "Sinkhorn": Composition(
         part("routed", router=part("sinkhorn", size=2, length=LENGTH + 1)), crosses=False
+    ),
+    "Reformer, causal": Composition(
+        part("reformer", size=3, buckets=2, rounds=2, causal=True), causal=True, crosses=False
+    ),
+    "routing, causal": Composition(
+        part("routing_transformer", clusters=2, window=4, causal=True), causal=True, crosses=False
+    ),
+    "Sinkhorn, causal": Composition(
+        part("sinkhorn", size=2, length=LENGTH + 1, causal=True), causal=True, crosses=False
     ),
 }
 _RETRIEVED = {
@@ -237,9 +252,48 @@ _LINEAR = {
         for name, mechanism in _MAPS.items()
     },
 }
+_DECAYED = {
+    "retention": Composition("retention"),
+    "retention, causal": Composition(_causal("retention"), causal=True, crosses=False),
+    "gated linear, causal": Composition(
+        _causal(part("gated_linear_attention", temperature=2.0)), causal=True, crosses=False
+    ),
+    "gated random features": Composition(
+        part(
+            "random_feature_attention",
+            features=8,
+            decay=part("gate", enters=True, temperature=1.0),
+        )
+    ),
+}
 _HEADS = {
+    "half local, half routed": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                part("local", window=2),
+                part("routing_transformer", clusters=2, window=4),
+            ],
+        ),
+        crosses=False,
+    ),
+    "half local, half routed, causal": Composition(
+        part(
+            "head_groups",
+            mechanisms=[
+                dense("shared_dot", pattern=Causal()),
+                part("reformer", size=3, buckets=2, causal=True),
+            ],
+            heads=[1, 1],
+        ),
+        causal=True,
+        crosses=False,
+    ),
     "values as they are": Composition("transformer", {"value": "identity"}),
     "values activated": Composition("transformer", {"value": "relu", "use_bias": False}),
+    "keys shared by heads, small values": Composition(
+        "rotary", {"num_heads": [4, 2], "head_dim": [4, 3]}
+    ),
     "gated output": Composition("transformer", {"gate": "output"}),
     "Hard-Concrete": Composition("transformer", {"gate": part("hard_concrete", penalty=0.01)}),
     "disagreement": Composition(
@@ -254,5 +308,6 @@ COMPOSITIONS: dict[str, Composition] = {
     **_RETRIEVED,
     **_COMPRESSED,
     **_LINEAR,
+    **_DECAYED,
     **_HEADS,
 }

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.experiment.config import ExportOptions
+from pipelines.experiment.export_options import ExportOptions
 from pipelines.export.export import export
 from pipelines.features import FittedFeatures
 from pipelines.storage.dataset import DataSplit

@@ -175,6 +175,14 @@ _SCORES = {
     ),
     "alibi": LayerCase(scores.Alibi, {}, TWO_SIZES, ALLOWED),
     "rotary": LayerCase(scores.Rotary, {"score": "general"}, EVEN, ALLOWED),
+    "qk_norm": LayerCase(scores.QkNorm, {"score": "general"}, TWO_SIZES, ALLOWED),
+    "qk_norm_of_keys": LayerCase(
+        scores.QkNorm, {"score": "key_only", "norm": "layer"}, TWO_SIZES, ALLOWED
+    ),
+    "soft_cap": LayerCase(scores.SoftCap, {"score": "alibi", "cap": 3.0}, TWO_SIZES, ALLOWED),
+    "temperature": LayerCase(
+        scores.Temperature, {"score": "cosine", "initial": 0.1}, PER_HEAD, ALLOWED
+    ),
     "shared_dot": LayerCase(scores.SharedDot, {"self_penalty": -3.0}, PER_HEAD, ALLOWED),
 }
 _WEIGHTINGS = {
@@ -186,6 +194,7 @@ _WEIGHTINGS = {
     "entmax": LayerCase(weightings.Entmax, {}, **LOGITS),
     "sparsemax": LayerCase(weightings.Entmax, {"alpha": 2.0}, **LOGITS),
     "top_k": LayerCase(weightings.TopK, {"k": 3}, **LOGITS),
+    "attention_sink": LayerCase(weightings.AttentionSink, {}, **LOGITS),
     "talking_heads": LayerCase(weightings.TalkingHeads, {"weighting": "softmax"}, **LOGITS),
     "gaussian": LayerCase(weightings.Gaussian, {"width": 3, "units": 4}, **LOGITS_AND_QUERY),
     "talking_gaussian": LayerCase(
@@ -333,6 +342,9 @@ _BLOCKS = {
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
     "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
+    "interacting_layer_small_values": LayerCase(
+        InteractingLayer, {"num_heads": 2, "head_dim": [4, 3]}, **FIELDS
+    ),
     "autoint": LayerCase(
         AutoInt,
         {"num_layers": 2, "mechanism": "talking_heads", "gate": HARD_CONCRETE, **SMALL},
@@ -342,7 +354,29 @@ _BLOCKS = {
     "target_attention_heads": LayerCase(
         TargetAttention, {"mechanism": "alibi", "num_heads": 2, "head_dim": 3}, **TARGET
     ),
+    "target_attention_gated": LayerCase(
+        TargetAttention, {"num_heads": 2, "head_dim": 3, "gate": HARD_CONCRETE}, **TARGET
+    ),
     "experts": LayerCase(Experts, {"num_experts": 3, "units": (5, 4)}, **ROWS, batched=False),
+    "gated_experts": LayerCase(
+        Experts,
+        {
+            "num_experts": 3,
+            "units": (5, 4),
+            "gate": HARD_CONCRETE,
+            "disagreement": {"outputs": 0.1},
+        },
+        **ROWS,
+        batched=False,
+    ),
+    "mmoe_gated": LayerCase(
+        MMoE,
+        {
+            "num_tasks": 2,
+            "gate": "both",
+            "experts": serialize(Experts(3, (5, 4), gate=HARD_CONCRETE, name="experts")),
+        },
+    ),
     "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
     "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
     **{

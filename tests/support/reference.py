@@ -95,11 +95,14 @@ def interacting_layer(
     """AutoInt's layer for one example: (F, E), and W_Q, W_K, W_V and perhaps W_Res (E, N * H)."""
     count, size = len(fields), kernels[0].shape[1] // num_heads
     present = np.ones(count, bool) if field_mask is None else field_mask
-    output = np.zeros((count, num_heads * size))
+    output = np.zeros((count, kernels[2].shape[1]))
     for m in range(count):
         for head in range(num_heads):
             columns = slice(head * size, (head + 1) * size)
-            query_kernel, key_kernel, value_kernel = (kernel[:, columns] for kernel in kernels[:3])
+            query_kernel, key_kernel = (kernel[:, columns] for kernel in kernels[:2])
+            value_size = kernels[2].shape[1] // num_heads
+            columns = slice(head * value_size, (head + 1) * value_size)
+            value_kernel = kernels[2][:, columns]
             scores = np.array(
                 [
                     np.dot(fields[m] @ query_kernel, fields[k] @ key_kernel)

@@ -63,6 +63,24 @@ class Compressor(Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `compress`")
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether it implements `shares`."""
+        return type(self).shares is not Compressor.shares
+
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Returns the share of each key in each summary, to explain weights of summaries.
+
+        Args:
+            length: Number of keys S.
+            key_mask: (B, S), or None.
+
+        Returns:
+            (B or 1, N or 1, C, S) in float32, and the mask of the summaries. Where a summary is a
+            weighted sum of values with one number for each, these are the numbers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `shares` for weights")
+
     def count(self, length: int | None) -> int | None:
         """Returns the number of summaries of `length` events; None if it is unknown."""
         raise NotImplementedError(f"{type(self).__name__} must implement `count`")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from keras import ops
+
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -57,6 +59,17 @@ class Chain(Compressor):
         for each in self.compressors:
             summaries = each.compress(*summaries)
         return summaries
+
+    @property
+    def has_shares(self) -> bool:
+        return all(each.has_shares for each in self.compressors)
+
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        total, key_mask = self.compressors[0].shares(length, key_mask)
+        for each in self.compressors[1:]:
+            share, key_mask = each.shares(ops.shape(total)[2], key_mask)
+            total = ops.matmul(share, total)
+        return total, key_mask
 
     def count(self, length: int | None) -> int | None:
         for each in self.compressors:

@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
-from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
+from recsys_attn.attention.compressors.strides import count_blocks, even_shares, overlapping_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -71,15 +71,24 @@ class Convolution(Compressor):
         if key_mask is not None:
             present = ops.cast(key_mask, key.dtype)[..., None, None]
             key, value = key * present, value * present
-            blocks = overlapping_blocks(key_mask, self.width, self.stride)
-            # A block that adds only padding would not exist with less padding.
-            own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
-            key_mask = ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
+            key_mask = self._mask(key_mask)
         return CompressedKeys(
             self._convolve(key, self.key_kernel),
             self._convolve(value, self.value_kernel),
             key_mask,
         )
+
+    def _mask(self, key_mask: Tensor) -> Tensor:
+        """(B, S) -> (B, C), False for summaries that count for nothing."""
+        blocks = overlapping_blocks(key_mask, self.width, self.stride)
+        # A block that adds only padding would not exist with less padding.
+        own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
+        return ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
+
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Returns equal shares of the events of a summary, since it mixes their channels."""
+        share = even_shares(length, self.width, self.stride, key_mask)
+        return share, None if key_mask is None else self._mask(key_mask)
 
     def _convolve(self, x: Tensor, kernel: Tensor) -> Tensor:
         """(B, S, N, H) -> (B, C, N, H)."""

@@ -99,6 +99,13 @@ class LowRank(Compressor):
         of_value = self.key_kernel if self.share_key_and_value else self.value_kernel
         return CompressedKeys(_sums(self.key_kernel, key), _sums(of_value, value), None)
 
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        of_value = self.key_kernel if self.share_key_and_value else self.value_kernel
+        share = ops.cast(of_value[:, :, :length], "float32")[None]
+        if key_mask is not None:
+            share = ops.where(key_mask[:, None, None], share, 0.0)
+        return share, None
+
     def count(self, length: int | None) -> int | None:
         return self.rank
 

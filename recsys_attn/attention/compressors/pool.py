@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
-from recsys_attn.attention.compressors.strides import count_blocks, overlapping_blocks
+from recsys_attn.attention.compressors.strides import count_blocks, even_shares, overlapping_blocks
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
 
@@ -58,6 +58,11 @@ class Pool(Compressor):
             pool(overlapping_blocks(value, self.size, self.size), present),
             None if key_mask is None else ops.any(present, axis=-1),
         )
+
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Returns equal shares of the events of a summary; a maximum has no shares of its own."""
+        share = even_shares(length, self.size, self.size, key_mask)
+        return share, None if key_mask is None else ops.any(share[:, 0] > 0, axis=-1)
 
     def count(self, length: int | None) -> int | None:
         return None if length is None else count_blocks(length, self.size, self.size)

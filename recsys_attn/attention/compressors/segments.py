@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
+from recsys_attn.attention.compressors.strides import shared_evenly
 from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.tensors import Config, Tensor
@@ -71,6 +72,14 @@ class Segments(Compressor):
         )
         sizes = size + ops.cast(ops.arange(self.summaries, dtype="int32") < longer, "int32")
         return ops.where(key_mask, runs, self.summaries), sizes
+
+    def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Returns equal shares of the events of a summary; a maximum has no shares of its own."""
+        if key_mask is None:
+            key_mask = ops.ones((1, length), "bool")
+        runs, sizes = self._runs(key_mask)
+        summaries = ops.arange(self.summaries, dtype="int32")
+        return shared_evenly(runs[:, None, None] == summaries[:, None]), sizes > 0
 
     def count(self, length: int | None) -> int | None:
         return self.summaries

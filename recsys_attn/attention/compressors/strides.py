@@ -16,6 +16,21 @@ def count_blocks(length: Any, width: int, stride: int) -> Any:
     return least(length, most(-((width - length) // stride), 0) + 1)
 
 
+def even_shares(length: Any, width: int, stride: int, key_mask: Tensor | None) -> Tensor:
+    """Returns an equal share for each present key of a block: (B or 1, 1, C, S)."""
+    starts = ops.arange(count_blocks(length, width, stride), dtype="int32")[:, None] * stride
+    place = ops.arange(length, dtype="int32")
+    inside = ops.logical_and(place >= starts, place < starts + width)[None]
+    inside = inside if key_mask is None else ops.logical_and(inside, key_mask[:, None])
+    return shared_evenly(inside)[:, None]
+
+
+def shared_evenly(inside: Tensor) -> Tensor:
+    """Divides booleans by the number of True along the last axis; zeros for none."""
+    inside = ops.cast(inside, "float32")
+    return inside / ops.maximum(ops.sum(inside, axis=-1, keepdims=True), 1.0)
+
+
 def overlapping_blocks(x: Tensor, width: int, stride: int) -> Tensor:
     """(B, S, ...) -> (B, C, width, ...): block c starts at position `c * stride`."""
     shape = ops.shape(x)

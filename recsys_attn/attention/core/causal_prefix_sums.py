@@ -38,7 +38,7 @@ def prefix_attention(
     # At most the length of the sequence, and at least 1 even if every history is empty.
     known = isinstance(length, int)
     chunk = max(1, min(chunk, length)) if known else ops.clip(length, 1, chunk)
-    query, key, value = (_chunks(x, chunk) for x in (query, key, value))
+    query, key, value = (chunks(x, chunk) for x in (query, key, value))
     transposed = ops.swapaxes(key, 2, 3)
     sums = _before(batched_matmul(transposed, value), heads)  # (B, N * C, M, V)
     totals = _before(ops.sum(transposed, axis=-1, keepdims=True), heads)  # (B, N * C, M, 1)
@@ -59,7 +59,7 @@ def prefix_attention(
     return ops.slice(output, [0, 0, 0, 0], [batch, heads, length, size])
 
 
-def _chunks(x: Tensor, chunk: Tensor) -> Tensor:
+def chunks(x: Tensor, chunk: Tensor) -> Tensor:
     """(B, N, S, M) -> (B, N * C, chunk, M); the last chunk is padded with zeros."""
     batch, heads, length, size = ops.shape(x)
     padded = ops.pad(x, ((0, 0), (0, 0), (0, -length % chunk), (0, 0)))

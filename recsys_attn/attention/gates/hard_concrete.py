@@ -1,4 +1,4 @@
-"""Gates that switch heads off."""
+"""Gates that switch heads, experts or fields off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class HardConcrete(Layer):
     `sum_n P(g_n > 0)`, `P(g > 0) = sigmoid(log_alpha - temperature log(-gamma / zeta))`
 
     once per step, even if the layer is called several times. `prune_heads` removes heads with a
-    gate of 0 from the trained layer.
+    gate of 0 from the trained layer; `recsys_attn.models.prune` those of a whole model, its experts
+    and its fields too.
+
+    With `trainable=False` the gates are constants: they are never random and cost no penalty.
 
     Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
     Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418; the distribution is of Louizos
@@ -107,10 +110,12 @@ class HardConcrete(Layer):
     def call(
         self, heads: Tensor, inputs: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
-        gates = self._random_gates() if training else self._gates()
-        return heads * ops.cast(gates, heads.dtype)[:, None]
+        return heads * ops.cast(self.gates(training), heads.dtype)[:, None]
 
-    def _gates(self) -> Tensor:
+    def gates(self, training: bool | None = None) -> Tensor:
+        """Returns the gates (N,), random in training; each call draws new ones."""
+        if training and self.trainable:
+            return self._random_gates()
         return self._stretched(ops.sigmoid(ops.convert_to_tensor(self.log_alpha)))
 
     def _random_gates(self) -> Tensor:
@@ -137,7 +142,7 @@ class HardConcrete(Layer):
 
     def open_heads(self) -> np.ndarray:
         """Returns the indices of the heads with a gate above 0 outside of training."""
-        return np.flatnonzero(ops.convert_to_numpy(self._gates()) > 0)
+        return np.flatnonzero(ops.convert_to_numpy(self.gates()) > 0)
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> Shape:
         return heads_shape

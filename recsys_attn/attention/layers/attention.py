@@ -43,7 +43,8 @@ class Attention(Layer):
     One of the two batches, of queries or of keys, may be 1.
 
     Returns:
-        (B, T, V), and with `return_weights` also (B, T, S).
+        (B, T, V), and with `return_weights` also (B, T, S), or the `SparseWeights` or
+        `SummaryWeights` of a fast mechanism, of which `dense_weights` makes the same.
 
     Raises:
         TypeError: The mechanism does not support one of the masks, the bias or the positions.
@@ -101,7 +102,7 @@ class Attention(Layer):
         return_weights: bool = False,
     ) -> Any:
         if return_weights:
-            self.mechanism.require_weights("`return_weights`")
+            self.mechanism.require_weights("`return_weights`", on_request=True)
         key = value if key is None else key
         masks = masks_of_call(
             self.mechanism,
@@ -116,9 +117,11 @@ class Attention(Layer):
             key_positions=key_positions,
         )
         heads = [ops.expand_dims(x, 2) for x in (query, key, value)]
-        output, weights = self.mechanism(*heads, masks=masks)
+        output, weights = self.mechanism(*heads, masks=masks, return_weights=return_weights)
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
-        return (output, ops.squeeze(weights, 1)) if return_weights else output
+        if not return_weights:
+            return output
+        return output, keras.tree.map_structure(lambda x: ops.squeeze(x, 1), weights)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         (query, key, value), return_weights = checked_shapes(self, 1, args, kwargs)
@@ -126,8 +129,10 @@ class Attention(Layer):
         output = keras.KerasTensor((batch, query[1], value[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        weights_shape = (batch, query[1], key[1])
-        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        weights = self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
+        return output, keras.tree.map_structure(
+            lambda x: keras.KerasTensor((x.shape[0], *x.shape[2:]), dtype=x.dtype), weights
+        )
 
     def get_config(self) -> Config:
         return {**super().get_config(), "mechanism": serialize(self.mechanism)}

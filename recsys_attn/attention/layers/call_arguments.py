@@ -59,7 +59,7 @@ def checked_shapes(
     given: dict[str, Any] = {**bound, **kwargs}  # a subclass may pass some on by `**kwargs`
     return_weights = given.get("return_weights", False)
     if return_weights:
-        layer.mechanism.require_weights("`return_weights`")
+        layer.mechanism.require_weights("`return_weights`", on_request=True)
     query = given["query"]
     value = query if given.get("value") is None else given["value"]
     key = value if given.get("key") is None else given["key"]

@@ -32,9 +32,10 @@ class Heads(Layer):
         value: (B, S, N, V).
         inputs: (B, T, E), the inputs of the query projection, for the gate.
         masks: A `Masks` for the mechanism.
+        return_weights: Whether to ask a fast mechanism for weights.
 
     Returns:
-        Output (B, T, N, V) and weights (B, N, T, S), or None if the mechanism makes none.
+        Output (B, T, N, V) and the weights of the mechanism, or None if it makes none.
 
     Example:
 
@@ -75,9 +76,12 @@ class Heads(Layer):
         value: Tensor,
         inputs: Tensor,
         masks: Masks | None = None,
+        return_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         masks = masks or Masks()
-        output, weights = self.mechanism(query, key, value, masks=masks)
+        output, weights = self.mechanism(
+            query, key, value, masks=masks, return_weights=return_weights
+        )
         if self.disagreement is not None:
             self.disagreement(value, weights, output, query_mask=masks.query, key_mask=masks.key)
         # A mechanism or a gate given as an instance keeps its own dtype policy.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,18 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
+from recsys_attn.attention.layers.head_counts import (
+    head_count,
+    head_sizes_of,
+    kept_key_heads,
+    key_head_of_each,
+    size_pair,
+)
 from recsys_attn.attention.layers.heads import Heads
 from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
-from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.checks import require_bool
 from recsys_attn.initializers import glorot
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -30,13 +38,18 @@ class MultiHeadAttention(Layer):
     The parts decide which kind of attention it is: the mechanism (with score, pattern and
     weighting), the gate and the disagreement.
 
-    Source: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762.
+    Sources: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762; grouped
+    queries: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from
+    Multi-Head Checkpoints", EMNLP 2023, arXiv 2305.13245.
 
     Args:
-        num_heads: Number of heads N.
-        head_dim: Size of a head H, independent of the model's width. Raise it for short sequences:
-            below the number of keys, some patterns of weights are impossible (Bhojanapalli et al.,
-            ICML 2020, arXiv 2002.07028).
+        num_heads: Number of heads N; or a pair `[N, K]` for grouped queries, in which N / K heads
+            of queries share one of the K heads of keys and values. Fewer make a smaller layer and a
+            smaller cache of keys and values; 1 is multi-query attention. Heads computed as many.
+        head_dim: Size of a head H, independent of the model's width; or a pair `[H, V]`, the size
+            of queries and keys and that of values. Raise H for short sequences: below the number of
+            keys, some patterns of weights are impossible (Bhojanapalli et al., ICML 2020, arXiv
+            2002.07028).
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`. Defaults to `"transformer"`.
         value: Projection of the values: `"linear"` (the default), `"identity"` (none), or a Keras
@@ -66,7 +79,8 @@ class MultiHeadAttention(Layer):
     without a copy of it.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, N, T, S).
+        (B, T, E), and with `return_weights` also (B, N, T, S), or the `SparseWeights` or
+        `SummaryWeights` of a fast mechanism, of which `dense_weights` makes the same.
 
     Raises:
         TypeError: The mechanism does not support one of the masks, the bias or the positions.
@@ -90,8 +104,8 @@ class MultiHeadAttention(Layer):
 
     def __init__(
         self,
-        num_heads: int,
-        head_dim: int,
+        num_heads: int | Sequence[Any],
+        head_dim: int | Sequence[int],
         mechanism: Any = "transformer",
         *,
         value: str = "linear",
@@ -102,18 +116,32 @@ class MultiHeadAttention(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require_positive("num_heads", num_heads)
-        require_positive("head_dim", head_dim)
         require_bool("use_bias", use_bias)
         self.supports_masking = True  # the Keras masks of the inputs become arguments
-        self.num_heads = num_heads
-        self.head_dim = head_dim
+        self.key_heads = key_head_of_each("num_heads", num_heads)
+        self.num_heads = len(self.key_heads)
+        self.num_key_heads = max(self.key_heads) + 1
+        self.head_dim, self.value_dim = head_sizes_of("head_dim", head_dim)
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
+        self._require_sizes_that_fit(value)
         self.value = value
         name = "linear" if value == "identity" else value
         self.value_activation = activations.function("value", name, "identity")
         self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
+
+    def _require_sizes_that_fit(self, value: str) -> None:
+        if self.mechanism.shares_query_and_key and self.num_key_heads != self.num_heads:
+            raise ValueError(
+                f"{type(self.mechanism).__name__} makes queries and keys with one projection here, "
+                "so they have equally many heads. "
+                f"Received: num_heads={[self.num_heads, self.num_key_heads]}"
+            )
+        if value == "identity" and self.value_dim != self.head_dim:
+            raise ValueError(
+                "With value='identity' the values have the width of the input, so `head_dim` is "
+                f"one number. Received: head_dim={[self.head_dim, self.value_dim]}"
+            )
 
     @property
     def mechanism(self) -> Mechanism:
@@ -143,11 +171,11 @@ class MultiHeadAttention(Layer):
                 "choose parts that do not share it. "
                 f"Received: query.shape={query_shape}, key.shape={key_shape}"
             )
-        size = self.num_heads * self.head_dim
         self._kernels = {
-            name: self._projection(name, widths[name], size) for name in self._projected
+            name: self._projection(name, widths[name], math.prod(self._layout[name]))
+            for name in self._projected
         }
-        self._value_size = widths["value"] if self.value == "identity" else self.head_dim
+        self._value_size = widths["value"] if self.value == "identity" else self.value_dim
         self._kernels["output"] = self._projection(
             "output", self.num_heads * self._value_size, widths["query"]
         )
@@ -166,6 +194,15 @@ class MultiHeadAttention(Layer):
         if not self.use_bias:
             return kernel, None
         return kernel, self.add_weight(shape=(units,), initializer="zeros", name=f"{name}_bias")
+
+    @property
+    def _layout(self) -> dict[str, tuple[int, int]]:
+        """Number and size of the heads of each input."""
+        return {
+            "query": (self.num_heads, self.head_dim),
+            "key": (self.num_key_heads, self.head_dim),
+            "value": (self.num_key_heads, self.value_dim),
+        }
 
     @property
     def _projected(self) -> list[str]:
@@ -191,7 +228,7 @@ class MultiHeadAttention(Layer):
         mask: Tensor | None = None,
     ) -> Any:
         if return_weights:
-            self.mechanism.require_weights("`return_weights`")
+            self.mechanism.require_weights("`return_weights`", on_request=True)
         values = query if value is None else value
         keys = values if key is None else key
         if value is None and key is None:
@@ -210,7 +247,9 @@ class MultiHeadAttention(Layer):
             query_positions=query_positions,
             key_positions=key_positions,
         )
-        output, weights = self.heads(*self.project(query, values, key), query, masks=masks)
+        output, weights = self.heads(
+            *self.project(query, values, key), query, masks=masks, return_weights=return_weights
+        )
         output = self.join(output)
         return (output, weights) if return_weights else output
 
@@ -225,7 +264,7 @@ class MultiHeadAttention(Layer):
             same = key is query
             projected["key"] = projected["query"] if same else self._product(key, "query")
         heads = [
-            self.activation(self._per_head(projected[name]))
+            self.activation(self._per_head(projected[name], name))
             if name in projected
             # Their content is not used, but their number is.
             else ops.zeros((*ops.shape(inputs[name])[:2], self.num_heads, self.head_dim))
@@ -233,26 +272,30 @@ class MultiHeadAttention(Layer):
         ]
         if self.value == "identity":
             return (*heads, ops.repeat(value[:, :, None], self.num_heads, axis=2))
-        return (*heads, self.value_activation(self._per_head(projected["value"])))
+        return (*heads, self.value_activation(self._per_head(projected["value"], "value")))
 
     def _products(self, inputs: dict[str, Tensor]) -> list[Tensor]:
         """Multiplies each input by its kernel, or one common input by all kernels at once."""
         names = self._projected
-        if not names or any(inputs[name] is not inputs[names[0]] for name in names):
+        if len(names) < 2 or any(inputs[name] is not inputs[names[0]] for name in names):
             return [self._product(inputs[name], name) for name in names]
         kernels, biases = zip(*(self._kernels[name] for name in names), strict=True)
         product = ops.matmul(inputs[names[0]], ops.concatenate(kernels, axis=1))
         if self.use_bias:
             product = product + ops.concatenate(biases, axis=0)
-        return ops.split(product, len(names), axis=-1)
+        ends = np.cumsum([math.prod(self._layout[name]) for name in names])[:-1].tolist()
+        return ops.split(product, ends, axis=-1)
 
     def _product(self, x: Tensor, name: str) -> Tensor:
         kernel, bias = self._kernels[name]
         product = ops.matmul(x, kernel)
         return product if bias is None else product + bias
 
-    def _per_head(self, x: Tensor) -> Tensor:
-        return ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_dim))
+    def _per_head(self, x: Tensor, name: str) -> Tensor:
+        """(B, S, heads * size) -> (B, S, N, size); a shared head stands at each of its queries."""
+        heads, size = self._layout[name]
+        x = ops.reshape(x, (*ops.shape(x)[:2], heads, size))
+        return x if heads == self.num_heads else ops.take(x, np.array(self.key_heads), axis=2)
 
     def join(self, output: Tensor) -> Tensor:
         """Projects the outputs of the heads: (B, T, N, V) -> (B, T, E)."""
@@ -266,7 +309,9 @@ class MultiHeadAttention(Layer):
 
     def without_heads(self, kept: Sequence[int]) -> MultiHeadAttention:
         """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
-        smaller = type(self).from_config({**self.get_config(), "num_heads": len(kept)})
+        used = kept_key_heads(self.key_heads, kept)
+        num_heads = head_count([used.index(self.key_heads[head]) for head in kept])
+        smaller = type(self).from_config({**self.get_config(), "num_heads": num_heads})
         take_heads(smaller.mechanism, kept)
         return smaller
 
@@ -274,6 +319,10 @@ class MultiHeadAttention(Layer):
         self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
     ) -> np.ndarray:
         """Returns the part of a weight that belongs to some of the heads."""
+        shared = [part for name in ("key", "value") for part in self._kernels.get(name, ())]
+        if any(weight is part for part in shared):
+            used = kept_key_heads(self.key_heads, kept)
+            return slice_heads(value, shape, self.num_key_heads, used)
         return slice_heads(value, shape, self.num_heads, kept)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -282,15 +331,14 @@ class MultiHeadAttention(Layer):
         output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        weights_shape = (batch, self.num_heads, query[1], key[1])
-        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        return output, self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
 
     def get_config(self) -> Config:
         heads = self.heads.get_config()
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
+            "num_heads": head_count(self.key_heads),
+            "head_dim": size_pair(self.head_dim, self.value_dim),
             "mechanism": heads["mechanism"],
             "value": self.value,
             "activation": keras.activations.serialize(self.activation),

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer
@@ -119,7 +120,7 @@ class AttentionPooling(Layer):
         leading, (size, width) = ops.shape(inputs)[:-2], inputs.shape[-2:]
         size = ops.shape(inputs)[-2] if size is None else size
         if return_weights:
-            self.attention.mechanism.require_weights("`return_weights`")
+            self.attention.mechanism.require_weights("`return_weights`", on_request=True)
         require_mask_of("present", present, inputs)
         if present is not None:
             present = ops.reshape(present, (-1, size))
@@ -135,6 +136,8 @@ class AttentionPooling(Layer):
             **after_the_last(self.attention.mechanism, query, keys, present),
         )
         output, *weights = result if return_weights else (result,)
+        queries = self.num_queries or 1
+        weights = [dense_weights(each, queries, size) for each in weights]
         restored = [ops.reshape(x, (*leading, *ops.shape(x)[1:])) for x in (output, *weights)]
         if self.num_queries is None:
             restored = [ops.squeeze(x, -2) for x in restored]
@@ -158,7 +161,7 @@ class AttentionPooling(Layer):
         leading = tuple(inputs.shape[:-2])
         shapes = [(*leading, *queries, inputs.shape[-1])]
         if return_weights:
-            heads = () if self.num_heads is None else (self.num_heads,)
+            heads = () if self.num_heads is None else (self.attention.num_heads,)
             shapes.append((*leading, *heads, *queries, inputs.shape[-2]))
         outputs = tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
         return outputs if return_weights else outputs[0]

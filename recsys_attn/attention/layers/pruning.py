@@ -1,4 +1,4 @@
-"""Pruning of attention heads."""
+"""Pruning of attention heads, and of the experts that attention mixes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.linear import Linear
+from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Shape
@@ -17,19 +20,20 @@ L = TypeVar("L", bound=keras.layers.Layer)
 
 
 def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
-    """Returns a smaller copy of a trained layer or model with some of its heads.
+    """Returns a smaller copy of a trained layer or model with some of its heads or experts.
 
     Every weight with a part per head is sliced, for any mechanism. If the gates of the removed
     heads were closed, the output stays the same; the other gates are kept. If all gates of a layer
-    are closed, one head stays, with its gate closed.
+    are closed, one head stays, with its gate closed. The experts of an `MMoE` with gates are
+    removed in the same way.
 
     Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
     Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418.
 
     Args:
-        layer: A built `MultiHeadAttention` or `InteractingLayer`, or a layer or model that holds
-            some, such as a `TransformerBlock`, an `AutoInt` or a `RankingModel`.
-        keep: The heads to keep of a single layer of attention. Defaults to the heads with an open
+        layer: A built `MultiHeadAttention`, `InteractingLayer` or `MMoE`, or a layer or model that
+            holds some, such as a `TransformerBlock`, an `AutoInt` or a `RankingModel`.
+        keep: The heads or experts to keep of a single layer. Defaults to the heads with an open
             gate, in every layer with the gate `HardConcrete`.
 
     Returns:
@@ -54,7 +58,7 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
         raise ValueError("`layer` must be built before heads can be cut out of it. Call it once")
     kept = _kept(layer, keep)
     smaller: L = deserialize(_replaced(serialize(layer), _smaller_parts(layer, kept)))
-    for old, new in zip(_layers(layer), _layers(smaller), strict=True):
+    for old, new in zip(layers_in(layer), layers_in(smaller), strict=True):
         if old.built and not new.built:
             new.build(*_build_shapes(old))
     if len(layer.weights) != len(smaller.weights):
@@ -72,11 +76,34 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
     return smaller
 
 
+def gate_of(layer: Any) -> Any:
+    """Returns the gates of a layer's heads or experts that can be closed; None for none."""
+    gate = (layer.heads if hasattr(layer, "heads") else layer.experts).gate
+    return gate if hasattr(gate, "open_heads") else None
+
+
+def kept_units(gate: Any) -> list[int]:
+    """Returns the open heads, experts or fields of a gate; the first if all are closed."""
+    return [int(unit) for unit in gate.open_heads()] or [0]
+
+
+def require_order_free(name: str, mechanism: Any) -> None:
+    """Raises unless removing keys that are masked leaves the result of a mechanism the same."""
+    if (
+        not isinstance(mechanism, Dense | Linear)
+        or encodes_order(mechanism)
+        or getattr(mechanism, "pattern", None) is not None
+    ):
+        raise ValueError(
+            f"{name} depends on the places of its keys, so that none of them can be removed: use "
+            "Dense or Linear without positions and pattern, or no gates there. "
+            f"Received: {mechanism!r}"
+        )
+
+
 def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
-    """Keeps some of the heads in the pattern of a mechanism."""
-    pattern = getattr(mechanism, "pattern", None)
-    if pattern is not None:
-        mechanism.pattern = pattern.take_heads(kept)
+    """Keeps some of the heads in the parts of a mechanism."""
+    mechanism.take_heads(kept)
 
 
 def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
@@ -94,7 +121,7 @@ def _kept(
     layer: keras.layers.Layer, keep: Sequence[int] | None
 ) -> dict[str, tuple[Any, list[int]]]:
     """Returns the layers of attention to prune, and their kept heads, by name."""
-    found = {id(each): each for each in _layers(layer) if hasattr(each, "without_heads")}
+    found = {id(each): each for each in layers_in(layer) if hasattr(each, "without_heads")}
     if not found:
         raise TypeError(
             "`layer` must be a MultiHeadAttention or an InteractingLayer, or hold some. "
@@ -106,7 +133,7 @@ def _kept(
             f"Received: keep={list(keep)}, for {len(found)} layers of attention"
         )
     if keep is None:
-        found = {key: e for key, e in found.items() if hasattr(e.heads.gate, "open_heads")}
+        found = {key: e for key, e in found.items() if gate_of(e) is not None}
     if not found:
         raise ValueError(
             "`keep` must name the heads to keep, since no layer has the gate HardConcrete. "
@@ -114,7 +141,7 @@ def _kept(
         )
     kept = {}
     for each in found.values():
-        heads = [int(h) for h in each.heads.gate.open_heads()] or [0] if keep is None else keep
+        heads = kept_units(gate_of(each)) if keep is None else keep
         kept[each.name] = (each, _checked(each, heads))
     if len(kept) < len(found):
         raise ValueError(
@@ -132,7 +159,8 @@ def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
             f"Received: keep={list(keep)}"
         )
     gone = [head for head in range(count) if head not in kept]
-    weighting = getattr(layer.heads.mechanism, "weighting", None)
+    heads = getattr(layer, "heads", None)  # experts have none
+    weighting = getattr(getattr(heads, "mechanism", None), "weighting", None)
     while weighting is not None:
         if isinstance(weighting, TalkingHeads) and any(
             ops.convert_to_numpy(kernel)[np.ix_(gone, kept)].any()
@@ -153,7 +181,7 @@ def _smaller_parts(
     """Returns the configs of the smaller layers, by the names of the layers they replace."""
     heads = {name: heads for name, (_, heads) in kept.items()}
     parts = {name: serialize(each.without_heads(heads[name])) for name, (each, _) in kept.items()}
-    for each in _layers(layer):
+    for each in layers_in(layer):
         if hasattr(each, "with_layers_without_heads"):  # its config has no names of layers
             parts[each.name] = serialize(each.with_layers_without_heads(heads))
     return parts
@@ -172,19 +200,19 @@ def _replaced(config: Any, parts: Mapping[str, Any]) -> Any:
     return config
 
 
-def _layers(value: Any) -> Iterator[Any]:
+def layers_in(value: Any) -> Iterator[Any]:
     """Yields a layer and the layers in its public attributes, depth first."""
     if isinstance(value, keras.layers.Layer):
         yield value
         public = [part for name, part in vars(value).items() if not name.startswith("_")]
         for part in public:
-            yield from _layers(part)
+            yield from layers_in(part)
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _layers(part)
+            yield from layers_in(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _layers(part)
+            yield from layers_in(part)
 
 
 def _build_shapes(layer: Any) -> list[Any]:

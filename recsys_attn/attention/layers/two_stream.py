@@ -160,10 +160,11 @@ class TwoStreamEncoder(Layer):
 
 def _require_pairs(attention: Any) -> None:
     """Raises unless attention takes a mask of pairs and no order of its own."""
-    if is_mixer(attention) or not hasattr(attention, "mechanism"):
+    mechanism = getattr(attention, "mechanism", None)
+    if is_mixer(attention) or mechanism is None or mechanism.own_sequence:
         raise TypeError(
-            "The streams need attention with a mask of pairs, such as MultiHeadAttention. "
-            f"Received: {attention!r}"
+            "The streams need attention of one sequence to another with a mask of pairs, such as "
+            f"MultiHeadAttention with the mechanism Dense. Received: {mechanism or attention!r}"
         )
     attention.mechanism.require_honoured("attention_mask")
     if attention.mechanism.is_causal:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
@@ -30,7 +32,9 @@ class Mechanism(Layer):
     Attributes:
         honours: The arguments that the mechanism looks at, by name. A call with another is an
             error, because an ignored mask would leak the future or padding.
-        returns_weights: Whether it returns the weight of each pair.
+        returns_weights: Whether it returns the weight of each pair at every call.
+        weights_on_request: Whether it returns weights, in a form of its own, when a call asks for
+            them by `return_weights`.
         positional: Whether it uses positions.
         is_causal: Whether no query attends a later key.
         own_sequence: Whether it is self-attention only: key and query are one tensor.
@@ -43,9 +47,11 @@ class Mechanism(Layer):
         key: (B, S, N, H).
         value: (B, S, N, V).
         masks: A `Masks`; a field that was not given is None.
+        return_weights: Whether to return weights; given to `call` only where `weights_on_request`.
 
     Returns:
-        The output of each head (B, T, N, V), and the weights (B, N, T, S) or None.
+        The output of each head (B, T, N, V), and the weights (B, N, T, S), a `SparseWeights`, a
+        `SummaryWeights` or None.
 
     Example:
 
@@ -67,11 +73,18 @@ class Mechanism(Layer):
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
     }
-    honours: ClassVar[tuple[str, ...]] = ()
-    own_sequence = False
+    honours: tuple[str, ...] = ()
+
+    @property
+    def own_sequence(self) -> bool:
+        return False
 
     @property
     def returns_weights(self) -> bool:
+        return False
+
+    @property
+    def weights_on_request(self) -> bool:
         return False
 
     @property
@@ -95,7 +108,13 @@ class Mechanism(Layer):
         return False
 
     def __call__(
-        self, query: Any, key: Any, value: Any, masks: Masks | None = None, **others: Any
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        masks: Masks | None = None,
+        return_weights: bool = False,
+        **others: Any,
     ) -> Any:
         given = {name: others.pop(name) for name in MASK_ARGUMENTS if name in others}
         if masks is None:
@@ -106,6 +125,8 @@ class Mechanism(Layer):
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
                 f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
             )
+        if return_weights and self.weights_on_request:
+            others["return_weights"] = True
         # A functional model that is read from a file has a plain list.
         return super().__call__(query, key, value, masks=Masks(*masks), **others)
 
@@ -146,13 +167,22 @@ class Mechanism(Layer):
         for name in names:
             if name not in self.honours:
                 raise TypeError(
-                    f"{type(self).__name__} cannot honour `{name}`, since it does not look at "
-                    "every pair of a query and a key. Leave it out, or use the mechanism Dense"
+                    f"{type(self).__name__} cannot honour `{name}`, since {self.reason(name)}. "
+                    "Leave it out, or use the mechanism Dense"
                 )
 
-    def require_weights(self, purpose: str) -> None:
-        """Raises unless the mechanism returns the weights that `purpose` needs."""
-        if not self.returns_weights:
+    def reason(self, name: str) -> str:
+        """Returns why the mechanism does not look at an argument, for an error."""
+        return "it does not look at every pair of a query and a key"
+
+    def require_weights(self, purpose: str, on_request: bool = False) -> None:
+        """Raises unless the mechanism returns the weights that `purpose` needs.
+
+        Args:
+            purpose: Start of the error.
+            on_request: Whether weights in the form of a fast mechanism suffice.
+        """
+        if not (self.returns_weights or (on_request and self.weights_on_request)):
             raise ValueError(
                 f"{purpose} needs the weight of each pair, and {type(self).__name__} makes none. "
                 "Use the mechanism Dense"
@@ -209,6 +239,12 @@ class Mechanism(Layer):
             )
         return self
 
+    def take_heads(self, kept: Sequence[int]) -> None:
+        """Keeps some of the heads of a mechanism that is not built, for `prune_heads`."""
+        pattern = getattr(self, "pattern", None)
+        if pattern is not None:
+            self.pattern = pattern.take_heads(kept)
+
     def compute_output_spec(
         self, query: Tensor, key: Tensor, value: Tensor, *others: Any, **arguments: Any
     ) -> Any:
@@ -216,9 +252,13 @@ class Mechanism(Layer):
         batch = broadcast_batch(weights_shape[0], value.shape[0])
         output_shape = (batch, *query.shape[1:3], value.shape[-1])
         output = keras.KerasTensor(output_shape, dtype=self.compute_dtype)
-        if not self.returns_weights:
-            return output, None
-        return output, keras.KerasTensor(weights_shape, dtype=self.compute_dtype)
+        if self.returns_weights or arguments.get("return_weights"):
+            return output, self.weights_spec(query.shape, key.shape)
+        return output, None
+
+    def weights_spec(self, query_shape: Shape, key_shape: Shape) -> Any:
+        """Returns the symbolic form of the weights, for queries (B, T, N, H) and keys."""
+        return keras.KerasTensor(logits_shape(query_shape, key_shape), dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
         return super().get_config()  # Keras' own refuses a dtype policy that is an object
@@ -230,3 +270,12 @@ MECHANISMS = Registry(
     Mechanism,
     hint="A score, a pattern, a weighting or a router is an argument of one, as in Dense(score)",
 )
+
+
+def with_presets() -> Registry:
+    """Returns the registry of mechanisms and presets."""
+    return replace(
+        MECHANISMS,
+        kind="a mechanism or a preset",
+        members=ChainMap[str, Any](MECHANISMS.reserved, MECHANISMS.members),
+    )

@@ -11,6 +11,7 @@ from recsys_attn.attention import compressors, scores, weightings
 from recsys_attn.attention.core.head_layout import logits_shape, require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks, both
 from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.core.weights import SummaryWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
@@ -56,11 +57,15 @@ class Compressed(Mechanism):
         key: (B, S, N, H).
         value: (B, S, N, V).
         masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding.
+        return_weights: Whether to return weights too.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None for the weights.
+        The output of each head (B, T, N, V), and None or the weights before dropout, as
+        `SummaryWeights`: those of the summaries, and the share of each key in a summary. Their
+        product applied to the values is the output for `LowRank`, and for means of `Pool` and
+        `Segments`; a summary of `Convolution`, and a maximum, count their events equally.
 
     Raises:
         ValueError: The compressor has no order of events for `causal` or for a positional score,
@@ -135,7 +140,14 @@ class Compressed(Mechanism):
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, summary_shape), query_shape)
 
-    def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        masks: Masks,
+        return_weights: bool = False,
+    ) -> tuple[Tensor, SummaryWeights | None]:
         key_mask = masks.key
         if key_mask is not None:
             key_mask = ops.broadcast_to(key_mask, (ops.shape(key_mask)[0], ops.shape(key)[1]))
@@ -155,7 +167,7 @@ class Compressed(Mechanism):
             weights = weights_of(self.weighting, logits, allowed, query)
             return ops.cast(weights, self.compute_dtype)
 
-        output, _ = attention(
+        output, weights = attention(
             query,
             summaries.key,
             summaries.value,
@@ -164,7 +176,23 @@ class Compressed(Mechanism):
             allowed,
             dropout=self.dropout,
         )
-        return output, None
+        if not return_weights:
+            return output, None
+        share, _ = self.compressor.shares(ops.shape(key)[1], key_mask)
+        return output, SummaryWeights(weights, share)
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns `SummaryWeights` when asked for weights."""
+        return self.compressor.has_shares
+
+    def weights_spec(self, query_shape: Shape, key_shape: Shape) -> SummaryWeights:
+        batch, heads, queries, keys = logits_shape(query_shape, key_shape)
+        count = self.compressor.count(keys)
+        return SummaryWeights(
+            keras.KerasTensor((batch, heads, queries, count), dtype=self.compute_dtype),
+            keras.KerasTensor((None, None, count, keys), dtype="float32"),
+        )
 
     def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
         super().require_distinct_results(queries, keys, name)

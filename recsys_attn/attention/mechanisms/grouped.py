@@ -13,14 +13,17 @@ from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     broadcast_size,
     head_sizes,
+    logits_shape,
     swap_heads,
 )
-from recsys_attn.attention.core.masks import both
+from recsys_attn.attention.core.masks import Masks, both
 from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.patterns.base import require_heads, require_steady
-from recsys_attn.attention.routers.base import Groups
 from recsys_attn.attention.routers.group_layout import padded
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import of_pairs
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_share
@@ -55,7 +58,7 @@ class Grouped(Mechanism):
     elsewhere: ClassVar = {
         **Mechanism.elsewhere,
         "weighting": "its weights are a softmax over a group; Dense and Compressed take one",
-        "causal": "a router Blocks with pattern='causal' is causal",
+        "causal": "give it to the router, or pattern='causal' to a router Blocks",
     }
 
     def __init__(
@@ -75,14 +78,16 @@ class Grouped(Mechanism):
         require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self._refuse_what_makes_no_sense()
+        self.honours = self._honoured()
 
     def _refuse_what_makes_no_sense(self) -> None:
         router = type(self.router).__name__
-        if self.router.content_based and self.pattern is not None and self.pattern.hides_future:
+        looks_ahead = self.router.content_based and not self.router.causal
+        if looks_ahead and self.pattern is not None and self.pattern.hides_future:
             raise ValueError(
                 f"The groups of {router} depend on the whole sequence, so with a causal `pattern` "
-                "the future would leak into the past. Use the router Blocks, the mechanism Dense "
-                f"with a local pattern or Linear with causal=True. Received: {self.pattern!r}"
+                "the future would leak into the past. Give the router causal=True, or use the "
+                f"router Blocks. Received: {self.pattern!r}"
             )
         if not self.router.has_positions and (self.pattern is not None or self.score.positional):
             raise ValueError(
@@ -95,14 +100,36 @@ class Grouped(Mechanism):
         if self.pattern is not None:
             self.router.require_covered(self.pattern)
 
+    def _honoured(self) -> tuple[str, ...]:
+        """Returns the names of the masks and positions that the groups can have."""
+        names = [*self.honours]
+        if self.router.has_positions:
+            names.append("attention_bias")
+            if not self.router.content_based:
+                names.append("attention_mask")
+            if self.own_sequence and self.pattern is None:
+                names += ["query_positions", "key_positions"]
+        return tuple(names)
+
+    def reason(self, name: str) -> str:
+        router = type(self.router).__name__
+        if not self.router.has_positions:
+            return f"{router} mixes keys of several positions"
+        if name.endswith("positions"):
+            return "its pattern is one of places in the sequence"
+        if name == "attention_mask":
+            return f"the groups of {router} depend on every key, so one that it hides would count"
+        return super().reason(name)
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
         require_heads(self.pattern, heads)
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 
-    def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor]:
-        """Returns outputs (G, T', N, V) and logits (G, N, T', S'), very negative if not allowed.
+    def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns outputs (G, T', N, V), logits (G, N, T', S'), very negative if not allowed, and
+        weights of their shape, before dropout.
 
         Args:
             groups: Groups of the router.
@@ -116,10 +143,23 @@ class Grouped(Mechanism):
         logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
         logits = ops.cast(logits, "float32")
         if groups.bias is not None:
-            logits = logits + groups.bias
+            logits = ops.maximum(logits + groups.bias, NEVER / 2)
         weights = ops.cast(masked_softmax(logits, allowed), self.compute_dtype)
         output = swap_heads(batched_matmul(self.dropout(weights), swap_heads(groups.value)))
-        return output, logits if allowed is None else ops.where(allowed, logits, NEVER)
+        return output, logits if allowed is None else ops.where(allowed, logits, NEVER), weights
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns `SparseWeights` when asked for weights."""
+        return True
+
+    def weights_spec(self, query_shape: Shape, key_shape: Shape) -> SparseWeights:
+        batch, heads, *_ = logits_shape(query_shape, key_shape)
+        index, weight = (
+            keras.KerasTensor((batch, heads, None), dtype=dtype)
+            for dtype in ("int32", self.compute_dtype)
+        )
+        return SparseWeights(index, index, weight)
 
     @property
     def uses_query(self) -> bool:
@@ -129,7 +169,7 @@ class Grouped(Mechanism):
     @property
     def is_causal(self) -> bool:
         """Whether no query attends a key after it."""
-        return self.pattern is not None and self.pattern.is_causal
+        return self.router.causal or (self.pattern is not None and self.pattern.is_causal)
 
     @property
     def shares_query_and_key(self) -> bool:
@@ -146,9 +186,59 @@ class Grouped(Mechanism):
         }
 
 
+def with_pairs(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
+    """Adds the mask and the bias of each pair to groups, for a number of examples B."""
+    if masks.pairs is not None:
+        groups = groups._replace(allowed=both(groups.allowed, of_pairs(groups, masks.pairs, batch)))
+    if masks.bias is not None:
+        bias = of_pairs(groups, masks.bias, batch)
+        groups = groups._replace(bias=bias if groups.bias is None else groups.bias + bias)
+    return groups
+
+
+def of_present(weights: SparseWeights, query_mask: Tensor | None) -> SparseWeights:
+    """Sets the weights of padded queries to zero, for a mask (B, T)."""
+    if query_mask is None:
+        return weights
+    batch, heads, _ = ops.shape(weights.query)
+    mask = ops.broadcast_to(query_mask[:, None], (batch, heads, ops.shape(query_mask)[1]))
+    present = ops.take_along_axis(mask, weights.query, axis=-1)
+    return weights._replace(weight=weights.weight * ops.cast(present, weights.weight.dtype))
+
+
 def of_tokens(x: Tensor, mask: Tensor | None) -> Tensor | None:
     """Broadcasts a mask of x (B, S, ...) to (B, S)."""
     return None if mask is None else ops.broadcast_to(mask, ops.shape(x)[:2])
+
+
+def whole(masks: Masks, queries: Tensor, keys: Tensor, one_sequence: bool = False) -> Masks:
+    """Broadcasts the mask, bias and positions of pairs to all tokens, with those of `never_empty`.
+
+    Args:
+        masks: Masks of a call.
+        queries, keys: Numbers of queries T and of keys S.
+        one_sequence: Whether the queries are the keys.
+    """
+    more = tokens_missing(keys)
+    before = more if one_sequence else 0
+
+    def pairs(x: Tensor | None) -> Tensor | None:
+        if x is None:
+            return None
+        x = ops.broadcast_to(x, (*ops.shape(x)[:2], queries, keys))
+        return padded(padded(x, 0, before, axis=2), 0, more, axis=3)
+
+    def places(x: Tensor | None, count: Tensor, more: Tensor) -> Tensor | None:
+        if x is None:
+            return None
+        return padded(ops.broadcast_to(x, (*ops.shape(x)[:2], count)), 0, more, axis=2)
+
+    return masks._replace(
+        pairs=pairs(masks.pairs),
+        bias=pairs(masks.bias),
+        query_positions=places(masks.query_positions, queries, before),
+        key_positions=places(masks.key_positions, keys, more),
+    )
 
 
 def of_one_batch(

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from keras import ops
 
-from recsys_attn.attention import feature_maps
+from recsys_attn.attention import decays, feature_maps
 from recsys_attn.attention.core.causal_prefix_sums import prefix_attention
+from recsys_attn.attention.core.decayed_prefix_sums import decayed_attention
 from recsys_attn.attention.core.head_layout import (
     batched_matmul,
     require_a_value_a_key,
@@ -44,18 +45,26 @@ class Linear(Mechanism):
     candidates, both without the history. Everything is computed in float32. The output of a query
     that may attend no key is zero.
 
+    With a `decay` the past fades: event s counts for `prod_{s < j <= t} share[j]` of its weight at
+    the query t; queries of other keys come after all keys.
+
     With `causal` the sums are running sums, computed in chunks with all pairs inside a chunk:
     memory grows with S * (chunk + M * V / chunk) and not with S * M * V.
 
     Source: Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with
-    Linear Attention", ICML 2020, arXiv 2006.16236.
+    Linear Attention", ICML 2020, arXiv 2006.16236; those of decays are in
+    `recsys_attn.attention.decays`. Retentive and gated linear attention do not divide, and
+    normalise the output of each head afterwards; here it is divided, with any decay.
 
     Args:
         feature_map: phi: an instance, a name or a config of
             `recsys_attn.attention.feature_maps`. Defaults to `"elu"`.
         causal: Whether to hide later events from a query; T must then be S. Defaults to False.
         chunk: Number of events in a chunk with `causal`. Defaults to 128; it changes the speed and
-            the memory only.
+            the memory only. With a decay a chunk has 16.
+        decay: The share of the past that is left after each event: an instance, a name or a config
+            of `recsys_attn.attention.decays`, such as `"fixed"` or `"gate"`. Defaults to none; use
+            it where recent events matter more.
 
     Call arguments:
         query: (B, T, N, H).
@@ -96,12 +105,19 @@ class Linear(Mechanism):
     }
 
     def __init__(
-        self, feature_map: Any = "elu", *, causal: bool = False, chunk: int = 128, **kwargs: Any
+        self,
+        feature_map: Any = "elu",
+        *,
+        causal: bool = False,
+        chunk: int = 128,
+        decay: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         require_bool("causal", causal)
         require_positive("chunk", chunk)
         self.feature_map = feature_maps.get(feature_map, dtype=self.dtype_policy)
+        self.decay = None if decay is None else decays.get(decay, dtype=self.dtype_policy)
         self.causal = causal
         self.chunk = chunk
         self._state_size: Shape | None = None  # N, M, V
@@ -110,31 +126,52 @@ class Linear(Mechanism):
         require_a_value_a_key(key_shape, value_shape)
         build_part(self, "feature map", self.feature_map, query_shape, key_shape)
         _, _, heads, size = key_shape
-        self._state_size = (heads, self.feature_map.count(size), value_shape[-1])
+        features = self.feature_map.count(size)
+        if self.decay is not None:
+            features_shape = (key_shape[0], heads, key_shape[1], features)
+            build_part(self, "decay", self.decay, key_shape, features_shape)
+        self._state_size = (heads, features, value_shape[-1])
 
     def call(self, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, None]:
         query_features, key_features = self.feature_map(
             query, key, key_mask=masks.key, streaming=self.causal
         )
         value = ops.cast(swap_heads(value), "float32")
+        key_features, log_shares = self._decayed(key_features, key, masks.key)
         if self.causal:
             _require_one_length(query.shape[1], key.shape[1])
             batch, heads, _, size = ops.shape(query_features)
             # So that a graph of unknown sizes fails too if T is not S.
             query_features = ops.reshape(query_features, (batch, heads, ops.shape(key)[1], size))
-            output = prefix_attention(
-                query_features,
-                key_features,
-                value,
-                self.chunk,
-                per_channel=self.feature_map.per_channel,
-                floor=self.feature_map.floor,
-            )
+            output = self._running(query_features, key_features, value, log_shares)
         else:
-            output = self._read(_summed(key_features, value), query_features)
+            state, _ = _summed(key_features, value, log_shares)
+            output = self._read(state, query_features)
         if masks.query is not None:
             output = ops.where(masks.query[:, None, :, None], output, 0.0)
         return ops.cast(swap_heads(output), self.compute_dtype), None
+
+    def _decayed(
+        self, features: Tensor, key: Tensor, key_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the features with which events enter, and the logarithms of their shares."""
+        if self.decay is None:
+            return features, None
+        log_shares = self.decay(key, features, key_mask=key_mask)
+        if self.decay.enters:
+            features = features * -ops.expm1(log_shares)
+        return features, log_shares
+
+    def _running(
+        self, query: Tensor, key: Tensor, value: Tensor, log_shares: Tensor | None
+    ) -> Tensor:
+        options = {
+            "per_channel": self.feature_map.per_channel,
+            "floor": self.feature_map.floor,
+        }
+        if log_shares is None:
+            return prefix_attention(query, key, value, self.chunk, **options)
+        return decayed_attention(query, key, value, log_shares, **options)
 
     def initial_state(self, batch_size: Any) -> LinearState:
         """Returns the state before the first event."""
@@ -161,7 +198,12 @@ class Linear(Mechanism):
             key_mask: (B, S), False for events that are only padding.
         """
         features = self.feature_map.map_key(key, key_mask, streaming=True)
-        more = _summed(features, ops.cast(swap_heads(value), "float32"))
+        features, log_shares = self._decayed(features, key, key_mask)
+        more, left = _summed(features, ops.cast(swap_heads(value), "float32"), log_shares)
+        if left is not None:
+            state = LinearState(
+                ops.multiply(state.sums, left[..., None]), ops.multiply(state.totals, left)
+            )
         # Not `+`: a stored state may be a NumPy array.
         return LinearState(ops.add(state.sums, more.sums), ops.add(state.totals, more.totals))
 
@@ -194,6 +236,11 @@ class Linear(Mechanism):
         return batched_matmul(features, state.sums) / normaliser
 
     @property
+    def encodes_order(self) -> bool:
+        """Whether the order of the keys matters to it."""
+        return self.decay is not None
+
+    @property
     def is_causal(self) -> bool:
         """Whether no query sees an event after it."""
         return self.causal
@@ -204,13 +251,22 @@ class Linear(Mechanism):
             "feature_map": serialize(self.feature_map),
             "causal": self.causal,
             "chunk": self.chunk,
+            "decay": serialize(self.decay),
         }
 
 
-def _summed(features: Tensor, value: Tensor) -> LinearState:
-    """(B, N, S, M), (B, N, S, V) -> the sums over S."""
+def _summed(
+    features: Tensor, value: Tensor, log_shares: Tensor | None
+) -> tuple[LinearState, Tensor | None]:
+    """(B, N, S, M), (B, N, S, V) -> the sums over S, and what is left of those before."""
+    left = None
+    if log_shares is not None:
+        # From the end, where the shares count: sums over a long past round more.
+        since = ops.flip(ops.cumsum(ops.flip(log_shares, axis=2), axis=2), axis=2)
+        features = features * ops.exp(since - log_shares)
+        left = ops.exp(ops.sum(log_shares, axis=2))
     sums = batched_matmul(ops.swapaxes(features, 2, 3), value)
-    return LinearState(sums, ops.sum(features, axis=2))
+    return LinearState(sums, ops.sum(features, axis=2)), left
 
 
 def _require_one_length(queries: int | None, keys: int | None) -> None:

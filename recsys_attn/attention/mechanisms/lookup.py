@@ -7,13 +7,17 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
     of_one_batch,
+    of_present,
     of_tokens,
     tokens_missing,
+    whole,
+    with_pairs,
 )
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.position_tables import fitting
@@ -55,12 +59,16 @@ class Lookup(Grouped):
         masks: A `Masks`, or by name `query_mask` (B, T) and `key_mask` (B, S), False for padding,
             and `query_positions` (B, T) and `key_positions` (B, S), integers. By default the keys
             stand at 0 ... S-1 and every query right after the last key that is present, so that
-            queries do not differ by their place.
+            queries do not differ by their place. A router whose tokens have positions also takes
+            `attention_bias` (B, T, S) or (B, N, T, S), and one whose groups do not depend on the
+            tokens (`Blocks`) also `attention_mask`.
+        return_weights: Whether to return weights too.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
     Returns:
-        The output of each head (B, T, N, V), and None for the weights.
+        The output of each head (B, T, N, V), and None or the weights before dropout, as
+        `SparseWeights`. `Sinkhorn` gives every pair a weight, since it mixes the keys.
 
     Raises:
         ValueError: Keys and values are not as many; a causal pattern meets a router that looks at
@@ -78,7 +86,15 @@ class Lookup(Grouped):
     (2, 3, 4, 8)
     """
 
-    honours = ("query_mask", "key_mask", "query_positions", "key_positions")
+    honours: tuple[str, ...] = ("query_mask", "key_mask", "query_positions", "key_positions")
+
+    def _refuse_what_makes_no_sense(self) -> None:
+        super()._refuse_what_makes_no_sense()
+        if self.router.causal:
+            raise ValueError(
+                f"With causal=True {type(self.router).__name__} is self-attention, and the queries "
+                "of a Lookup come from elsewhere. Leave it out. Received: causal=True"
+            )
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
@@ -90,13 +106,12 @@ class Lookup(Grouped):
         key: Tensor,
         value: Tensor,
         masks: Masks,
+        return_weights: bool = False,
         training: bool | None = None,
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, SparseWeights | None]:
         key = fitting(key, self.score.most_keys)
         rows, columns = _positions(query, key, masks)
-        query, key, value = of_one_batch(
-            (query, key, value), (masks.query, masks.key, rows, columns)
-        )
+        query, key, value = of_one_batch((query, key, value), (*masks, rows, columns))
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         length, keys = length_of(key, columns, key_mask), ops.shape(key)[1]
         key_mask, key, value = never_empty(key_mask, key, value)
@@ -104,12 +119,18 @@ class Lookup(Grouped):
         groups = self.router.look_up(
             query, key, value, query_mask, key_mask, rows, columns, training
         )
-        output, _ = self.attend(groups, length)
+        batch, masks = ops.shape(key)[0], whole(masks, ops.shape(query)[1], keys)
+        groups = with_pairs(groups, batch, masks)
+        output, _, weights = self.attend(groups, length)
         output = ops.cast(output, self.compute_dtype)
         output = ops.reshape(output, (*ops.shape(query)[:3], value.shape[-1]))
         if query_mask is not None:
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
-        return output, None
+        if not return_weights:
+            return output, None
+        groups = groups._replace(query_positions=None, key_positions=None)  # they are no indices
+        listed = self.router.pair_weights(batch, [groups], [weights], [None])
+        return output, of_present(listed, query_mask)
 
     @property
     def positional(self) -> bool:

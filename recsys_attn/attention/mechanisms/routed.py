@@ -6,15 +6,22 @@ from keras import ops
 
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (
     Grouped,
     never_empty,
     of_one_batch,
+    of_present,
     of_tokens,
+    whole,
+    with_pairs,
 )
 from recsys_attn.attention.mechanisms.lookup import Lookup
+from recsys_attn.attention.routers.base import Router
 from recsys_attn.attention.routers.group_layout import between
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import at_index, indices_of
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.tensors import Shape, Tensor
 
@@ -27,7 +34,8 @@ class Routed(Grouped):
 
     Time and memory grow with S times the size of a group, not with S squared. The output of a
     query that may attend no key is zero. A router whose groups depend on the tokens uses the
-    future too, so it cannot be combined with a causal pattern.
+    future too, so it cannot be combined with a causal pattern; its option `causal` makes other
+    groups.
 
     Args:
         router: Makes the groups: an instance, a name or a config of
@@ -43,10 +51,15 @@ class Routed(Grouped):
         key: (B, S, N, H).
         value: (B, S, N, V).
         masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
-            only a key mask, the router uses it for the queries too.
+            only a key mask, the router uses it for the queries too. A router whose tokens have
+            positions also takes `attention_bias` (B, S, S) or (B, N, S, S), and without a pattern
+            `query_positions` and `key_positions` (B, S) for the score, such as times; one whose
+            groups do not depend on the tokens (`Blocks`) also `attention_mask`.
+        return_weights: Whether to return weights too, which takes memory for each pair.
 
     Returns:
-        The output of each head (B, S, N, V), and None for the weights.
+        The output of each head (B, S, N, V), and None or the weights before dropout, as
+        `SparseWeights`. `Sinkhorn` gives every pair a weight, since it mixes the keys.
 
     Raises:
         ValueError: Queries and keys are not as many; a causal pattern meets a router that looks
@@ -64,8 +77,7 @@ class Routed(Grouped):
     (2, 1000, 4, 8)
     """
 
-    honours = ("query_mask", "key_mask")
-    own_sequence = True
+    honours: tuple[str, ...] = ("query_mask", "key_mask")
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         _require_one_sequence(query_shape, key_shape, value_shape)
@@ -77,13 +89,14 @@ class Routed(Grouped):
         key: Tensor,
         value: Tensor,
         masks: Masks,
+        return_weights: bool = False,
         training: bool | None = None,
-    ) -> tuple[Tensor, None]:
+    ) -> tuple[Tensor, SparseWeights | None]:
         _require_one_sequence(query.shape, key.shape, value.shape)
         query = ops.reshape(
             query, ops.shape(key)
         )  # so that a graph of unknown sizes fails too if T is not S
-        query, key, value = of_one_batch((query, key, value), (masks.query, masks.key))
+        query, key, value = of_one_batch((query, key, value), masks)
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         key = fitting(key, self.score.most_keys)
         present = length_of(key, None, key_mask)
@@ -92,17 +105,38 @@ class Routed(Grouped):
         routed_mask, query = never_empty(routed_mask, query)
         key_mask, key, value = never_empty(key_mask, key, value)
         groups = self.router.group(query, key, value, routed_mask, key_mask, training)
+        batch, masks = ops.shape(key)[0], whole(masks, length, length, one_sequence=True)
+        if self.router.has_positions:
+            groups = [_placed(with_pairs(group, batch, masks), batch, masks) for group in groups]
         attended = [self.attend(group, present) for group in groups]
-        outputs = [output for output, _ in attended]
-        masses = [ops.logsumexp(logits, axis=-1) for _, logits in attended]
+        outputs = [output for output, _, _ in attended]
+        masses = [ops.logsumexp(logits, axis=-1) for _, logits, _ in attended]
         output = ops.cast(self.router.merge(groups, outputs, masses), self.compute_dtype)
         output = between(output, 0, length)
         if query_mask is not None:
             output = ops.where(query_mask[:, :, None, None], output, ops.zeros_like(output))
-        return output, None
+        if not return_weights:
+            return output, None
+        weights = self.router.pair_weights(
+            batch,
+            groups,
+            [weights for _, _, weights in attended],
+            self.router.shares(groups, masses),
+        )
+        return output, of_present(weights, None if query_mask is None else routed_mask)
+
+    @property
+    def own_sequence(self) -> bool:
+        """Whether it is self-attention only."""
+        return True
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns `SparseWeights` when asked for weights."""
+        return type(self.router).shares is not Router.shares
 
     def as_cross_attention(self) -> Lookup:
-        """Returns a `Lookup` with the same parts."""
+        """Returns a `Lookup` with the same parts, which refuses a causal router."""
         return Lookup(
             self.router,
             self.score,
@@ -110,6 +144,20 @@ class Routed(Grouped):
             dropout=self.dropout.rate,
             dtype=self.dtype_policy,
         )
+
+
+def _placed(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
+    """Replaces the indices of groups by the positions of a call, for the score."""
+    rows, columns = indices_of(groups)
+    groups = groups._replace(query_index=rows, key_index=columns)
+    number = ops.shape(groups.query)[0]
+    if masks.query_positions is not None:
+        rows = ops.broadcast_to(rows, (number, *ops.shape(rows)[1:]))
+        groups = groups._replace(query_positions=at_index(masks.query_positions, rows, batch))
+    if masks.key_positions is not None:
+        columns = ops.broadcast_to(columns, (number, *ops.shape(columns)[1:]))
+        groups = groups._replace(key_positions=at_index(masks.key_positions, columns, batch))
+    return groups
 
 
 def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:

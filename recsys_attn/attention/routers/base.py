@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.patterns.base import Pattern
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import listed
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
 from recsys_attn.tensors import Shape, Tensor
 
 
-class Groups(NamedTuple):
-    """Queries with their keys, as a batch of G small attentions.
-
-    G is the batch times the number of groups, so that scores and patterns apply to groups as to
-    whole sequences.
-
-    Args:
-        query: (G, T', N, H).
-        key: (G, S', N, H).
-        value: (G, S', N, V).
-        query_positions: (G or 1, N or 1, T'), positions in the sequence; None for a router without
-            positions.
-        key_positions: (G or 1, N or 1, S').
-        allowed: Booleans that broadcast to (G, N, T', S'); None if every pair counts.
-        bias: Added to the logits, to which it broadcasts.
-        way_back: Data for `merge`.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_positions: Tensor | None = None
-    key_positions: Tensor | None = None
-    allowed: Tensor | None = None
-    bias: Tensor | None = None
-    way_back: Any = None
-
-
 class Router(Layer):
     """Splits a sequence into groups, and merges the outputs of the groups.
 
-    `Routed` calls `group` and `merge`; `Lookup`, for cross-attention, calls `look_up`.
+    `Routed` calls `group` and `merge`, and `shares` where weights are asked for; `Lookup`, for
+    cross-attention, calls `look_up`.
 
     Attributes:
         default_score: Name of the default score.
         shares_query_and_key: Whether queries and keys have one projection.
         content_based: Whether the groups depend on the tokens, including future ones.
+        causal: Whether no group has a key after its query, nor depends on later tokens.
         has_positions: Whether a token in a group has a position in the sequence.
 
     Example:
@@ -68,6 +43,7 @@ class Router(Layer):
     default_score = "scaled_dot"
     shares_query_and_key = False
     content_based = False
+    causal = False
     has_positions = True
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -141,6 +117,34 @@ class Router(Layer):
                 With it several groups of a query can be merged under one softmax.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `merge`")
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        """Returns the share of each group in the merged output of its queries, for weights.
+
+        Args:
+            groups, masses: Those of `merge`.
+
+        Returns:
+            For each item (G, N or 1, T'), 0 for a row that is no query; or None for ones.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `shares` for weights")
+
+    def pair_weights(
+        self,
+        batch: Tensor,
+        groups: list[Groups],
+        weights: list[Tensor],
+        shares: list[Tensor | None],
+    ) -> SparseWeights:
+        """Returns the weights of pairs of a query and a key.
+
+        Args:
+            batch: Number of examples B; the groups of an example follow each other.
+            groups: The result of `group`, or of `look_up` as a list.
+            weights: (G, N, T', S') of each item.
+            shares: The result of `shares`, or a None.
+        """
+        return listed(batch, groups, weights, shares)
 
 
 ROUTERS = Registry("a router", "routers", Router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,8 +14,17 @@ from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.patterns.tokens import Global
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.coverage import require_covered
+from recsys_attn.attention.routers.global_tokens import (
+    at_tokens,
+    beside,
+    token_places,
+    token_positions,
+    token_queries,
+    with_token_outputs,
+)
 from recsys_attn.attention.routers.group_layout import (
     as_groups,
     blocks_of,
@@ -26,6 +36,7 @@ from recsys_attn.attention.routers.group_layout import (
     taken,
     with_neighbours,
 )
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.checks import require_integer, require_not_negative, require_positive
 from recsys_attn.tensors import Config, Tensor
 
@@ -39,6 +50,7 @@ class _Cut(NamedTuple):
     key_mask: Tensor | None
     positions: Tensor
     there: Tensor  # (B or 1, 1), blocks up to the last event
+    tokens: Tensor | None  # (B or 1, G), places of global tokens
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,8 @@ class _Meeting(Pattern):
         if router.random:
             drawn = RandomBlocks(router.size, router.random, router.seed)
             met = ops.logical_or(met, drawn(rows, columns, length))
+        if router.tokens:
+            met = ops.logical_or(met, Global(router.tokens)(rows, columns, length))
         return met
 
 
@@ -65,12 +79,13 @@ class _Meeting(Pattern):
 class Blocks(Router):
     """Groups queries of block i with keys of blocks `i - before ... i + after`.
 
-    A group also has keys of the first and the last blocks and of some random ones, and queries of
-    the first and the last blocks have all keys. Time and memory grow with S. With a pattern inside
-    these blocks the result equals that of `Dense` with the pattern:
+    A group also has keys of the first and the last blocks, of some random ones, and of single
+    global tokens; queries of the first and the last blocks and of global tokens have all keys. Time
+    and memory grow with S. With a pattern inside these blocks the result equals that of `Dense`
+    with the pattern:
 
     - a window: `Routed(Blocks(64), pattern=Local(64))`; `after=0` suffices for causal ones.
-    - Longformer: `Routed(Blocks(64, first=1), pattern=Local(64) | Global((0,)))`.
+    - Longformer: `Routed(Blocks(64, tokens=(0,)), pattern=Local(64) | Global((0,)))`.
     - BigBird: `Routed(Blocks(64, first=1, last=1, random=3))`.
 
     In `Lookup`, a query finds the blocks of its position, even in a first or a last block; after
@@ -92,6 +107,8 @@ class Blocks(Router):
         last: Number of global blocks at the end.
         random: Number of random blocks for each block, those of the pattern `RandomBlocks`.
         seed: Seed of the random blocks.
+        tokens: Positions of global tokens; negative ones count from the last event. For a few of
+            them, anywhere: whole global blocks cost more.
 
     Example:
 
@@ -99,7 +116,7 @@ class Blocks(Router):
     >>> from recsys_attn.attention.mechanisms import Routed
     >>> from recsys_attn.attention.routers import Blocks
     >>> events = keras.random.normal((2, 1000, 4, 8))
-    >>> output, _ = Routed(Blocks(64, first=1))(events, events, events)
+    >>> output, _ = Routed(Blocks(64, tokens=(0, -1)))(events, events, events)
     >>> tuple(output.shape)
     (2, 1000, 4, 8)
     """
@@ -113,6 +130,7 @@ class Blocks(Router):
         last: int = 0,
         random: int = 0,
         seed: int = 0,
+        tokens: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -128,13 +146,15 @@ class Blocks(Router):
         self.last = last
         self.random = random
         self.seed = seed
+        self.tokens = token_positions(tokens)
 
     @property
     def depends_on_length(self) -> bool:
-        return bool(self.random or self.last)
+        return bool(self.random or self.last or min(self.tokens, default=0) < 0)
 
     def require_covered(self, pattern: Pattern) -> None:
         blocks = self.before + 1 + self.after + self.first + self.last + self.random
+        blocks += len(self.tokens)
         require_covered(pattern, _Meeting(self), self.size, blocks)
 
     def group(
@@ -147,10 +167,17 @@ class Blocks(Router):
         training: bool | None,
     ) -> list[Groups]:
         length = ops.shape(key)[1]
-        there = ops.reshape(block_count(length_of(key, None, key_mask), self.size), (-1, 1))
+        present = length_of(key, None, key_mask)
+        there = ops.reshape(block_count(present, self.size), (-1, 1))
         positions = blocks_of(ops.arange(length, dtype="int32")[None], self.size)
-        cut = _Cut(blocks_of(query, self.size), key, value, key_mask, positions, there)
-        return [self._band(cut), *([self._edges(cut)] if self.first or self.last else [])]
+        tokens = None
+        if self.tokens:
+            tokens = token_places(self.tokens, ops.reshape(present, (-1, 1)), length)
+        cut = _Cut(blocks_of(query, self.size), key, value, key_mask, positions, there, tokens)
+        groups = [self._band(cut), *([self._edges(cut)] if self.first or self.last else [])]
+        if tokens is not None:
+            groups.append(token_queries(query, key, value, key_mask, tokens))
+        return groups
 
     def look_up(
         self,
@@ -172,12 +199,16 @@ class Blocks(Router):
         places = ops.where(counts[..., None], places, -1)
         *leading, blocks, size = ops.shape(places)
         places = ops.reshape(places, (*leading, blocks * size))
+        if self.tokens:
+            present_length = length_of(key, standing, key_mask)[..., 0]
+            tokens = token_places(self.tokens, present_length, ops.shape(key)[1])
+            places = self._with_tokens(places, tokens, route, counts)
         index = keys_at(places, key_positions, present)
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _band(self, cut: _Cut) -> Groups:
         """Groups the queries of every block with the blocks on its route."""
-        query, key, value, key_mask, positions, there = cut
+        query, key, value, key_mask, positions, there, tokens = cut
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
@@ -185,21 +216,30 @@ class Blocks(Router):
         route, counts = self._route(own, there, before, after)
         edges = self._edge_blocks(there)
         drawn = route[..., before + 1 + after + self.first + self.last :]
+        alone = None if tokens is None else self._alone(tokens, route, counts)
         counts = ops.repeat(counts, self.size, axis=-1)
-        met = self._along(edges, drawn, blocks_of(present, self.size))
-        allowed = as_groups(ops.logical_and(met, counts))
-        rows, columns = (
-            as_groups(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])))
-            for x in (positions, self._along(edges, drawn, positions))
-        )
+        length = ops.shape(key)[1]
+
+        def met(sequence: Tensor) -> Tensor:
+            """(B or 1, S, ...) -> (B, blocks, keys of a group, ...)."""
+            along = self._along(edges, drawn, blocks_of(sequence, self.size))
+            along = ops.broadcast_to(along, (batch, *ops.shape(along)[1:]))
+            return along if tokens is None else beside(along, sequence, tokens)
+
+        if alone is not None:
+            alone = ops.broadcast_to(alone, (ops.shape(counts)[0], *ops.shape(alone)[1:]))
+            counts = ops.concatenate([counts, alone], axis=-1)
+        allowed = as_groups(ops.logical_and(met(present), counts))
+        rows = as_groups(ops.broadcast_to(positions, (batch, *ops.shape(positions)[1:])))
+        columns = as_groups(met(ops.arange(length, dtype="int32")[None]))
         return Groups(
             as_groups(query),
-            as_groups(self._along(edges, drawn, blocks_of(key, self.size))),
-            as_groups(self._along(edges, drawn, blocks_of(value, self.size))),
+            as_groups(met(key)),
+            as_groups(met(value)),
             query_positions=rows[:, None],
             key_positions=columns[:, None],
             allowed=allowed[:, None, None],
-            way_back=(batch, count, there, ops.shape(key)[1]),
+            way_back=(batch, count, there, length, tokens),
         )
 
     def _edges(self, cut: _Cut) -> Groups:
@@ -216,19 +256,62 @@ class Blocks(Router):
         )
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        batch, count, there, length = groups[0].way_back
+        batch, count, there, length, tokens = groups[0].way_back
         _, *sizes = ops.shape(outputs[0])
         blocks = ops.reshape(outputs[0], (batch, count, *sizes))
-        if len(outputs) > 1:
+        if self.first or self.last:
             edges = ops.reshape(outputs[1], (batch, self.first + self.last, *sizes))
             own = ops.arange(count, dtype="int32")[None]
-            from_end = own - there + self.last
-            place = ops.where(own < self.first, own, self.first + from_end)
-            last = ops.logical_and(from_end >= 0, from_end < self.last)
-            at_an_end = ops.logical_or(own < self.first, last)
+            place, at_an_end = self._at_an_end(own, there)
             far = taken(edges, ops.where(at_an_end, place, 0))
             blocks = ops.where(at_an_end[..., None, None, None], far, blocks)
-        return sequence_of(blocks, length)
+        sequence = sequence_of(blocks, length)
+        return sequence if tokens is None else with_token_outputs(sequence, outputs[-1], tokens)
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        batch, count, there, length, tokens = groups[0].way_back
+        real = ops.ones((1, length))  # 0 for a query that is a token, and behind the last one
+        if tokens is not None:
+            real = real - ops.cast(at_tokens(tokens, length)[0], "float32")
+        real = blocks_of(real, self.size)  # (B or 1, blocks, size)
+        own = ops.arange(count, dtype="int32")[None]
+        _, at_an_end = self._at_an_end(own, there)
+        band = ops.where(at_an_end[..., None], 0.0, real)
+        band = ops.broadcast_to(band, (batch, count, self.size))
+        shares = [ops.reshape(band, (batch * count, 1, self.size))]
+        if self.first or self.last:
+            edges = self._edge_blocks(there)
+            place, _ = self._at_an_end(edges, there)
+            # A block that is both a first and a last one has its output once.
+            once = ops.equal(place, ops.arange(self.first + self.last, dtype="int32"))
+            once = ops.logical_and(once, exists(edges, count))
+            rows = joined(ops.where(once[..., None], taken(real, edges), 0.0))
+            shares.append(rows[:, None])
+        if tokens is not None:
+            shares.append(ops.cast(tokens >= 0, "float32")[:, None])
+        return shares
+
+    def _with_tokens(self, places: Tensor, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
+        """Adds the tokens (B or 1, N or 1, G) to places (B or 1, N or 1, T, W) of a route."""
+        own = self._alone(tokens, route, counts)
+        own = ops.where(own, tokens[..., None, :], -1)
+        batch, heads, queries, _ = ops.shape(own)
+        places = ops.broadcast_to(places, (batch, heads, queries, ops.shape(places)[-1]))
+        return ops.concatenate([places, own], axis=-1)
+
+    def _alone(self, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
+        """Returns whether tokens (B or 1, ..., G) are in no block of the route (..., T, K)."""
+        tokens = tokens[..., None, :]
+        same = ops.equal((tokens // self.size)[..., None], route[..., None, :])
+        met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
+        return ops.logical_and(tokens >= 0, ops.logical_not(met))
+
+    def _at_an_end(self, own: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the place of blocks among the first and the last ones, and a mask of those."""
+        from_end = own - there + self.last
+        place = ops.where(own < self.first, own, self.first + from_end)
+        last = ops.logical_and(from_end >= 0, from_end < self.last)
+        return place, ops.logical_or(own < self.first, last)
 
     def _reach(self, count: Tensor) -> tuple[int, int]:
         """Returns the blocks before and after, at most as many as exist."""
@@ -273,7 +356,8 @@ class Blocks(Router):
 
     def get_config(self) -> Config:
         names = ("size", "before", "after", "first", "last", "random", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        config = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **config, "tokens": list(self.tokens)}
 
 
 def _side_by_side(parts: list[Tensor]) -> Tensor:

@@ -8,7 +8,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import Groups
+from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -136,15 +136,24 @@ def looked_up(
         ops.transpose(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])), (0, 2, 1))
         for x in (rows, columns)
     )
-    allowed = ops.transpose(index >= 0, (0, 2, 1, 3))
+    by_query = ops.transpose(index, (0, 2, 1, 3))
+    by_query = ops.reshape(by_query, (batch * queries, heads, few))
     return Groups(
         ops.reshape(query, (batch * queries, 1, *sizes)),
         found(key),
         found(value),
         query_positions=ops.reshape(rows, (batch * queries, rows.shape[2], 1)),
         key_positions=ops.transpose(found(columns), (0, 2, 1)),
-        allowed=ops.reshape(allowed, (batch * queries, heads, 1, few)),
+        allowed=by_query[:, :, None] >= 0,
+        query_index=_numbers(batch, queries),
+        key_index=ops.maximum(by_query, 0),
     )
+
+
+def _numbers(batch: Tensor, queries: Tensor) -> Tensor:
+    """Returns the index of the query of each group, (B * T, 1, 1)."""
+    number = ops.broadcast_to(ops.arange(queries, dtype="int32"), (batch, queries))
+    return ops.reshape(number, (batch * queries, 1, 1))
 
 
 def exists(place: Tensor, count: Tensor) -> Tensor:

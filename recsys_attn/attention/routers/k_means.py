@@ -8,10 +8,12 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import per_head, swap_heads
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import looked_up, one_size, sum_tokens, take_tokens
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.sorted_buckets import SortedBuckets
 from recsys_attn.attention.weightings.softmax import NEVER
-from recsys_attn.checks import require_positive, require_share
+from recsys_attn.checks import require_bool, require_positive, require_share
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _EPSILON = 1e-6
@@ -28,6 +30,11 @@ class KMeans(Router):
 
     `centroid <- decay * centroid + (1 - decay) * mean(queries and keys nearest to centroid)`
 
+    With `causal` queries and keys have one projection, and a token attends the last `window` tokens
+    up to itself with the same nearest centroid. What follows it changes nothing.
+    (In the paper the most similar tokens of the whole sequence are a cluster, so later ones push
+    earlier ones out.)
+
     Padding displaces no token. One cluster with a window as wide as the sequence is `Dense`. The
     choice has no gradient.
 
@@ -43,6 +50,7 @@ class KMeans(Router):
         window: Number of queries and of keys of a cluster; S / clusters is a good choice. Raise it
             if many events are in no cluster.
         decay: Decay of the moving averages.
+        causal: Whether tokens attend earlier ones only. Defaults to False.
 
     Example:
 
@@ -57,14 +65,26 @@ class KMeans(Router):
 
     content_based = True
 
-    def __init__(self, clusters: int, window: int, decay: float = 0.999, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        clusters: int,
+        window: int,
+        decay: float = 0.999,
+        causal: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        require_bool("causal", causal)
         require_positive("clusters", clusters)
         require_positive("window", window)
         require_share("decay", decay)
         self.clusters = clusters
         self.window = window
         self.decay = decay
+        self.causal = causal
+        self.shares_query_and_key = causal
+        if causal:
+            self.default_score = "shared_dot"
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, size = one_size(query_shape, key_shape, "KMeans")
@@ -86,7 +106,9 @@ class KMeans(Router):
         key_mask: Tensor | None,
         training: bool | None,
     ) -> list[Groups]:
-        sides = _sides(query, query_mask, key, key_mask)
+        if self.causal:
+            return [self._causal_groups(query, key, value, key_mask, training)]
+        sides = _sides(query, query_mask) + _sides(key, key_mask)
         affinities = self._affinities(sides)
         (rows, row_counts), (columns, column_counts) = (
             self._members(affinity, mask)
@@ -106,6 +128,26 @@ class KMeans(Router):
             )
         ]
 
+    def _causal_groups(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor | None,
+        training: bool | None,
+    ) -> Groups:
+        sides = _sides(key, key_mask)
+        affinities = self._affinities(sides)
+        nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, S)
+        nearest = ops.where(sides[0][1][:, None], nearest, self.clusters)
+        if training:
+            self._follow(affinities, sides)
+        return self._sorted.group(query, key, value, nearest[:, :, None])
+
+    @property
+    def _sorted(self) -> SortedBuckets:
+        return SortedBuckets(self.window, self.clusters, causal=True)
+
     def look_up(
         self,
         query: Tensor,
@@ -117,7 +159,7 @@ class KMeans(Router):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
-        sides = _sides(query, query_mask, key, key_mask)
+        sides = _sides(query, query_mask) + _sides(key, key_mask)
         affinities = self._affinities(sides)
         members, counts = self._members(affinities[1], sides[1][1])
         nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, T)
@@ -173,6 +215,8 @@ class KMeans(Router):
         self.centroids.assign(ops.where(count > 0, moved, centroids))
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
+        if self.causal:
+            return self._sorted.merge(groups[0], outputs[0], masses[0])
         rows, counts, length = groups[0].way_back
         positions = _tokens(rows)
         counts = ops.cast(_tokens(counts), "float32")[..., None]
@@ -180,19 +224,27 @@ class KMeans(Router):
         total = sum_tokens(counts * ops.cast(output, "float32"), positions, length)
         return total / ops.maximum(sum_tokens(counts, positions, length), 1.0)
 
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        if self.causal:
+            return [self._sorted.shares(groups[0], masses[0])]
+        rows, counts, length = groups[0].way_back
+        positions = _tokens(rows)
+        met = ops.cast(_tokens(counts), "float32")[..., None]
+        number = take_tokens(ops.maximum(sum_tokens(met, positions, length), 1.0), positions)
+        share = ops.reshape(met / number, ops.shape(positions))
+        batch, heads, clusters, window = ops.shape(rows)
+        share = ops.reshape(share, (batch * clusters, window, heads))
+        return [ops.transpose(share, (0, 2, 1))]
+
     def get_config(self) -> Config:
-        names = ("clusters", "window", "decay")
+        names = ("clusters", "window", "decay", "causal")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-def _sides(
-    query: Tensor, query_mask: Tensor | None, key: Tensor, key_mask: Tensor | None
-) -> list[tuple[Tensor, Tensor]]:
-    """Returns the normalised tokens of each side, and their masks."""
-    return [
-        (_normalised(x), ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask)
-        for x, mask in ((query, query_mask), (key, key_mask))
-    ]
+def _sides(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+    """Returns the normalised tokens of a side, and their mask."""
+    mask = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
+    return [(_normalised(x), mask)]
 
 
 def _normalised(x: Tensor) -> Tensor:

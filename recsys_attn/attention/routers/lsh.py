@@ -8,19 +8,16 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import per_head
-from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import (
-    as_groups,
-    blocks_of,
     each_once,
     looked_up,
     one_size,
     reduced,
-    take_tokens,
-    with_neighbours,
 )
-from recsys_attn.checks import require_positive
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.sorted_buckets import SortedBuckets
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -38,6 +35,11 @@ class Lsh(Router):
 
     Only keys are hashed, since queries and keys have one projection. Hashing has no gradient.
 
+    With `causal` each token attends the last `size` tokens of its bucket up to itself, in each
+    round. What follows a token changes nothing. (In the paper the borders of chunks depend on all
+    tokens, so the future decides which earlier ones a token attends.) One bucket with a size of S
+    is a causal `Dense("shared_dot")`.
+
     In `Lookup` queries are hashed too: in each round a query finds the last `size` keys of its
     bucket, each key once.
 
@@ -47,9 +49,11 @@ class Lsh(Router):
     it.
 
     Args:
-        size: Number of tokens of a chunk, and of keys found per round in `Lookup`.
+        size: Number of tokens of a chunk, and of keys found per round in `Lookup` and with
+            `causal`.
         buckets: Number of buckets, even, or 1. `2 S / size` is a good choice.
         rounds: Number of rotations; raise it to miss fewer similar pairs, at a higher cost.
+        causal: Whether tokens attend earlier ones only. Defaults to False.
 
     Example:
 
@@ -66,8 +70,16 @@ class Lsh(Router):
     shares_query_and_key = True
     content_based = True
 
-    def __init__(self, size: int = 64, buckets: int = 32, rounds: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        size: int = 64,
+        buckets: int = 32,
+        rounds: int = 1,
+        causal: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        require_bool("causal", causal)
         require_positive("size", size)
         require_positive("buckets", buckets)
         require_positive("rounds", rounds)
@@ -79,6 +91,7 @@ class Lsh(Router):
         self.size = size
         self.buckets = buckets
         self.rounds = rounds
+        self.causal = causal
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, size = one_size(query_shape, key_shape, "Lsh")
@@ -102,30 +115,7 @@ class Lsh(Router):
         key_mask: Tensor | None,
         training: bool | None,
     ) -> list[Groups]:
-        length = ops.shape(key)[1]
-        buckets = self._buckets(key, key_mask)
-        ticket = ops.sort(buckets * length + ops.arange(length, dtype="int32"), axis=-1)
-        order = ticket % length
-        place = ops.cast(ops.argsort(order, axis=-1), "int32")
-
-        positions = self._chunks(order)
-        # Bucket 0 is for padding, also that of the last chunk.
-        bucket = self._chunks((ticket // length + 1) % (self.buckets + 1))
-        rows, columns = self._pairs(positions)
-        row_buckets, column_buckets = self._pairs(bucket)
-        allowed = ops.logical_and(row_buckets == column_buckets, column_buckets > 0)
-        return [
-            Groups(
-                as_groups(self._taken(query, positions)),
-                as_groups(self._met(self._taken(key, positions))),
-                as_groups(self._met(self._taken(value, positions))),
-                query_positions=rows[..., 0],
-                key_positions=columns[:, :, 0],
-                allowed=allowed,
-                bias=self._correction(buckets, place, positions) if self.rounds > 1 else None,
-                way_back=place,
-            )
-        ]
+        return [self._sorted.group(query, key, value, self._buckets(key, key_mask))]
 
     def look_up(
         self,
@@ -189,63 +179,16 @@ class Lsh(Router):
         bucket = ops.argmax(ops.concatenate([rotated, -rotated], axis=-1), axis=-1)
         return ops.transpose(ops.cast(bucket, "int32"), (0, 1, 3, 2))
 
-    def _chunks(self, x: Tensor) -> Tensor:
-        """(B, N, rounds, S) -> (B * rounds, chunks, size, N)."""
-        batch, heads, rounds, length = ops.shape(x)
-        x = ops.reshape(ops.transpose(x, (0, 2, 3, 1)), (batch * rounds, length, heads))
-        return blocks_of(x, self.size)
-
-    def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(B, S, N, ...) -> (B * rounds, chunks, size, N, ...)."""
-        batch, _, heads, *rest = ops.shape(x)
-        _, chunks, size, _ = ops.shape(positions)
-        flat = ops.reshape(positions, (batch, self.rounds * chunks * size, heads))
-        return ops.reshape(take_tokens(x, flat), (*ops.shape(positions), *rest))
-
-    def _met(self, chunks: Tensor) -> Tensor:
-        """Returns each chunk with the previous one."""
-        alone = ops.shape(chunks)[1]
-        return chunks if isinstance(alone, int) and alone == 1 else with_neighbours(chunks, 1, 0)
-
-    def _pairs(self, chunks: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of queries and of their keys: (G, N, T', 1) and (G, N, 1, S')."""
-        rows, columns = (
-            ops.transpose(as_groups(x), (0, 2, 1)) for x in (chunks, self._met(chunks))
-        )
-        return rows[..., :, None], columns[..., None, :]
-
-    def _correction(self, buckets: Tensor, place: Tensor, positions: Tensor) -> Tensor:
-        """Returns minus the logarithm of the number of rounds in which a pair occurs."""
-        # One number for bucket and chunk: equal or one more exactly for the same bucket and the
-        # same chunk or the next.
-        cell = buckets * (ops.shape(place)[-1] + 1) + place // self.size
-        meetings = 0.0
-        for turn in range(self.rounds):
-            taken = self._taken(ops.transpose(cell[:, :, turn], (0, 2, 1)), positions)
-            rows, columns = self._pairs(taken)
-            steps = rows - columns
-            meetings += ops.cast(ops.logical_and(steps >= 0, steps <= 1), "float32")
-        return -ops.log(ops.maximum(meetings, 1.0))
-
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        place = groups[0].way_back
-        batch, heads, rounds, length = ops.shape(place)
-        _, _, _, size = ops.shape(outputs[0])
-        padded_length = block_count(length, self.size) * self.size
-        output = ops.reshape(outputs[0], (batch, rounds * padded_length, heads, size))
-        mass = ops.transpose(masses[0], (0, 2, 1))
-        mass = ops.reshape(mass, (batch, rounds * padded_length, heads))
-        # The tokens of a round come after those of the previous rounds.
-        start = ops.arange(rounds, dtype="int32")[:, None] * padded_length
-        place = place + start
-        places = ops.reshape(ops.transpose(place, (0, 2, 3, 1)), (batch, rounds * length, heads))
-        output = ops.reshape(take_tokens(output, places), (batch, rounds, length, heads, size))
-        if rounds == 1:
-            return output[:, 0]
-        mass = ops.reshape(take_tokens(mass, places), (batch, rounds, length, heads, 1))
-        shares = ops.softmax(mass, axis=1)
-        return ops.sum(shares * ops.cast(output, shares.dtype), axis=1)
+        return self._sorted.merge(groups[0], outputs[0], masses[0])
+
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        return [self._sorted.shares(groups[0], masses[0])]
+
+    @property
+    def _sorted(self) -> SortedBuckets:
+        return SortedBuckets(self.size, self.buckets, self.rounds, self.causal)
 
     def get_config(self) -> Config:
-        names = ("size", "buckets", "rounds")
+        names = ("size", "buckets", "rounds", "causal")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}

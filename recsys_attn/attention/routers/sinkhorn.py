@@ -8,11 +8,14 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
+from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.routers.base import ROUTERS, Groups, Router
+from recsys_attn.attention.routers.balancing import causal_sinkhorn, sinkhorn
+from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.group_layout import as_groups, blocks_of, sequence_of
-from recsys_attn.attention.weightings.softmax import NEVER
-from recsys_attn.checks import require_number, require_positive
+from recsys_attn.attention.routers.groups import Groups
+from recsys_attn.attention.routers.pair_lists import every_pair
+from recsys_attn.checks import require_bool, require_number, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -33,6 +36,11 @@ class Sinkhorn(Router):
     left out: blocks of padding only are not sorted, and a mixture of tokens is weighted by its
     share of real ones. A single block is `Dense`.
 
+    With `causal` psi_i is the sum of the keys of all blocks before i, only these are sorted to
+    place i, and the columns are normalised up to each row (`causal_sinkhorn`), so that what
+    follows a token changes nothing; in its own block a token attends up to itself. In the paper the
+    columns are normalised over all places, those of later blocks too.
+
     In `Lookup`, queries attend only the block that is sorted to the front: the paper's SortCut, cut
     after one block.
 
@@ -44,6 +52,7 @@ class Sinkhorn(Router):
         temperature: Divisor of the logits of the sort; lower it for a harder permutation.
         length: Length of the longest sequence, which sets the largest number of blocks. Defaults to
             the length in `build`.
+        causal: Whether tokens attend earlier ones only. Defaults to False.
 
     Example:
 
@@ -65,9 +74,11 @@ class Sinkhorn(Router):
         iterations: int = 8,
         temperature: float = 0.75,
         length: int | None = None,
+        causal: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_bool("causal", causal)
         require_positive("size", size)
         require_positive("iterations", iterations)
         if length is not None:
@@ -77,6 +88,7 @@ class Sinkhorn(Router):
         self.iterations = iterations
         self.temperature = temperature
         self.length = length
+        self.causal = causal
         self.noise = keras.random.SeedGenerator()
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -99,7 +111,7 @@ class Sinkhorn(Router):
             )
             for name, units in (
                 ("hidden_kernel", size),
-                ("sort_kernel", block_count(self.longest, self.size)),
+                ("sort_kernel", self._most_blocks),
             )
         )
 
@@ -126,14 +138,20 @@ class Sinkhorn(Router):
         local = ops.broadcast_to(ops.cast(present, "float32")[:, :, None], ops.shape(share))
         real = as_groups(ops.concatenate([share, local], axis=-1))
         allowed = real > _TINY
+        pairs = allowed[:, :, None]
+        if self.causal:
+            place = ops.arange(self.size)
+            # All keys of the sorted block are earlier ones.
+            past = ops.arange(-self.size, self.size) <= place[:, None]
+            pairs = ops.logical_and(pairs, past)
         return [
             Groups(
                 as_groups(blocks_of(query, self.size)),
                 as_groups(ops.concatenate([_mixed(sort, key), key], axis=2)),
                 as_groups(ops.concatenate([_mixed(sort, value), value], axis=2)),
-                allowed=allowed[:, :, None],
+                allowed=pairs,
                 bias=ops.log(ops.where(allowed, real, 1.0))[:, :, None],
-                way_back=(batch, length),
+                way_back=(batch, length, sort, present),
             )
         ]
 
@@ -148,6 +166,7 @@ class Sinkhorn(Router):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
+        batch, length = ops.shape(key)[:2]
         key, value, present = self._blocks(key, value, key_mask)
         sort = self._sort(key, present, training)
         places = ops.arange(ops.shape(sort)[2], dtype="int32")
@@ -162,6 +181,7 @@ class Sinkhorn(Router):
             _mixed(sort, value)[:, 0],
             allowed=allowed,
             bias=ops.log(ops.where(allowed, share, 1.0)),
+            way_back=(batch, length, sort, present),
         )
 
     def _blocks(
@@ -179,6 +199,8 @@ class Sinkhorn(Router):
     def _sort(self, key: Tensor, present: Tensor, training: bool | None) -> Tensor:
         """Returns the share of block j at place i: (B, N, blocks, blocks)."""
         total = ops.sum(ops.cast(key, "float32"), axis=2)
+        if self.causal:
+            total = ops.cumsum(total, axis=1) - total
         hidden = ops.relu(per_head(total, self.hidden_kernel))
         logits = per_head(swap_heads(hidden), self.sort_kernel)
         batch, heads, count, _ = ops.shape(logits)
@@ -188,11 +210,21 @@ class Sinkhorn(Router):
         if training:
             logits = logits + _gumbel(ops.shape(logits), self.noise)
         some = ops.any(present, axis=2)
+        if self.causal:
+            place = ops.arange(count)
+            earlier = ops.logical_and(some[:, None, None, :], place < place[:, None])
+            return causal_sinkhorn(
+                logits / self.temperature, earlier, self.iterations, self._most_blocks
+            )
         return sinkhorn(
             logits / self.temperature,
             ops.logical_and(some[:, None, :, None], some[:, None, None, :]),
             self.iterations,
         )
+
+    @property
+    def _most_blocks(self) -> int:
+        return block_count(self.longest, self.size)
 
     def _share(self, sort: Tensor, present: Tensor) -> Tensor:
         """Returns the share of real tokens in each mixture: (B, places, N, size)."""
@@ -203,29 +235,41 @@ class Sinkhorn(Router):
         return swap_heads(ops.reshape(real, (batch, heads, places, self.size)))
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        batch, length = groups[0].way_back
+        batch, length, _, _ = groups[0].way_back
         _, _, *sizes = outputs[0].shape
         blocks = (batch, block_count(length, self.size), self.size, *sizes)
         return sequence_of(ops.reshape(outputs[0], blocks), length)
 
+    def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
+        return [None]
+
+    def pair_weights(
+        self,
+        batch: Tensor,
+        groups: list[Groups],
+        weights: list[Tensor],
+        shares: list[Tensor | None],
+    ) -> SparseWeights:
+        """Returns a list of all pairs, since each sorted key is a mixture of keys of all blocks."""
+        _, length, sort, present = groups[0].way_back
+        heads, places, count = ops.shape(sort)[1:]
+        own = ops.shape(weights[0])[2:]
+        # (B, N, places, queries of a place, keys of a group); `Lookup` has one place
+        grouped = ops.reshape(weights[0], (batch, places, heads, *own))
+        grouped = ops.transpose(grouped, (0, 2, 1, 3, 4))
+        mixed = grouped[..., None, : self.size] * ops.cast(sort, grouped.dtype)[..., None, :, None]
+        if own[-1] != self.size:
+            beside = grouped[..., None, self.size :]
+            mixed = mixed + beside * ops.eye(count, dtype=mixed.dtype)[:, None, :, None]
+        mixed = mixed * ops.cast(present, mixed.dtype)[:, None, None, None]
+        pairs = ops.reshape(mixed, (batch, heads, places * own[0], count * self.size))
+        queries = length if own[-1] != self.size else own[0]
+        # The last block may be padded; so may the keys of no sequence.
+        return every_pair(pairs[:, :, :queries, :length])
+
     def get_config(self) -> Config:
-        names = ("size", "iterations", "temperature", "length")
+        names = ("size", "iterations", "temperature", "length", "causal")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
-
-def sinkhorn(logits: Tensor, allowed: Tensor, iterations: int) -> Tensor:
-    """Returns matrices with rows and columns that sum to one, from logarithms of entries.
-
-    Args:
-        logits: (..., C, C), float32.
-        allowed: Booleans that broadcast to the logits; the result is 0 for False.
-        iterations: Number of normalisations of rows and columns.
-    """
-    for _ in range(iterations):
-        for axis in (-1, -2):
-            logits = ops.where(allowed, logits, NEVER)
-            logits = logits - ops.logsumexp(logits, axis=axis, keepdims=True)
-    return ops.where(allowed, ops.exp(ops.where(allowed, logits, 0.0)), 0.0)
 
 
 def _mixed(sort: Tensor, blocks: Tensor) -> Tensor:

@@ -14,11 +14,14 @@ from recsys_attn.attention.scores.key_only import KeyOnly
 from recsys_attn.attention.scores.location import Location
 from recsys_attn.attention.scores.mixture import Mixture
 from recsys_attn.attention.scores.mlp import Mlp
+from recsys_attn.attention.scores.qk_norm import QkNorm
 from recsys_attn.attention.scores.relative_buckets import RelativeBuckets
 from recsys_attn.attention.scores.relative_dot import RelativeDot
 from recsys_attn.attention.scores.rotary import Rotary
 from recsys_attn.attention.scores.shared_dot import SharedDot
+from recsys_attn.attention.scores.soft_cap import SoftCap
 from recsys_attn.attention.scores.synthesizer import DenseSynthesizer, RandomSynthesizer
+from recsys_attn.attention.scores.temperature import Temperature
 from recsys_attn.attention.scores.time_buckets import TimeBuckets
 from recsys_attn.attention.scores.time_intervals import TimeIntervals
 from recsys_attn.serialization import deserialize, serialize
@@ -39,13 +42,16 @@ __all__ = [
     "Location",
     "Mixture",
     "Mlp",
+    "QkNorm",
     "RandomSynthesizer",
     "RelativeBuckets",
     "RelativeDot",
     "Rotary",
     "Score",
     "SharedDot",
+    "SoftCap",
     "Sum",
+    "Temperature",
     "TimeBuckets",
     "TimeIntervals",
     "deserialize",

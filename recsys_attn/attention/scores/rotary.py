@@ -10,6 +10,8 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import places
+from recsys_attn.attention.scores.qk_norm import QkNorm
+from recsys_attn.attention.scores.wrapper import nested
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -65,6 +67,12 @@ class Rotary(Score):
             raise ValueError(
                 "`score` must not be positional; add a positional score instead, as in "
                 f"Rotary() + Alibi(). Received: score of type {name}"
+            )
+        if any(isinstance(each, QkNorm) for each in nested(self.score)):
+            raise ValueError(
+                "The gains of QkNorm after the turn would make scores depend on more than the "
+                "distance. Use QkNorm(Rotary(...)). "
+                f"Received: score of type {type(self.score).__name__}"
             )
         require_number("base", base, above=1)
         require_bool("interleaved", interleaved)

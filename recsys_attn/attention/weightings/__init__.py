@@ -1,5 +1,6 @@
 """Weightings: from logits and `allowed` to weights (B, N, T, S)."""
 
+from recsys_attn.attention.weightings.attention_sink import AttentionSink
 from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.attention.weightings.entmax import Entmax
 from recsys_attn.attention.weightings.gaussian import Gaussian
@@ -15,6 +16,7 @@ get = WEIGHTINGS.get
 
 __all__ = [
     "WEIGHTINGS",
+    "AttentionSink",
     "Entmax",
     "Gaussian",
     "Identity",

@@ -51,6 +51,17 @@ class Weighting(Layer):
 WEIGHTINGS = Registry("a weighting", "weightings", Weighting)
 
 
+def heads_of(logits_shape: Shape) -> int:
+    """Returns N of logits (B, N, T, S), for a weighting with weights of each head."""
+    heads = logits_shape[1] if len(logits_shape) == 4 else None
+    if heads is None:
+        raise ValueError(
+            "`logits` must have shape (B, N, T, S) with N known when the layer is built. "
+            f"Received: logits.shape={tuple(logits_shape)}"
+        )
+    return heads
+
+
 def build_weighting(
     owner: Layer, weighting: Weighting, logits_shape: Shape, query_shape: Shape | None
 ) -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, build_weighting, weights_of
+from recsys_attn.attention.weightings.base import (
+    WEIGHTINGS,
+    Weighting,
+    build_weighting,
+    heads_of,
+    weights_of,
+)
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -51,12 +57,7 @@ class TalkingHeads(Weighting):
         self.needs_query = self.weighting.needs_query
 
     def build(self, logits_shape: Shape, query_shape: Shape | None = None) -> None:
-        heads = logits_shape[1] if len(logits_shape) == 4 else None
-        if heads is None:
-            raise ValueError(
-                "`logits` must have shape (B, N, T, S) with N known when the layer is built. "
-                f"Received: logits.shape={tuple(logits_shape)}"
-            )
+        heads = heads_of(logits_shape)
 
         def weight(name: str) -> Tensor:
             return self.add_weight(shape=(heads, heads), initializer="identity", name=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 from keras import ops
@@ -20,12 +20,17 @@ class Positions:
     There are two kinds. An `EventPositions` is a layer that changes the events before the encoder.
     The others become a part of the score of its attention: they override `in_mechanism`.
 
+    Attributes:
+        uses_times: Whether they read the times of the events.
+
     Example:
 
     >>> from recsys_attn.blocks.positions import POSITIONS
     >>> POSITIONS.get({"class_name": "learned", "config": {"length": 50}}).for_history(7).length
     50
     """
+
+    uses_times: ClassVar[bool] = False
 
     def for_history(self, length: int) -> Self:
         """Returns the positions for histories of at most `length` events, where none is given."""

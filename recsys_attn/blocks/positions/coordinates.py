@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -62,13 +62,9 @@ class CoordinatePositions(CountedPositions):
         require_bool("gaps", gaps)
         self.gaps = gaps
 
-    def for_history(self, length: int) -> Self:
-        if self.gaps:
-            raise ValueError(
-                "A model has no times for `gaps`; give it the ages of events as a sequence of "
-                "their history. Received: gaps=True"
-            )
-        return super().for_history(length)
+    @property
+    def uses_times(self) -> bool:  # type: ignore[override]
+        return self.gaps
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)

@@ -36,9 +36,13 @@ def fitted():
     return shop.fitted(SCHEMA)
 
 
-@pytest.fixture(scope="module")
-def model(fitted):
-    return shop.model(fitted)
+UNIT = {"class_name": "interest", "config": {"units": [5]}}
+ONE_BUCKET = {"class_name": "reformer", "config": {"size": 5, "buckets": 1}}
+
+
+@pytest.fixture(scope="module", params=[UNIT, ONE_BUCKET], ids=["dense", "fast"])
+def model(fitted, request):
+    return shop.model(fitted, target_attention=request.param)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.features.age import AgeTransform
 from pipelines.features.base import MISSING_INT
 from pipelines.features.hashing import HashTransform
 from pipelines.features.numeric import NumericTransform
@@ -63,6 +64,19 @@ def test_quantile_ids_count_the_boundaries_at_or_below(boundaries):
     np.testing.assert_array_equal(
         transform.graph()(tf.constant(tiny)), transform.apply(pa.array(tiny))
     )
+
+
+OLDEST = 2**31 - 256  # seconds that float32 has exactly
+
+
+def test_ages_are_whole_seconds_from_two_on():
+    seconds = [0.0, 0.4, 59.6, 86400.0, -3.0, 1e30]
+    expected = [2, 2, 62, 86402, 2, OLDEST + 2]
+    applied = AgeTransform().apply(pa.array([*seconds, None], pa.float32()))
+    np.testing.assert_array_equal(applied, [*expected, 0])
+    raw = tf.constant([*seconds, np.nan, np.inf], tf.float32)
+    np.testing.assert_array_equal(AgeTransform().graph()(raw), [*expected, 0, 0])
+    assert_both(AgeTransform(), "int64", [None, 7, -7, LARGEST], [0, 9, 2, OLDEST + 2])
 
 
 STEPS = [(), ("log1p",), ("standardise",), ("log1p", "standardise"), ("standardise", "log1p")]

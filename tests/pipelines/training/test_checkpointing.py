@@ -69,6 +69,38 @@ def test_stop_during_validation_saves_and_stops(
     assert len(trainer.history) == 1
 
 
+GATED = {
+    "name": "mmoe",
+    "width": 4,
+    "num_experts": 3,
+    "expert_units": [5],
+    "tower_units": [3],
+    "gates": {"class_name": "hard_concrete", "config": {"penalty": 0.5}},
+    "disagreement": {"outputs": 0.1},
+}
+
+
+def test_penalty_schedule_resumes_to_the_bit(trainer: Trainer) -> None:
+    """An interruption within the growth of the penalties, with the noise of the gates."""
+    options = {
+        "model": GATED,
+        "training__keep": "last",
+        "training__learning_rate": 0.05,
+        "training__penalty_warmup": (3, 30),
+    }
+    whole = trainer(run="whole", training__epochs=2, **options).get_weights()
+    trainer(run="parts", training__epochs=1, **options)
+    resumed = trainer(run="parts", training__epochs=2, **options).get_weights()
+    assert "resuming after step" in trainer.output.getvalue()
+    for weight, wanted in zip(resumed, whole, strict=True):
+        np.testing.assert_array_equal(weight, wanted)
+    free = trainer(**{**options, "training__penalty_warmup": (999, 999)}, training__epochs=2)
+    gates = [i for i, weight in enumerate(free.weights) if weight.name == "log_alpha"]
+    assert len(gates) == 2
+    for i in gates:
+        assert whole[i].sum() < free.get_weights()[i].sum() - 0.3
+
+
 def test_changed_shards_are_an_error(trainer: Trainer) -> None:
     """The places in the checkpoint are of shards that there are no more."""
     trainer(training__epochs=1, training__shards=2)

@@ -1,5 +1,7 @@
 """The best epoch, early stopping and learning rates."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from pipelines.training.history import History
 from recsys_attn.optimizers import WarmUp
 
 
-def history(*aucs: float, **options: float) -> History:
+def history(*aucs: float, **options: Any) -> History:
     return History([{"val_monitored": auc} for auc in aucs], TrainingOptions(**options))
 
 
@@ -43,3 +45,22 @@ def test_learning_rate_follows_cosine_after_warm_up() -> None:
     np.testing.assert_allclose(rates, expected, atol=1e-6)
     assert rates[3] == 1
     assert rates[43:] == [0] * 7
+
+
+def test_last_epoch_is_kept_where_it_is_asked_for() -> None:
+    kept = history(0.7, 0.6, 0.5, 0.4, epochs=9, keep="last", patience=1)
+    assert (kept.best, kept.finished, kept.rate(0)) == (3, False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "factors"),
+    [((0, 0), [1, 1, 1, 1, 1]), ((1, 4), [0, 0, 1 / 3, 2 / 3, 1]), ((2, 2), [0, 0, 1, 1, 1])],
+)
+def test_penalties_grow_between_two_steps(warmup: tuple[int, int], factors: list[float]) -> None:
+    options = {"penalty_warmup": warmup}
+    assert [history(**options).penalty(step) for step in range(5)] == pytest.approx(factors)
+
+
+def test_penalties_that_shrink_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"penalty_warmup=\[5, 2\]"):
+        TrainingOptions(penalty_warmup=(5, 2))

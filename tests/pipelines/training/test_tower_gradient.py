@@ -98,6 +98,29 @@ class Dropping(keras.layers.Layer):
         return {"click": keras.ops.sum(self.dropout(x, training=training), axis=-1)}
 
 
+class Penalised(keras.layers.Layer):
+    """A weight as a logit, and twice its value as a penalty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.add_weight(shape=(), initializer="ones", name="weight")
+        self.built = True
+
+    def call(self, fields: dict[str, Any]) -> dict[str, Any]:
+        self.add_loss(2 * self.weight)
+        return {"click": fields["x"][..., 0] * 0 + self.weight}
+
+
+@pytest.mark.parametrize("rows", [None, 2])
+def test_penalties_alone_have_the_factor(rows: int | None) -> None:
+    tower = TowerGradient(Penalised(), [Task("click")], lambda loss: loss, rows=rows)
+    fields = {"x": tf.zeros((6, 1, 1)), "candidate_mask": tf.ones((6, 1), tf.bool)}
+    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1
+    step = tf.function(lambda penalty: tower(*arguments, penalty))
+    slopes = [float(step(tf.constant(factor)).of_variables[0]) for factor in (0.0, 0.5, 1.0)]
+    np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
+
+
 def test_micro_batches_drop_other_units() -> None:
     keras.utils.set_random_seed(3)
     layer = Dropping()

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, presets
+from recsys_attn.attention import Dense, presets, scores
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.blocks.positions import POSITIONS
 from tests.support.layer_case import randomise
@@ -107,9 +107,18 @@ def test_a_mechanism_keeps_its_other_parts() -> None:
     assert not encodes_order(longformer)
 
 
-def test_only_scores_encode_the_order() -> None:
+def test_queries_are_normalised_before_they_are_turned() -> None:
+    capped = {"class_name": "soft_cap", "config": {"score": "qk_norm", "cap": 30.0}}
+    mechanism = with_positions("rotary", Dense(capped))
+    expected = Dense(scores.SoftCap(scores.QkNorm(scores.Rotary(base=50.0)), cap=30.0))
+    np.testing.assert_array_equal(mechanism(QUERY, KEY, VALUE)[0], expected(QUERY, KEY, VALUE)[0])
+    assert encodes_order(mechanism)
+
+
+def test_scores_and_decays_encode_the_order() -> None:
     known = {name for name in presets.PRESETS if encodes_order(name)}
-    assert known == {"transformer_xl", "xlnet", "t5", "alibi", "rotary", "synthesizer", "hstu"}
+    scores_with = {"transformer_xl", "xlnet", "t5", "alibi", "rotary", "synthesizer", "hstu"}
+    assert known == scores_with | {"retention", "gated_linear_attention"}
 
 
 test_wrong_use_is_one_sentence = refusals(

@@ -23,9 +23,9 @@ MASK = RNG.random((B, T, F)) < 0.6
 
 
 def expected(layer: InteractingLayer, fields: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    parts = 4 if layer.use_residual else 3
-    kernels = np.split(layer.get_weights()[0].astype("float64"), parts, axis=1)
-    output = np.zeros((*fields.shape[:-1], N * H))
+    sizes = [N * layer.head_dim] * 2 + [N * layer.value_dim] * (1 + layer.use_residual)
+    kernels = np.split(layer.get_weights()[0].astype("float64"), np.cumsum(sizes)[:-1], axis=1)
+    output = np.zeros((*fields.shape[:-1], N * layer.value_dim))
     for index in np.ndindex(fields.shape[:-2]):
         output[index] = reference.interacting_layer(
             fields[index],
@@ -46,6 +46,18 @@ def test_layer_equals_the_paper(
     layer = InteractingLayer(N, H, mechanism, use_residual)
     output = layer(FIELDS, field_mask=mask)
     assert_close(output, expected(layer, FIELDS, mask))
+
+
+def test_larger_keys_do_not_widen_the_output() -> None:
+    layer = InteractingLayer(N, [H, 3])
+    output = layer(FIELDS, field_mask=MASK)
+    assert output.shape == (B, T, F, N * 3)
+    assert_close(output, expected(layer, FIELDS, MASK))
+    *keys, values, residual = np.split(
+        layer.get_weights()[0], [N * H, 2 * N * H, 2 * N * H + N * 3], axis=1
+    )
+    for block in (*keys, values, residual):  # each starts with its own fan
+        assert np.abs(block).max() == pytest.approx(np.sqrt(6 / sum(block.shape)), rel=0.15)
 
 
 def test_the_papers_choices_are_the_defaults() -> None:

@@ -67,6 +67,21 @@ def test_a_preset_in_a_place(place: str, preset: str) -> None:
         assert_close(score, found[task][:, :1])
 
 
+def test_heads_of_models_share_keys_or_have_small_values() -> None:
+    block = {"class_name": "block", "config": {"num_heads": [4, 2], "head_dim": [4, 3]}}
+    options: list[tuple[Any, dict[str, Any]]] = [
+        (models.din, {"encoder": "rotary", "encoder_heads": [4, 1], "encoder_head_dim": [4, 2]}),
+        (models.din, {"encoder": block}),
+        (models.autoint, {"num_layers": 2, "head_dim": [8, 3]}),
+        (models.attention_ranker, {"encoder": "alibi", "head_dim": [4, 3], "num_experts": 2}),
+    ]
+    for make, given in options:
+        for score in scores(make(SCHEMA, width=4, **given), inputs()).values():
+            assert np.isfinite(score).all()
+    with pytest.raises(ValueError, match=r"must divide .*encoder_heads=\[4, 3\]"):
+        models.din(SCHEMA, width=4, encoder="rotary", encoder_heads=[4, 3])
+
+
 def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
     arguments: Any = {
         "encoder": presets.performer(8),

@@ -33,6 +33,7 @@ SEEN, SEARCHED = "attention/seen", "attention/searched"
 GATES = {"gate/click": (B, T, 4), "gate/buy": (B, T, 4)}
 ATTENTION = {SEEN: (B, T, S), SEARCHED: (B, T, R)}
 UNIT = {"class_name": "din", "config": {"units": [5]}}
+ONE_BUCKET = {"class_name": "reformer", "config": {"size": S, "buckets": 1}}
 SMALL_DIN = {"width": 4, "target_attention": UNIT, "mlp_units": (7,)}
 SMALL_RANKER = {"width": 4, "num_layers": 1, "head_dim": 3, "expert_units": (7,)}
 SMALL_MMOE = {"width": 4, "num_experts": 4, "expert_units": (7,)}
@@ -40,6 +41,7 @@ CASES = [
     ("din", SMALL_DIN, ATTENTION),
     ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
     ("din", {**SMALL_DIN, "target_attention": "linear_transformer"}, {}),
+    ("din", {**SMALL_DIN, "target_attention": ONE_BUCKET, "encoder": "local"}, ATTENTION),
     ("attention_ranker", SMALL_RANKER, ATTENTION | GATES),
     ("attention_ranker", {**SMALL_RANKER, "target_attention": "linear_transformer"}, GATES),
     ("attention_ranker", {**SMALL_RANKER, "gate_attention": "linear_transformer"}, ATTENTION),
@@ -105,10 +107,22 @@ def tower(attention: Any, experts: Any = None) -> RankingModel:
     return randomised(model)
 
 
-@pytest.mark.parametrize("weighting", ["identity", "softmax", "sparsemax"])
-def test_the_weights_are_those_of_the_events(weighting: str) -> None:
+FAST = {
+    "reformer": {"size": 2, "buckets": 2},
+    "routing_transformer": {"clusters": 2, "window": 3},
+    "local": {"window": 2},
+    "linformer": {"rank": 2, "length": S},
+}
+WEIGHTINGS = ("identity", "softmax", "sparsemax")
+UNITS = [
+    *({**UNIT, "config": {"units": [5], "weighting": w}} for w in WEIGHTINGS),
+    *({"class_name": name, "config": config} for name, config in FAST.items()),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_the_weights_are_those_of_the_events(unit: dict[str, Any]) -> None:
     """The candidate's view of the history is the sum of the events, each with its weight."""
-    unit = {"class_name": "din", "config": {"units": [5], "weighting": weighting}}
     attention = TargetAttention(unit)
     model = tower(attention)
     weights = arrays(model.explain(inputs())[1])[SEEN]
@@ -119,9 +133,9 @@ def test_the_weights_are_those_of_the_events(weighting: str) -> None:
     for b, t, s in np.ndindex(B, T, S):
         expected[b, t] += weights[b, t, s] * events[b, s]
     np.testing.assert_allclose(seen, expected, rtol=0, atol=1e-5)
-    if weighting == "identity":
+    if unit["config"].get("weighting") == "identity":
         assert np.ptp(weights.sum(-1)) > 0.1
-    else:
+    elif unit["class_name"] != "linformer":
         np.testing.assert_allclose(weights[:2].sum(-1), 1, rtol=0, atol=1e-6)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
+from recsys_attn.id_transforms import Age
 from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.models.building_blocks import FieldInteraction
@@ -29,9 +30,11 @@ SCHEMA = Schema(
         Numeric("price"),
         Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
         Sequence("how", history="seen", max_length=S, size=5),
+        Sequence("ages", history="seen", max_length=S, dtype="int64", transform=Age()),
     ),
     (Task("click"), Task("buy", weight=0.5)),
 )
+EVENTS = ("items_seen", "how", "ages")
 SMALL = {
     "autoint": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
     "din": {
@@ -49,6 +52,7 @@ SMALL = {
         "expert_units": (7, 5),
         "tower_units": (3,),
     },
+    "han": {"width": 4, "units": 3, "max_sessions": 3, "max_events": 2, "mlp_units": (5,)},
     "mlp": {"width": 4, "units": (7, 5)},
     "logistic_regression": {},
 }
@@ -65,14 +69,17 @@ def inputs(seed: int = 0, batch: int = B, candidates: int = T) -> dict[str, np.n
     def ids(name: str, *shape: int) -> np.ndarray:
         return rng.integers(0, SCHEMA[name].size, shape).astype("int32")
 
+    seen, how = ids("items_seen", batch, S), ids("how", batch, S)
+    ages = 2 + np.cumsum(rng.choice([60, 7200], (batch, S)), axis=1)[:, ::-1]
     return {
         "user": ids("user", batch),
         "age": rng.normal(size=batch).astype("float32"),
         "item": ids("item", batch, candidates),
         "tags": ids("tags", batch, candidates, 2),
         "price": rng.normal(size=(batch, candidates)).astype("float32"),
-        "items_seen": ids("items_seen", batch, S),
-        "how": ids("how", batch, S),
+        "items_seen": seen,
+        "how": how,
+        "ages": np.where((seen == 0) & (how == 0), 0, ages).astype("int32"),
     }
 
 
@@ -140,9 +147,9 @@ def test_a_padded_candidate_changes_no_other_while_training(model: RankingModel)
 
 def test_padding_of_a_history_changes_nothing(model: RankingModel) -> None:
     short = inputs()
-    short["items_seen"][:, 4:] = short["how"][:, 4:] = 0
     long = dict(short)
-    for name in ("items_seen", "how"):
+    for name in EVENTS:
+        short[name][:, 4:] = 0
         long[name] = np.concatenate([short[name], np.zeros((B, 3), "int32")], axis=1)
     assert_same(scores(model, long), scores(model, short), rtol=1e-5)
 
@@ -264,13 +271,9 @@ def test_din_scores_missing_events_as_none() -> None:
     """An empty history and a history of missing events give the same scores."""
     model = make("din")
     empty = inputs()
-    empty["items_seen"][:] = empty["how"][:] = 0
-    assert_same(
-        scores(
-            model, empty | {"items_seen": empty["items_seen"][:, :1], "how": empty["how"][:, :1]}
-        ),
-        scores(model, empty),
-    )
+    empty |= {name: np.zeros((B, S), "int32") for name in EVENTS}
+    none = {name: empty[name][:, :1] for name in EVENTS}
+    assert_same(scores(model, empty | none), scores(model, empty))
 
 
 def test_fit_trains_in_training_mode() -> None:

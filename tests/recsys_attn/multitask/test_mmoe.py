@@ -10,9 +10,10 @@ import pytest
 from keras import ops
 
 from recsys_attn.attention import Dense
-from recsys_attn.multitask import AttentionGate, MMoE
+from recsys_attn.multitask import AttentionGate, Experts, MMoE
 from tests.support import reference
 from tests.support.arrays import assert_close
+from tests.support.references.gates import mean_cosine
 from tests.support.refusals import refusals
 
 B, T, D, E, U, TASKS = 2, 3, 5, 7, 11, 4
@@ -91,6 +92,46 @@ def test_every_expert_and_every_gate_starts_different(gate: str) -> None:
         for first in range(len(part)):
             for second in range(first):
                 assert np.abs(part[first] - part[second]).max() > 0.01
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_a_closed_expert_is_out_of_every_mix(gate: str) -> None:
+    layer = MMoE(TASKS, gate=gate, experts=Experts(E, (6, U), gate="hard_concrete"))
+    layer.build(X.shape)
+    shares = np.array([0, 1, 0.6, 0, 1, 0.3, 1])
+    stretched = np.clip((shares + 0.1) / 1.2, 1e-4, 1 - 1e-4)
+    layer.experts.gate.log_alpha.assign(np.log(stretched / (1 - stretched)))
+    shares = numpy(layer.experts.gate.gates())
+    np.testing.assert_array_equal(shares == 0, [True, False, False, True, False, False, False])
+    output, gates = layer(X, return_gates=True)
+    kernels, biases = (
+        [numpy(weight) for weight in weights]
+        for weights in (layer.experts.kernels, layer.experts.biases)
+    )
+    x = X[1, 2].astype("float64")
+    experts, _ = reference.mixture(x, kernels, biases, lambda _: 1e3 * np.eye(E))  # one each
+    experts = shares[:, None] * experts
+    logits = np.where(shares == 0, -np.inf, expected_logits(layer, x, experts))
+    weights = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(gates[1, 2], weights, rtol=1e-4, atol=1e-6)
+    assert_close(output[1, 2], weights @ experts)
+
+
+def test_a_mix_of_closed_experts_is_zero() -> None:
+    layer = MMoE(TASKS, experts=Experts(E, (U,), gate="hard_concrete"))
+    layer.build(X.shape)
+    layer.experts.gate.log_alpha.assign(np.full(E, -9.0))
+    np.testing.assert_array_equal(layer(X), np.zeros((B, T, TASKS, U)))
+
+
+def test_disagreement_of_experts_leaves_padded_rows_out() -> None:
+    layer = MMoE(TASKS, experts=Experts(E, (U,), disagreement={"outputs": 0.3}))
+    where = np.array([[True, False, True], [True, True, False]])
+    layer(X, where=where, training=True)
+    (penalty,) = layer.losses
+    rows = numpy(layer.experts(X.reshape(-1, D))).transpose(1, 0, 2)[None]
+    expected = 0.3 * mean_cosine(rows, where.reshape(1, -1))
+    assert float(penalty) == pytest.approx(expected, rel=1e-5)
 
 
 def test_han_gives_each_task_a_context_vector() -> None:

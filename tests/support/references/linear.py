@@ -68,6 +68,35 @@ def efficient_attention(query: Array, key: Array, value: Array, allowed: Array) 
     return output
 
 
+def decayed_recurrence(
+    query: Array,
+    key: Array,
+    value: Array,
+    features: Features,
+    share: Callable[[int, Array], Array],
+    enters: bool,
+    key_mask: Array,
+) -> Array:
+    """`S_t = g_t S_{t-1} + [1 - g_t] phi(k_t) v_t^T` and z_t alike, one event at a time.
+
+    `share` is g_t of the head n and its key, a number or one of each feature; padding is left out.
+    """
+    batch, length, heads, _ = query.shape
+    output = np.zeros(value.shape)
+    for b, n in np.ndindex(batch, heads):
+        state, total = 0.0, 0.0
+        for t in range(length):
+            if key_mask[b, t]:
+                left = share(n, key[b, t, n])
+                entering = features(key[b, t, n]) * (1 - left if enters else 1)
+                state = np.expand_dims(left, -1) * state + np.outer(entering, value[b, t, n])
+                total = left * total + entering
+            of_query = features(query[b, t, n])
+            if np.any(total):
+                output[b, t, n] = of_query @ state / (of_query @ total)
+    return output
+
+
 def recurrence(query: Array, key: Array, value: Array, features: Features) -> Array:
     """`S_t = S_{t-1} + phi(k_t) v_t^T`, `z_t = z_{t-1} + phi(k_t)`, one event at a time."""
     batch, length, heads, _ = query.shape

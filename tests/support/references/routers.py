@@ -43,6 +43,15 @@ def lsh_pairs(key: Array, rotations: list[Array], size: int, real: Array) -> Arr
     return pairs
 
 
+def causal_bucket_pairs(buckets: Sequence[int], window: int, real: Array) -> Array:
+    """Each token with the last `window` of its bucket, up to itself: (S, S)."""
+    pairs = np.zeros((len(buckets), len(buckets)), bool)
+    for t in np.flatnonzero(real):
+        same = [s for s in range(t + 1) if real[s] and buckets[s] == buckets[t]]
+        pairs[t, same[-window:]] = True
+    return pairs
+
+
 def normalised(x: Array) -> Array:
     return (x - x.mean()) / np.sqrt(x.var() + 1e-6)
 
@@ -95,6 +104,7 @@ def sorted_blocks(
     real: Array,
     iterations: int,
     temperature: float,
+    causal: bool = False,
 ) -> list[list[tuple[float, Array, Array]]]:
     """What stands at each place of the sort: share of real tokens, mixed key and mixed value."""
     length, blocks = len(key), -(-len(key) // size)
@@ -104,10 +114,16 @@ def sorted_blocks(
         sum((key[s] for s in slot if s < length and real[s]), np.zeros(key.shape[1]))
         for slot in slots
     ]
+    if causal:  # the sum of all blocks before
+        sums = [sum(sums[:i], np.zeros(key.shape[1])) for i in range(blocks)]
     logits = np.array([reference.relu(x @ kernels[0]) @ kernels[1][:, :blocks] for x in sums])
     some = np.array([any(each) for each in exists])
-    sort = np.where(some[:, None] & some, np.exp(logits / temperature), 0.0)
-    for _ in range(iterations):
+    allowed = np.tri(blocks, k=-1, dtype=bool) & some if causal else some[:, None] & some
+    sort = np.where(allowed, np.exp(logits / temperature), 0.0)
+    for _ in range(iterations if causal else 0):
+        sort = sort / np.maximum(sort.sum(axis=1, keepdims=True), 1e-300)
+        sort = sort / np.maximum(np.cumsum(sort, axis=0), 1e-300)
+    for _ in range(0 if causal else iterations):
         for i in np.flatnonzero(some):
             sort[i] /= sort[i].sum()
         for j in np.flatnonzero(some):
@@ -131,13 +147,15 @@ def sinkhorn(
     real: Array,
     iterations: int = 8,
     temperature: float = 0.75,
+    causal: bool = False,
 ) -> Array:
     """One head of one example: (S, H), (S, H), (S, V), (H, U) and (U, blocks) -> (S, V)."""
-    places = sorted_blocks(key, value, kernels, size, real, iterations, temperature)
+    places = sorted_blocks(key, value, kernels, size, real, iterations, temperature, causal)
     output = np.zeros(value.shape)
     for t in range(len(key)):
         i = t // size
-        own = [s for s in range(i * size, min((i + 1) * size, len(key))) if real[s]]
+        end = t + 1 if causal else min((i + 1) * size, len(key))
+        own = [s for s in range(i * size, end) if real[s]]
         output[t] = shared_softmax(query[t], [*places[i], *((1.0, key[s], value[s]) for s in own)])
     return output
 

@@ -59,6 +59,24 @@ def cosine(temperature: float) -> PairScore:
     return lambda q, k, n, i, j: float(q @ k / np.linalg.norm(q) / np.linalg.norm(k) / temperature)
 
 
+def qk_norm(
+    inner: PairScore, query_gain: Array, key_gain: Array, *, centered: bool = False
+) -> PairScore:
+    def norm(x: Array, gain: Array) -> Array:
+        x = x - x.mean() if centered else x
+        return gain * x / math.sqrt((x**2).mean() + 1e-6)
+
+    return lambda q, k, n, i, j: inner(norm(q, query_gain), norm(k, key_gain), n, i, j)
+
+
+def soft_cap(inner: PairScore, cap: float) -> PairScore:
+    return lambda q, k, n, i, j: cap * math.tanh(inner(q, k, n, i, j) / cap)
+
+
+def temperature(inner: PairScore, log_temperature: Array, least: float) -> PairScore:
+    return lambda q, k, n, i, j: inner(q, k, n, i, j) / max(math.exp(log_temperature[n]), least)
+
+
 def key_only(
     activation: Callable[[Array], Array], kernel: Array, bias: Array, vector: Array
 ) -> PairScore:
@@ -180,6 +198,10 @@ def shared_dot(scale: bool, self_penalty: float) -> PairScore:
         return float(logit + (self_penalty if i == j else 0))
 
     return score
+
+
+def total(*parts: PairScore) -> PairScore:
+    return lambda q, k, n, i, j: sum(part(q, k, n, i, j) for part in parts)
 
 
 def mixture(proportions: Array, parts: Sequence[PairScore]) -> PairScore:

@@ -79,6 +79,15 @@ def talking_heads(
     return np.where(allowed, result, 0)
 
 
+def attention_sink(logits: Array, allowed: Array, sink: Array) -> Array:
+    """A softmax over one more key, of which the weight is dropped, one head after another."""
+    weights = np.zeros(logits.shape)
+    for n, logit in enumerate(sink):
+        row: Row = lambda keys, logit=logit: softmax([*keys, logit])[:-1]  # noqa: E731
+        weights[:, n] = by_row(row, logits[:, n], allowed[:, n])
+    return weights
+
+
 def gaussian(
     row: Row,
     logits: Array,

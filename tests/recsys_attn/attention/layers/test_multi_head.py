@@ -22,9 +22,9 @@ QUERY_MASK, KEY_MASK = RNG.random((B, T)) < 0.7, RNG.random((B, S)) < 0.7
 ATTENTION_MASK = RNG.random((B, N, T, S)) < 0.7
 
 
-def built(*args: Any, **kwargs: Any) -> MultiHeadAttention:
+def built(*args: Any, num_heads: Any = N, head_dim: Any = H, **kwargs: Any) -> MultiHeadAttention:
     """A layer with weights that no initializer makes, biases among them."""
-    layer = MultiHeadAttention(N, H, *args, **kwargs)
+    layer = MultiHeadAttention(num_heads, head_dim, *args, **kwargs)
     layer.build(QUERY.shape, VALUE.shape, KEY.shape)
     rng = np.random.default_rng(3)
     layer.set_weights([rng.normal(scale=0.3, size=w.shape) for w in layer.weights])
@@ -39,16 +39,27 @@ def kernel_and_bias(layer: MultiHeadAttention, name: str) -> tuple[np.ndarray, n
     return kernel, bias[0] if bias else np.zeros(kernel.shape[1])
 
 
-def expected(layer: MultiHeadAttention, masked: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The equation of the paper, in float64 and with loops over heads."""
+def expected(
+    layer: MultiHeadAttention,
+    masked: bool,
+    key_heads: tuple[int, ...] = (0, 1, 2, 3),
+    size: int = H,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The equation of the paper, in float64 and with loops over heads; `size` is the values'."""
     output = kernel_and_bias(layer, "output")[1] + np.zeros((B, T, E))
     weights = np.zeros((B, N, T, S))
     for n in range(N):
-        columns = slice(n * H, (n + 1) * H)
+        shared = key_heads[n]
+        columns = slice(n * size, (n + 1) * size)
+        of = {
+            "query": slice(n * H, (n + 1) * H),
+            "key": slice(shared * H, (shared + 1) * H),
+            "value": slice(shared * size, (shared + 1) * size),
+        }
 
-        def head(x: np.ndarray, name: str, columns: slice = columns) -> np.ndarray:
+        def head(x: np.ndarray, name: str, of: dict[str, slice] = of) -> np.ndarray:
             kernel, bias = kernel_and_bias(layer, name)
-            return (x @ kernel[:, columns] + bias[columns])[:, :, None]
+            return (x @ kernel[:, of[name]] + bias[of[name]])[:, :, None]
 
         logits = reference.dot(head(QUERY, "query"), head(KEY, "key"), scale=True)
         allowed = None
@@ -69,6 +80,36 @@ def test_layer_equals_the_paper(masked: bool) -> None:
     wanted, wanted_weights = expected(layer, masked)
     np.testing.assert_allclose(weights, wanted_weights, rtol=1e-4, atol=1e-6)
     assert_close(output, wanted)
+
+
+GROUPS = {
+    "two key heads": ([N, 2], H, (0, 0, 1, 1)),
+    "multi-query, small values": ([N, 1], [H, 3], (0, 0, 0, 0)),
+    "large values": (N, [H, 17], (0, 1, 2, 3)),
+    "uneven groups": ([N, [0, 0, 0, 1]], H, (0, 0, 0, 1)),
+}
+
+
+@pytest.mark.parametrize(("num_heads", "head_dim", "key_heads"), GROUPS.values(), ids=GROUPS)
+def test_heads_share_keys_and_values_of_another_size(
+    num_heads: Any, head_dim: Any, key_heads: tuple[int, ...]
+) -> None:
+    layer = built(num_heads=num_heads, head_dim=head_dim)
+    masks = {"query_mask": QUERY_MASK, "key_mask": KEY_MASK, "attention_mask": ATTENTION_MASK}
+    output, weights = layer(QUERY, VALUE, KEY, return_weights=True, **masks)
+    size = head_dim[1] if isinstance(head_dim, list) else head_dim
+    wanted, wanted_weights = expected(layer, True, key_heads, size)
+    np.testing.assert_allclose(weights, wanted_weights, rtol=1e-4, atol=1e-6)
+    assert_close(output, wanted)
+    assert kernel_and_bias(layer, "key")[0].shape == (D, (max(key_heads) + 1) * H)
+    assert kernel_and_bias(layer, "value")[0].shape == (D, (max(key_heads) + 1) * size)
+
+
+def test_as_many_key_heads_as_heads_is_the_plain_layer() -> None:
+    grouped, plain = built(num_heads=(N, N), head_dim=(H, H)), built()
+    sizes = {"num_heads": N, "head_dim": H}
+    assert sizes == {key: grouped.get_config()[key] for key in sizes}
+    np.testing.assert_array_equal(grouped(QUERY, VALUE, KEY), plain(QUERY, VALUE, KEY))
 
 
 @pytest.mark.parametrize("mechanism", ["transformer", "linear_transformer"])
@@ -224,6 +265,29 @@ def test_a_gate_with_weights_belongs_to_one_layer() -> None:
     [
         (lambda: MultiHeadAttention(0, 3), ValueError, "`num_heads` must be a positive integer"),
         (lambda: MultiHeadAttention(2, 0), ValueError, "`head_dim` must be a positive integer"),
+        (
+            lambda: MultiHeadAttention([4, 3], 2),
+            ValueError,
+            r"must divide that of query heads.*num_heads=\[4, 3\]",
+        ),
+        (
+            lambda: MultiHeadAttention([3, [0, 2, 2]], 2),
+            ValueError,
+            r"in rising order\. Received: num_heads=\[3, \[0, 2, 2\]\]",
+        ),
+        (lambda: MultiHeadAttention([4], 2), ValueError, r"or a pair: .*num_heads=\[4\]"),
+        (lambda: MultiHeadAttention(4, [2, 3, 4]), ValueError, "or a pair: the size of queries"),
+        (lambda: MultiHeadAttention(4, [2, 0]), ValueError, r"`head_dim\[1\]` must be a positive"),
+        (
+            lambda: MultiHeadAttention([4, 2], 3, Dense("shared_dot")),
+            ValueError,
+            r"one projection here, so they have equally many heads.*num_heads=\[4, 2\]",
+        ),
+        (
+            lambda: MultiHeadAttention(4, [3, 2], value="identity"),
+            ValueError,
+            r"`head_dim` is one number\. Received: head_dim=\[3, 2\]",
+        ),
         (lambda: MultiHeadAttention(2, 3, "dens"), ValueError, "Did you mean 'dense'"),
         (lambda: MultiHeadAttention(2, 3, value="lnear"), ValueError, "Did you mean 'linear'"),
         (

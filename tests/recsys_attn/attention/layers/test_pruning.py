@@ -23,6 +23,7 @@ B, S, E, N, H = 2, 7, 11, 4, 6
 X = np.random.default_rng(0).normal(size=(B, S, E)).astype("float32")
 PRESENT = np.random.default_rng(1).random((B, S)) < 0.8
 KEEP = [0, 3]
+CAPPED = {"class_name": "temperature", "config": {"score": "qk_norm"}}
 MECHANISMS = [
     "transformer",
     "additive",
@@ -34,11 +35,14 @@ MECHANISMS = [
     "t5",
     "rotary",
     "local_p",
+    {"class_name": "dense", "config": {"score": CAPPED, "weighting": "attention_sink"}},
     "hstu",
     "linformer",
     "memory_compressed",
     "linear_transformer",
     "performer",
+    "retention",
+    "gated_linear_attention",
     {"class_name": "reformer", "config": {"size": 4, "buckets": 2, "rounds": 2}},
     {"class_name": "routing_transformer", "config": {"clusters": 2, "window": 4}},
     {"class_name": "local", "config": {"window": 2}},
@@ -71,6 +75,22 @@ def test_kept_heads_compute_as_before(mechanism: Any) -> None:
     assert smaller.count_params() < layer.count_params()
     output = smaller(X, query_mask=PRESENT)
     assert_close(output, without(layer, [1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("keep", "num_heads"),
+    [([0, 2, 3], [3, [0, 1, 1]]), ([1, 2], 2), ([2, 3], [2, 1]), ([1], 1)],
+    ids=str,
+)
+def test_heads_with_shared_keys_keep_theirs(keep: list[int], num_heads: Any) -> None:
+    layer = MultiHeadAttention([N, 2], [H, 3])
+    layer(X)
+    randomise(layer)
+    smaller = prune_heads(layer, keep)
+    assert smaller.get_config()["num_heads"] == num_heads
+    assert smaller.num_key_heads == len({head // 2 for head in keep})
+    gone = [head for head in range(N) if head not in keep]
+    assert_close(smaller(X, query_mask=PRESENT), without(layer, gone))
 
 
 def test_each_head_keeps_its_pattern() -> None:
@@ -119,7 +139,7 @@ def closed(layer: keras.layers.Layer, open_heads: list[list[int]]) -> None:
 def test_columns_of_pruned_interacting_heads_keep_the_residual(
     mechanism: Any, use_residual: bool
 ) -> None:
-    layer = InteractingLayer(N, H, mechanism, use_residual, gate="hard_concrete")
+    layer = InteractingLayer(N, [H, 5], mechanism, use_residual, gate="hard_concrete")
     layer(X)
     closed(layer, [[1, 3]])
     smaller = prune_heads(layer)
@@ -164,7 +184,14 @@ def test_a_layer_that_holds_attention_is_pruned_as_a_whole(make: Any, count: int
 def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
     item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
     schema = Schema((item, seen), (Task("click"),))
-    model = autoint(schema, width=4, num_layers=2, num_heads=N, head_dim=3, gate="hard_concrete")
+    model = autoint(
+        schema,
+        width=4,
+        num_layers=2,
+        num_heads=N,
+        head_dim=3,
+        gates={"interaction": "hard_concrete"},
+    )
     inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])}
     closed(model, [[0, 2], []])
     expected = model.probabilities(inputs)["click"]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, scores
+from recsys_attn.attention import Dense, presets, scores
 from tests.support import reference
 from tests.support.arrays import assert_close
 
@@ -35,6 +35,18 @@ ALLOWED = (
 def test_dense_equals_loops(weighting: str, expected: object, masks: dict) -> None:
     output, weights = Dense("dot", weighting=weighting)(QUERY, KEY, VALUE, **masks)
     wanted = expected(reference.dot(QUERY, KEY), ALLOWED if masks else None)
+    assert_close(weights, wanted)
+    np.testing.assert_allclose(output, reference.weighted_sums(wanted, VALUE), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [1, S])
+def test_local_m_is_a_softmax_in_a_window(width: int) -> None:
+    rows = np.array([0, 4, 2])
+    layer = presets.local_m(width, score="dot")
+    output, weights = layer(QUERY, KEY, VALUE, query_positions=rows, key_mask=MASKS["key_mask"])
+    inside = np.abs(rows[:, None] - np.arange(S)) <= width
+    allowed = np.broadcast_to(inside & MASKS["key_mask"][:, None, None], (B, N, T, S))
+    wanted = reference.softmax_weights(reference.dot(QUERY, KEY), allowed)
     assert_close(weights, wanted)
     np.testing.assert_allclose(output, reference.weighted_sums(wanted, VALUE), rtol=1e-4, atol=1e-4)
 

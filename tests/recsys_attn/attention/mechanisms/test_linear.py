@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.attention import feature_maps
+from recsys_attn.attention import decays, feature_maps
 from recsys_attn.attention.mechanisms import Dense, Linear
 from tests.support.arrays import assert_close
 from tests.support.layer_case import tensorflow
@@ -33,6 +33,8 @@ MAPS: dict[str, Callable[[], feature_maps.FeatureMap]] = {
     "fourier": partial(feature_maps.Fourier, 16, sigma=1.5),
     "taylor": feature_maps.Taylor,
 }
+RFA = {"class_name": "gate", "config": {"enters": True, "temperature": 1.0}}
+FORGETFUL = {"temperature": 0.01}
 every_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
 
 
@@ -86,6 +88,74 @@ def test_linear_equals_the_recurrence_of_its_paper() -> None:
     expected = reference.recurrence(*arrays, reference.elu_plus_one)
     actual = run(Linear(causal=True, chunk=3), SELF, KEY, VALUE)
     assert_close(actual, expected)
+
+
+LONG = 37  # more than two chunks
+DECAYS: dict[str, Any] = {
+    "fixed": "fixed",
+    "a gate, RFA": RFA,
+    "a gate": "gate",
+    "a gate of each channel": {"class_name": "channel_gate", "config": {"temperature": 2.0}},
+    "almost nothing left": {"class_name": "gate", "config": {"temperature": 0.01}},
+}
+
+
+def shares_of(decay: Any) -> Callable[[int, np.ndarray], np.ndarray]:
+    """The equation of each decay, with weights of the layer."""
+    weights = [ops.convert_to_numpy(weight).astype("float64") for weight in decay.weights]
+    if isinstance(decay, decays.FixedDecay):
+        return lambda n, key: np.array(1 - 2.0 ** (-5 - n))
+    kernel, bias = weights
+
+    def share(n: int, key: np.ndarray) -> np.ndarray:
+        gate = 1 / (1 + np.exp(-(key @ kernel[n] + bias[n, 0])))
+        return np.maximum(gate ** (1 / decay.temperature), np.exp(-5))
+
+    return share
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
+@pytest.mark.parametrize("name", DECAYS)
+def test_decay_equals_the_recurrence_of_its_paper(name: str, masked: bool) -> None:
+    query, key, value = (
+        RNG.normal(size=(B, LONG, N, size)).astype("float32") for size in (H, H, V)
+    )
+    mask = np.random.default_rng(2).random((B, LONG)) < (0.7 if masked else 2)
+    mask[0, :3] &= not masked
+    layer = Linear(causal=True, decay=DECAYS[name])
+    layer.build(query.shape, key.shape, value.shape)
+    rng = np.random.default_rng(3)
+    if name != "fixed":
+        layer.decay.set_weights([rng.normal(size=w.shape) for w in layer.decay.weights])
+    actual = run(layer, query, key, value, **({"key_mask": mask} if masked else {}))
+    arrays = [array.astype("float64") for array in (query, key, value)]
+    share, enters = shares_of(layer.decay), layer.decay.enters
+    expected = reference.decayed_recurrence(*arrays, reference.elu_plus_one, share, enters, mask)
+    assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["elu", "softmax"])
+def test_a_decay_that_leaves_everything_is_none(name: str, causal: bool) -> None:
+    layer = Linear(name, causal=causal, decay="channel_gate")
+    layer.build(SELF.shape, KEY.shape, VALUE.shape)
+    kernel, bias = layer.decay.get_weights()
+    layer.decay.set_weights([0 * kernel, 0 * bias + 100])
+    expected = run(Linear(name, causal=causal), SELF, KEY, VALUE, key_mask=KEY_MASK)
+    assert_close(run(layer, SELF, KEY, VALUE, key_mask=KEY_MASK), expected)
+
+
+def test_a_decay_of_nearly_everything_stays_finite() -> None:
+    tf = tensorflow()
+    arrays = [tf.constant(10 * RNG.normal(size=(1, 67, 1, 64)), "float32") for _ in range(3)]
+    layer = Linear(causal=True, decay={"class_name": "channel_gate", "config": FORGETFUL})
+    with tf.GradientTape() as tape:
+        tape.watch(arrays)
+        output, _ = layer(*arrays)
+        loss = tf.reduce_sum(output**2)
+    assert np.abs(output).max() < 100
+    for gradient in tape.gradient(loss, [*arrays, *layer.trainable_weights]):
+        assert np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 10, S, 1000])
@@ -145,6 +215,8 @@ def test_causal_graph_fails_for_unequal_lengths() -> None:
 test_wrong_use_is_one_sentence = refusals(
     (lambda: Linear(chunk=0), "`chunk` must be a positive integer. Received: chunk=0"),
     (lambda: Linear("elo"), "Did you mean 'elu'"),
+    (lambda: Linear(decay="fixd"), "Expected a decay .*Did you mean 'fixed'"),
+    (lambda: decays.ForgetGate(temperature=0), "`temperature` must be a finite number above 0"),
     (lambda: Linear(causal=True)(QUERY, KEY, VALUE), "same length; .* 3 queries and 11 keys"),
     (lambda: Linear()(QUERY, KEY, VALUE[:, 1:]), "with the same S and N"),
     (lambda: Linear()(QUERY, KEY[..., 1:], VALUE), "query size 7, key size 6"),

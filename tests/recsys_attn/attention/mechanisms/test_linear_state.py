@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from recsys_attn.attention.mechanisms import Linear, LinearState
@@ -14,6 +15,7 @@ from tests.recsys_attn.attention.mechanisms.test_linear import (
     KEY,
     KEY_MASK,
     QUERY,
+    RFA,
     SELF,
     VALUE,
     B,
@@ -22,6 +24,8 @@ from tests.recsys_attn.attention.mechanisms.test_linear import (
 )
 from tests.support.arrays import assert_close
 from tests.support.layer_case import tensorflow
+
+every_decay = pytest.mark.parametrize("decay", [None, "fixed", RFA, "channel_gate"], ids=str)
 
 
 def step_by_step(layer: Linear, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> Any:
@@ -34,8 +38,9 @@ def step_by_step(layer: Linear, query: np.ndarray, key: np.ndarray, value: np.nd
 
 
 @every_map
-def test_causal_form_equals_the_recurrence(make: Callable[[], Any]) -> None:
-    layer = Linear(make(), causal=True, chunk=4)
+@every_decay
+def test_causal_form_equals_the_recurrence(make: Callable[[], Any], decay: Any) -> None:
+    layer = Linear(make(), causal=True, chunk=4, decay=decay)
     parallel = run(layer, SELF, KEY, VALUE)
     recurrent, state = step_by_step(layer, SELF, KEY, VALUE)
     assert_close(recurrent, parallel)
@@ -44,8 +49,9 @@ def test_causal_form_equals_the_recurrence(make: Callable[[], Any]) -> None:
 
 
 @every_map
-def test_events_may_come_in_portions_with_padding(make: Callable[[], Any]) -> None:
-    layer = Linear(make())
+@every_decay
+def test_events_may_come_in_portions_with_padding(make: Callable[[], Any], decay: Any) -> None:
+    layer = Linear(make(), decay=decay)
     layer.build(QUERY.shape, KEY.shape, VALUE.shape)
     empty = layer.initial_state(B)
     whole = layer.update(empty, KEY, VALUE, key_mask=KEY_MASK)
@@ -57,8 +63,11 @@ def test_events_may_come_in_portions_with_padding(make: Callable[[], Any]) -> No
 
 
 @every_map
-def test_reading_the_state_equals_a_call_over_the_history(make: Callable[[], Any]) -> None:
-    layer = Linear(make())
+@every_decay
+def test_reading_the_state_equals_a_call_over_the_history(
+    make: Callable[[], Any], decay: Any
+) -> None:
+    layer = Linear(make(), decay=decay)
     expected = run(layer, QUERY, KEY, VALUE, key_mask=KEY_MASK)
     state = layer.update(layer.initial_state(B), KEY, VALUE, key_mask=KEY_MASK)
     # Epsilon is added to exponentials that are relative to their maximum in one form only.

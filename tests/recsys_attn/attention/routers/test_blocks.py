@@ -43,6 +43,8 @@ def test_blocks_equal_loops(size: int, options: dict[str, int]) -> None:
     assert_close(output_of(Routed(router), **MASKS), expected)
 
 
+ANYWHERE = (-1, 9, -S, 0, -5, 9, 99, -99, S - 1)  # some are the same or nowhere
+THREE = (-9, 2, 22)
 FIRST = patterns.Global((0, 1, 2, 3))
 BIG_BIRD = patterns.Block(4, 1) | patterns.EdgeBlocks(4) | patterns.RandomBlocks(4, 2, seed=3)
 
@@ -55,8 +57,30 @@ BIG_BIRD = patterns.Block(4, 1) | patterns.EdgeBlocks(4) | patterns.RandomBlocks
         (Blocks(4, 6, 0), patterns.Causal()),
         (Blocks(4, first=1), patterns.Local(4) | patterns.Global((0, 2))),
         (Blocks(4, 1, 0, first=1), (patterns.Block(4, 1) | FIRST) & patterns.Causal()),
+        (Blocks(4, tokens=(0, 2)), patterns.Local(4) | patterns.Global((0, 2))),
+        (Blocks(4, tokens=(-1,)), patterns.Local(4) | patterns.Global((-1,))),
+        (Blocks(4, tokens=ANYWHERE), patterns.Local(4) | patterns.Global(ANYWHERE)),
+        (
+            Blocks(4, first=1, last=1, tokens=(-9, 2, 22)),
+            patterns.Local(4) | patterns.Global((-9, 2, 22)),
+        ),
+        (
+            Blocks(4, 1, 0, tokens=(3, 7)),
+            (patterns.Local(4) | patterns.Global((3, 7))) & patterns.Causal(),
+        ),
     ],
-    ids=["local", "causal local", "causal", "longformer", "causal with a first block"],
+    ids=[
+        "local",
+        "causal local",
+        "causal",
+        "longformer",
+        "causal with a first block",
+        "tokens at the start",
+        "last token",
+        "tokens anywhere",
+        "tokens and edges",
+        "causal tokens",
+    ],
 )
 def test_blocks_equal_dense_with_a_pattern_inside_them(
     router: Blocks, pattern: patterns.Pattern

@@ -11,7 +11,7 @@ import pytest
 from recsys_attn.attention import patterns, scores
 from recsys_attn.attention.mechanisms import Dense, Routed
 from recsys_attn.attention.routers import KMeans, Lsh, Sinkhorn
-from recsys_attn.attention.routers.sinkhorn import sinkhorn
+from recsys_attn.attention.routers.balancing import sinkhorn
 from tests.support import reference
 from tests.support.arrays import assert_close
 from tests.support.heads import EVERYTHING, KEY, VALUE, B, H, N, S, V

@@ -40,6 +40,7 @@ BEYOND = [
     (Blocks(4, last=1), Global((-2,))),
     (Blocks(4, first=1), EdgeBlocks(4)),
     (Blocks(4, random=2, seed=1), RandomBlocks(4, 2, seed=0)),
+    (Blocks(4, tokens=(0,)), Local(3) | Global((-1,))),
     (Blocks(4), Prepended(1, Block(4))),
     (Blocks(4), ~Local(3)),
     (Blocks(4), PerHead((Causal(), Local(9)))),
@@ -53,6 +54,7 @@ WITHIN = [
     (Blocks(4), PerHead((Local(1), Local(3)))),
     (Blocks(4, first=1), Local(3) | Global((0,))),
     (Blocks(4, last=1), Local(3) | Global((-1,))),
+    (Blocks(4, tokens=(-2, 9)), Local(3) | Global((9,))),
     (Blocks(4, first=1, last=1), EdgeBlocks(4) | Block(4, 1)),
     (Blocks(4, random=2, seed=1), RandomBlocks(4, 2, seed=1) | Block(4)),
 ]

@@ -158,6 +158,11 @@ LIMITS = {
         "scaled_dot",
         patterns.Local(4) | (patterns.Global((0, 2)) & patterns.Causal()),
     ),
+    "global tokens anywhere": (
+        Blocks(4, tokens=(9, -4)),
+        "scaled_dot",
+        patterns.Local(4) | (patterns.Global((9, -4)) & patterns.Causal()),
+    ),
     "a pattern a head": (
         Blocks(6, 3, 3),
         "alibi",

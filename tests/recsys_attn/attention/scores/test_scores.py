@@ -48,6 +48,18 @@ CONTENT: dict[str, Case] = {
         lambda: scores.KeyOnly(3, "relu"),
         lambda *weights: reference.key_only(relu, *weights),
     ),
+    "qk_norm": (
+        scores.QkNorm,
+        lambda *gains: reference.qk_norm(reference.dot(scale=True), *gains),
+    ),
+    "soft_cap": (
+        lambda: scores.SoftCap("dot", cap=1.5),
+        lambda: reference.soft_cap(reference.dot(), 1.5),
+    ),
+    "temperature": (
+        lambda: scores.Temperature("cosine", initial=0.7, least=0.5),
+        lambda weight: reference.temperature(reference.cosine(1), weight, 0.5),
+    ),
     "key_only, tanh": (
         lambda: scores.KeyOnly(3, "tanh"),
         lambda *weights: reference.key_only(np.tanh, *weights),
@@ -99,6 +111,20 @@ POSITIONAL: dict[str, Case] = {
     "rotary, interleaved": (
         lambda: scores.Rotary("dot", base=50, interleaved=True),
         lambda: reference.rotary(reference.dot(), 50, interleaved=True),
+    ),
+    "qk_norm around rotary": (
+        lambda: scores.QkNorm("rotary", norm="layer"),
+        lambda *gains: reference.qk_norm(
+            reference.rotary(reference.dot(scale=True), 10000, interleaved=False),
+            *gains,
+            centered=True,
+        ),
+    ),
+    "soft_cap around alibi": (
+        lambda: scores.SoftCap(scores.Dot() + scores.Alibi(), cap=2),
+        lambda slopes: reference.soft_cap(
+            reference.total(reference.dot(), reference.alibi(slopes)), 2
+        ),
     ),
     "shared_dot": (
         lambda: scores.SharedDot(self_penalty=-7.0),
@@ -228,6 +254,11 @@ test_wrong_arguments_are_one_sentence = refusals(
         lambda: scores.Rotary()(*normal((B, T, N, 5), (B, S, N, 5))),
         r"the head size must be even\. Received: head size 5",
     ),
+    (lambda: scores.Rotary(scores.SoftCap("qk_norm")), r"Use QkNorm\(Rotary\(...\)\)"),
+    (lambda: scores.QkNorm(norm="rsm"), "`norm` is not known.*Did you mean 'rms'"),
+    (lambda: scores.SoftCap(cap=0), "`cap` must be a finite number above 0"),
+    (lambda: scores.SoftCap(scores.Dot() + scores.SharedDot()), "penalty of SharedDot.*Sum"),
+    (lambda: scores.Temperature(initial=0.001), "`initial` must be a finite number of at least"),
     (
         lambda: scores.SharedDot(self_penalty=1.0),
         "`self_penalty` must be a finite number at most 0",

@@ -74,6 +74,28 @@ def test_talking_heads_equal_loops_over_heads(inner: str, shape: tuple[int, ...]
     assert_close(call(layer, allowed=allowed), expected)
 
 
+@pytest.mark.parametrize("shape", SHAPES_OF_MASKS, ids=str)
+def test_attention_sink_equals_one_more_key(shape: tuple[int, ...] | None) -> None:
+    allowed, everywhere = mask_of(shape)
+    layer = weightings.AttentionSink()
+    layer.build(SHAPE)
+    sink = np.array([-2.0, 0.0, 1.0, 3.0, 40.0], "float32")
+    layer.set_weights([sink])
+    expected = references.attention_sink(LOGITS.astype("float64"), everywhere, sink)
+    assert_close(call(layer, allowed=allowed), expected, atol=1e-6)
+    layer.set_weights([np.full(N, -1e6)])  # out of reach, it takes nothing
+    assert_close(call(layer, allowed=allowed), call(weightings.Softmax(), allowed=allowed))
+
+
+def test_a_fixed_sink_stays_at_zero() -> None:
+    layer = weightings.AttentionSink(trainable=False)
+    weights = call(layer)
+    assert not weightings.AttentionSink.from_config(layer.get_config()).trainable
+    assert not layer.trainable_weights
+    exponentials = np.exp(LOGITS.astype("float64"))
+    assert_close(weights, exponentials / (1 + exponentials.sum(-1, keepdims=True)))
+
+
 @pytest.mark.parametrize("inner", ["softmax", "entmax", "silu"])
 def test_talking_heads_start_as_the_weighting_itself(inner: str) -> None:
     allowed, _ = mask_of(SHAPE)
@@ -200,7 +222,9 @@ def test_top_k_of_all_keys_is_the_softmax_and_ties_all_count() -> None:
     np.testing.assert_allclose(weights, [[1 / 3, 1 / 3, 0, 1 / 3]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "silu", "entmax", "sparsemax", "top_k"])
+@pytest.mark.parametrize(
+    "name", ["sigmoid", "silu", "entmax", "sparsemax", "top_k", "attention_sink"]
+)
 def test_large_logits_and_empty_rows_stay_finite(name: str) -> None:
     allowed, _ = mask_of(SHAPE)
     allowed[0] = False
@@ -222,6 +246,7 @@ test_arguments_are_checked = refusals(
     (lambda: weightings.Gaussian(units=0), "`units` must be a positive integer"),
     (lambda: weightings.Gaussian()(LOGITS), "give `query` of shape"),
     (lambda: weightings.TalkingHeads()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),
+    (lambda: weightings.AttentionSink()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),
     (lambda: weightings.TalkingHeads("sigmiod"), "Did you mean 'sigmoid'"),
     (lambda: weightings.get(keras.layers.Softmax()), "Expected a weighting as an instance"),
 )

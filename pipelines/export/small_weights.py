@@ -1,0 +1,143 @@
+"""A model with its weights in 16 or 8 bits, for a smaller export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from pipelines.experiment.export_options import ExportOptions, Storage
+from recsys_attn.backend.gradients import rows_at
+from recsys_attn.embedding_tables import Table
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.layer import Layer
+from recsys_attn.models import RankingModel
+from recsys_attn.tensors import Shape, Tensor
+
+_LARGEST_16, _LARGEST_8 = float(np.finfo("float16").max), 127
+
+
+def shrink(model: RankingModel, options: ExportOptions) -> RankingModel:
+    """Returns a model for inference with the weights of `model` in fewer bits.
+
+    `int8` keeps the numbers `q` and scales `s` of `w ~ q s`: a scale for each row of a table, and
+    for each output of a matrix of the tower. Rows are read first and become float32 then. Vectors
+    of the tower (biases, norms) stay float32. Nothing else changes: the sums are in float32.
+
+    Args:
+        model: The trained model.
+        options: Have the storage of tables and tower.
+    """
+    embedding, tables, tower = model.embedding, options.tables, options.tower
+    small = RankingModel(
+        embedding if tables == "float32" else SmallEmbedding(embedding, tables),
+        model.tower if tower == "float32" else SmallTower(model.tower, tower),
+        name=model.name,
+    )
+    small.calibrate(model.calibration)
+    return small
+
+
+class Numbers(NamedTuple):
+    """A weight in few bits: `numbers`, times `scales` for 8 bits."""
+
+    numbers: np.ndarray
+    scales: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, weight: np.ndarray, storage: Storage, axis: int) -> Numbers:
+        """Rounds a weight; in 8 bits with a scale for each part along `axis`."""
+        if storage == "float16":
+            return cls(weight.clip(-_LARGEST_16, _LARGEST_16).astype("float16"))
+        scales = np.abs(weight).max(axis=axis, keepdims=True) / _LARGEST_8
+        numbers = np.rint(weight / np.where(scales, scales, 1))
+        return cls(numbers.astype("int8"), scales.astype("float32"))
+
+
+class _Kept(NamedTuple):
+    """The variables of `Numbers`."""
+
+    numbers: keras.Variable
+    scales: keras.Variable | None
+
+    @classmethod
+    def by(cls, layer: Layer, name: str, found: Numbers) -> _Kept:
+        scales = None if found.scales is None else _add(layer, f"{name}_scales", found.scales)
+        return cls(_add(layer, name, found.numbers), scales)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        rows = ops.cast(rows_at(self.numbers, ids), "float32")
+        return rows if self.scales is None else rows * rows_at(self.scales, ids)
+
+    def whole(self) -> Tensor:
+        values = ops.cast(self.numbers, "float32")
+        return values if self.scales is None else values * self.scales
+
+
+class SmallEmbedding(FeatureEmbedding):
+    """A `FeatureEmbedding` with the tables of another one in fewer bits."""
+
+    def __init__(self, embedding: FeatureEmbedding, storage: Storage) -> None:
+        super().__init__(embedding.schema, embedding.width, name=embedding.name)
+        self._storage: Storage = storage
+        self._values = {weight.name: ops.convert_to_numpy(weight) for weight in embedding.weights}
+        self._kept: dict[str, _Kept] = {}
+
+    def build(self, input_shape: Shape | None = None) -> None:
+        super().build(input_shape)
+        for weight in self.weights:
+            if weight.name in self._values:
+                weight.assign(self._values.pop(weight.name))
+
+    def add_table(self, table: Table) -> Any:
+        name = f"table_{table.width}"
+        found = Numbers.of(self._values.pop(name), self._storage, axis=-1)
+        return _Kept.by(self, f"{self._storage}_{name}", found)
+
+    def rows(self, table: Any, ids: Tensor) -> Tensor:
+        return table.rows(ids)
+
+
+class SmallTower(Layer):
+    """A tower with its matrices in fewer bits.
+
+    Each call runs the trained tower with its weights replaced. It belongs to a function and not to
+    this layer, so that its own float32 weights are neither counted nor exported.
+    """
+
+    def __init__(self, tower: Any, storage: Storage) -> None:
+        super().__init__(name=tower.name)
+        self._tower = lambda: tower
+        self._storage: Storage = storage
+        self._kept: list[_Kept] = []
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        return self._tower().explanations
+
+    def build(self, input_shape: Shape | None = None) -> None:
+        self.built = True
+        for number, weight in enumerate(self._tower().weights):
+            value = ops.convert_to_numpy(weight)
+            found = Numbers(value) if value.ndim < 2 else Numbers.of(value, self._storage, axis=-2)
+            self._kept.append(_Kept.by(self, f"{number}_{weight.name}", found))
+
+    def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
+        tower = self._tower()
+        values = (kept.whole() for kept in self._kept)
+        with keras.StatelessScope(list(zip(tower.weights, values, strict=True))):
+            return tower(embedded, explain=explain)
+
+
+def _add(layer: Layer, name: str, values: np.ndarray) -> keras.Variable:
+    return layer.add_weight(
+        shape=values.shape,
+        dtype=values.dtype.name,
+        initializer=lambda shape, dtype=None: ops.convert_to_tensor(values, dtype),
+        trainable=False,
+        autocast=False,
+        name=name,
+    )

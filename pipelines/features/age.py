@@ -1,0 +1,50 @@
+"""Ages of events: whole seconds, as ids without a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from pipelines.features.base import GraphFunction, apply_graph, is_missing_tensor
+from recsys_attn.schema import PADDING_ID, RESERVED_IDS
+
+_OLDEST = 2**31 - 2 * 128  # seconds, 68 years; float32 has it exactly
+
+
+class AgeTransform:
+    """Ids are 2 + the seconds, rounded; a time after the request is at the request."""
+
+    def apply(self, values: pa.Array) -> np.ndarray:
+        return apply_graph(self.graph(), values)
+
+    def graph(self) -> GraphFunction:
+        def function(values: tf.Tensor) -> tf.Tensor:
+            missing = is_missing_tensor(values)
+            seconds = tf.where(missing, tf.zeros_like(values), values)
+            seconds = tf.clip_by_value(seconds, 0, _OLDEST)
+            if seconds.dtype.is_floating:
+                seconds = tf.round(seconds)
+            return tf.where(missing, PADDING_ID, tf.cast(seconds, tf.int32) + RESERVED_IDS)
+
+        return function
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "age"}
+
+
+@dataclass(frozen=True)
+class AgeFitter:
+    """Fits nothing."""
+
+    def fit_batch(self, values: pa.Array) -> None:
+        return None
+
+    def merge(self, first: None, second: None) -> None:
+        return None
+
+    def finish(self, state: None) -> AgeTransform:
+        return AgeTransform()

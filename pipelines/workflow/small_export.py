@@ -1,0 +1,127 @@
+"""The model that is exported: with weights in fewer bits, beside the trained one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.evaluation import evaluate as evaluation
+from pipelines.experiment.config import Experiment
+from pipelines.experiment.export_options import ExportOptions
+from pipelines.export.parity import sample_requests
+from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, raw_request, raw_rows
+from pipelines.export.serving_module import ServingModule
+from pipelines.export.small_weights import shrink
+from pipelines.features import FittedFeatures
+from pipelines.report.numbers import decimal
+from pipelines.storage.dataset import DataSplit
+from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
+
+_CALLS = 50
+
+
+def with_export_weights(
+    experiment: Experiment,
+    data: Path,
+    request: str | None,
+    trained: tuple[FittedFeatures, RankingModel],
+    console: Console,
+) -> tuple[RankingModel, dict[str, Any]]:
+    """Returns the model to export, and what the manifest holds of it.
+
+    With `export.tables` or `export.tower`, weights have fewer bits: prints size, latency and AUC
+    beside those of the trained model, on the evaluated rows.
+
+    Raises:
+        PipelineError: A score changes by more than `export.weights_tolerance`.
+    """
+    fitted, model = trained
+    options = experiment.export
+    if not options.has_small_weights:
+        return model, {}
+    small = shrink(model, options)
+    named = {"as trained": model, f"tables {options.tables}, tower {options.tower}": small}
+    split = DataSplit(data / experiment.evaluation.split)
+    predictions, summaries = zip(
+        *(
+            evaluation.evaluate(experiment, split, request, fitted, one, Progress(console))
+            for one in named.values()
+        ),
+        strict=True,
+    )
+    change = _largest_change(predictions, [task.name for task in experiment.tasks])
+    _check(change, options)
+    rows = sample_requests(fitted.raw_schema, split, request, 1)[0]
+    times = _milliseconds(
+        [ServingModule(one, fitted).signatures() for one in named.values()],
+        fitted.raw_schema,
+        rows,
+    )
+    measured = {
+        name: {
+            "bytes": sum(weight.numpy().nbytes for weight in one.weights),
+            "milliseconds": milliseconds,
+            "auc": {task: found["auc"] for task, found in summary["tasks"].items()},
+        }
+        for (name, one), milliseconds, summary in zip(named.items(), times, summaries, strict=True)
+    }
+    _show(console, measured, change)
+    return small, {"weights": {"largest_change": change, "measured": measured}}
+
+
+def _largest_change(predictions: tuple[pa.Table, ...], tasks: list[str]) -> float:
+    """The largest difference of a score between two models."""
+    first, second = predictions
+    columns = [f"{task}/score" for task in tasks]
+    return max(float(np.abs(np.subtract(first[c], second[c])).max()) for c in columns)
+
+
+def _check(change: float, options: ExportOptions) -> None:
+    if change > options.weights_tolerance:
+        raise PipelineError(
+            f"With `export.tables` = {options.tables!r} and `export.tower` = {options.tower!r} a "
+            f"score changes by {change:.4f}, so nothing was exported: expected at most "
+            f"`export.weights_tolerance` = {options.weights_tolerance}. Use more bits, or raise it."
+        )
+
+
+def _milliseconds(modules: list[dict[str, Any]], schema: Schema, request: pa.Table) -> list[float]:
+    """The median time of a call with one request for each module, called in turns."""
+    key, read = (
+        (RANK_SIGNATURE, raw_request)
+        if RANK_SIGNATURE in modules[0]
+        else (ROWS_SIGNATURE, raw_rows)
+    )
+    raw = {name: tf.constant(array) for name, array in read(schema, request).items()}
+    times: list[list[float]] = [[] for _ in modules]
+    for _ in range(_CALLS):
+        for own, signatures in zip(times, modules, strict=True):
+            start = time.perf_counter()
+            signatures[key](**raw)
+            own.append(1e3 * (time.perf_counter() - start))
+    return [median(own) for own in times]
+
+
+def _show(console: Console, measured: Mapping[str, Mapping[str, Any]], change: float) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("weights")
+    tasks = next(iter(measured.values()))["auc"]
+    for name in ("MB", "ms a request", *(f"AUC {task}" for task in tasks)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, found in measured.items():
+        size, speed = f"{found['bytes'] / 1e6:,.2f}", f"{found['milliseconds']:.2f}"
+        table.add_row(name, size, speed, *(decimal(auc) for auc in found["auc"].values()))
+    console.print(table)
+    console.print(f"largest change of a score: {change:.4f}")

@@ -1,0 +1,227 @@
+"""Another mechanism for each group of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from keras import ops
+
+from recsys_attn.attention.core.head_layout import swap_heads
+from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
+from recsys_attn.attention.core.weights import dense_weights
+from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism, with_presets
+from recsys_attn.checks import require_positive
+from recsys_attn.layer import build_part
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@MECHANISMS.register("head_groups")
+class HeadGroups(Mechanism):
+    """Some heads with one mechanism, some with another, such as half local and half routed.
+
+    `output = [mechanism_1(heads 0 ... n_1 - 1); mechanism_2(the next n_2); ...]`
+
+    Near and far events are seen by heads of their own, each at its cost.
+
+    Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers", TACL
+    2021, arXiv 2003.05997, where half of the heads are local and half routed.
+
+    Args:
+        mechanisms: The mechanisms: instances, names or configs of
+            `recsys_attn.attention.mechanisms` or `recsys_attn.attention.presets`.
+        heads: Number of heads of each. Defaults to equal numbers.
+
+    Call arguments:
+        query: (B, T, N, H).
+        key: (B, S, N, H).
+        value: (B, S, N, V).
+        masks: A `Masks`, or by name those that all of the mechanisms honour.
+        return_weights: Whether to return weights too.
+
+    Returns:
+        The output of each head (B, T, N, V), and None or the weights (B, N, T, S), dense for fast
+        mechanisms too.
+
+    Raises:
+        ValueError: There are fewer than two mechanisms, the numbers do not fit the heads, or only
+            some of the mechanisms share the projection of queries and keys.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import HeadGroups, MultiHeadAttention
+    >>> mechanism = HeadGroups(["local", "routing_transformer"], heads=[3, 1])
+    >>> tuple(MultiHeadAttention(4, 8, mechanism)(keras.random.normal((2, 100, 16))).shape)
+    (2, 100, 16)
+    """
+
+    def __init__(
+        self, mechanisms: Sequence[Any], heads: Sequence[int] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(mechanisms, list | tuple) or len(mechanisms) < 2:
+            raise ValueError(
+                "`mechanisms` must be a list of at least two mechanisms. "
+                f"Received: mechanisms={mechanisms!r}"
+            )
+        self.mechanisms = [with_presets().get(m, dtype=self.dtype_policy) for m in mechanisms]
+        if heads is not None:
+            self._require_numbers(heads)
+        self.group_sizes = None if heads is None else tuple(heads)
+        self.honours = tuple(
+            name for name in MASK_ARGUMENTS if all(name in m.honours for m in self.mechanisms)
+        )
+        self._require_one_projection()
+
+    def _require_numbers(self, heads: Any) -> None:
+        for index, number in enumerate(heads if isinstance(heads, list | tuple) else ()):
+            require_positive(f"heads[{index}]", number)
+        if not isinstance(heads, list | tuple) or len(heads) != len(self.mechanisms):
+            raise ValueError(
+                f"`heads` must be a list of {len(self.mechanisms)} numbers, one for each "
+                f"mechanism. Received: heads={heads!r}"
+            )
+
+    def _require_one_projection(self) -> None:
+        shared = [m.shares_query_and_key for m in self.mechanisms]
+        if any(shared) and not all(shared):
+            raise ValueError(
+                f"{type(self.mechanisms[shared.index(True)]).__name__} makes queries and keys with "
+                "one projection, so all heads must: give the other mechanisms the score "
+                "'shared_dot'. "
+                f"Received: mechanisms with one projection {shared}"
+            )
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        for part, mechanism in zip(self._parts(query_shape[2] or 0), self.mechanisms, strict=True):
+            number = part.stop - part.start
+            shapes = [
+                (*shape[:2], number, shape[3]) for shape in (query_shape, key_shape, value_shape)
+            ]
+            build_part(self, "mechanisms", mechanism, *shapes)
+
+    def _parts(self, heads: int) -> list[slice]:
+        """Returns the heads of each mechanism."""
+        count = len(self.mechanisms)
+        sizes = self.group_sizes or (heads // count,) * count
+        if sum(sizes) != heads or 0 in sizes:
+            raise ValueError(
+                f"`heads` must sum to the number of heads, {heads}; without it, that must be a "
+                f"multiple of {count}. Received: heads={self.group_sizes}"
+            )
+        starts = [sum(sizes[:index]) for index in range(count)]
+        return [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        masks: Masks,
+        return_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs, weights = [], []
+        queries, keys = ops.shape(query)[1], ops.shape(key)[1]
+        for part, mechanism in zip(self._parts(query.shape[2]), self.mechanisms, strict=True):
+            output, found = mechanism(
+                *(x[:, :, part] for x in (query, key, value)),
+                masks=_of_heads(masks, part),
+                return_weights=return_weights,
+            )
+            outputs.append(ops.cast(output, self.compute_dtype))
+            if self.returns_weights or return_weights:
+                weights.append(swap_heads(_cast(dense_weights(found, queries, keys), self)))
+        output = ops.concatenate(outputs, axis=2)
+        return output, swap_heads(ops.concatenate(weights, axis=2)) if weights else None
+
+    @property
+    def own_sequence(self) -> bool:
+        """Whether it is self-attention only."""
+        return any(m.own_sequence for m in self.mechanisms)
+
+    @property
+    def returns_weights(self) -> bool:
+        """Whether it returns weights at every call."""
+        return all(m.returns_weights for m in self.mechanisms)
+
+    @property
+    def weights_on_request(self) -> bool:
+        """Whether it returns weights when asked."""
+        return all(m.returns_weights or m.weights_on_request for m in self.mechanisms)
+
+    @property
+    def positional(self) -> bool:
+        """Whether any of the mechanisms uses positions."""
+        return any(m.positional for m in self.mechanisms)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no query of any head attends a later key."""
+        return all(m.is_causal for m in self.mechanisms)
+
+    @property
+    def uses_query(self) -> bool:
+        """Whether any of the mechanisms uses the content of the queries."""
+        return any(m.uses_query for m in self.mechanisms)
+
+    @property
+    def uses_key(self) -> bool:
+        """Whether any of the mechanisms uses the content of the keys."""
+        return any(m.uses_key for m in self.mechanisms)
+
+    @property
+    def shares_query_and_key(self) -> bool:
+        """Whether queries and keys have one projection."""
+        return all(m.shares_query_and_key for m in self.mechanisms)
+
+    def reason(self, name: str) -> str:
+        for mechanism in self.mechanisms:
+            if name not in mechanism.honours:
+                return f"{type(mechanism).__name__} is one of its mechanisms"
+        return super().reason(name)
+
+    def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
+        for mechanism in self.mechanisms:
+            mechanism.require_distinct_results(queries, keys, name)
+
+    def with_each(self, change: Callable[[Mechanism], Any]) -> HeadGroups:
+        """Returns the same groups with mechanisms that `change` makes of these."""
+        changed = [change(mechanism) for mechanism in self.mechanisms]
+        return HeadGroups(changed, self.group_sizes, dtype=self.dtype_policy)
+
+    def as_cross_attention(self) -> HeadGroups:
+        """Returns the groups with each mechanism in its form for cross-attention."""
+        return self.with_each(lambda mechanism: mechanism.as_cross_attention())
+
+    def take_heads(self, kept: Sequence[int]) -> None:
+        raise ValueError(
+            "Heads of HeadGroups cannot be cut out: each belongs to one of several mechanisms. "
+            f"Received: heads to keep {list(kept)}"
+        )
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "mechanisms": [serialize(mechanism) for mechanism in self.mechanisms],
+            "heads": None if self.group_sizes is None else list(self.group_sizes),
+        }
+
+
+def _of_heads(masks: Masks, part: slice) -> Masks:
+    """Returns the masks, the bias and the positions of some heads."""
+
+    def some(x: Tensor | None) -> Tensor | None:
+        return x if x is None or x.shape[1] == 1 else x[:, part]
+
+    return masks._replace(
+        pairs=some(masks.pairs),
+        bias=some(masks.bias),
+        query_positions=some(masks.query_positions),
+        key_positions=some(masks.key_positions),
+    )
+
+
+def _cast(x: Tensor, layer: Mechanism) -> Tensor:
+    return ops.cast(x, layer.compute_dtype)

@@ -1,0 +1,94 @@
+"""The base class of scores around another score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from recsys_attn.attention.scores.base import SCORES, Score, logits_of
+from recsys_attn.layer import build_part
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class Wrapper(Score):
+    """A score around another one; positional, or with one projection, if that one is.
+
+    A subclass changes the inputs of `self.logits` or its result.
+
+    Args:
+        score: The score inside: an instance, a name or a config.
+
+    Call arguments:
+        query, key, allowed: See `Score`.
+        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for a
+            positional score.
+
+    Returns:
+        Logits (B, N, T, S).
+
+    Example:
+
+    >>> from keras import ops
+    >>> from recsys_attn.attention.scores.wrapper import Wrapper
+    >>> class Squared(Wrapper):
+    ...     def changed(self, logits):
+    ...         return ops.square(logits)
+    >>> history = ops.ones((2, 5, 4, 8))
+    >>> tuple(Squared("alibi")(history, history).shape)
+    (2, 4, 5, 5)
+    """
+
+    positional = True
+
+    def __init__(self, score: Any = "scaled_dot", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.score = SCORES.get(score, dtype=self.dtype_policy)
+        self.positional = self.score.positional
+        self.shares_query_and_key = self.score.shares_query_and_key
+        self.uses_query = self.score.uses_query
+        self.uses_key = self.score.uses_key
+
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
+        build_part(self, "score", self.score, query_shape, key_shape)
+
+    @property
+    def encodes_order(self) -> bool:
+        """Whether the order of the keys matters to the score inside."""
+        return self.score.encodes_order
+
+    @property
+    def most_keys(self) -> int | None:
+        """The limit of the score inside."""
+        return self.score.most_keys
+
+    def prepared(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the query and the key that the score inside receives."""
+        return query, key
+
+    def changed(self, logits: Tensor) -> Tensor:
+        """Returns the logits, made of those of the score inside."""
+        return logits
+
+    def call(
+        self,
+        query: Tensor,
+        key: Tensor,
+        allowed: Tensor | None = None,
+        query_positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+    ) -> Tensor:
+        query, key = self.prepared(query, key)
+        logits = logits_of(self.score, query, key, allowed, query_positions, key_positions)
+        return self.changed(logits)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "score": serialize(self.score)}
+
+
+def nested(score: Score) -> Iterator[Score]:
+    """Yields a score and those that it is made of."""
+    yield score
+    inside = [score.score] if hasattr(score, "score") else getattr(score, "scores", [])
+    for each in inside:
+        yield from nested(each)

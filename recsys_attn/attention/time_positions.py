@@ -1,0 +1,90 @@
+"""Positions by the time between events, for the slot `positions` of an encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from recsys_attn.attention.relative_positions import ScorePositions
+from recsys_attn.attention.scores.base import SCORES
+from recsys_attn.attention.scores.dot import Dot
+from recsys_attn.blocks.positions.base import POSITIONS
+from recsys_attn.tensors import Config
+
+
+class TimePositions(ScorePositions):
+    """Positions in the score that read times."""
+
+    uses_times: ClassVar[bool] = True
+
+
+@POSITIONS.register("time_buckets")
+@dataclasses.dataclass(frozen=True)
+class TimeBucketPositions(TimePositions):
+    """HSTU's `score + table[bucket(log |t_i - t_j|)]`, a table of each head. See `TimeBuckets`.
+
+    In a model, they stand beside learned positions, and the history needs the ages of its events.
+
+    Source: Zhai et al., ICML 2024, arXiv 2402.17152.
+
+    Args:
+        num_buckets: Number of buckets; the last one holds all longer times.
+        step: Width of a bucket in the logarithm of the seconds. With the defaults, 20 buckets of
+            1.0, the last one starts at 5 years.
+
+    Example:
+
+    >>> from recsys_attn.attention.time_positions import TimeBucketPositions
+    >>> type(TimeBucketPositions().in_mechanism("transformer").score.scores[1]).__name__
+    'TimeBuckets'
+    """
+
+    num_buckets: int = 20
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        SCORES.get(self._bias)
+
+    @property
+    def _bias(self) -> Config:
+        return {"class_name": "time_buckets", "config": dataclasses.asdict(self)}
+
+    def in_score(self, score: Config) -> Config:
+        return {"class_name": "sum", "config": {"scores": [score, self._bias]}}
+
+
+@POSITIONS.register("time_intervals")
+@dataclasses.dataclass(frozen=True)
+class TimeIntervalPositions(TimePositions):
+    """TiSASRec's `score + q . K[r]` of the interval r. See `TimeIntervals`.
+
+    It is scaled where the score is a scaled dot product.
+
+    In a model, they stand beside learned positions, and the history needs the ages of its events.
+
+    Source: Li et al., WSDM 2020.
+
+    Args:
+        max_interval: Largest interval, in units of the user's shortest one; longer ones count as
+            it. The paper takes 256 to 2048.
+
+    Example:
+
+    >>> from recsys_attn.attention.time_positions import TimeIntervalPositions
+    >>> type(TimeIntervalPositions(256).in_mechanism("transformer").score.scores[1]).__name__
+    'TimeIntervals'
+    """
+
+    max_interval: int = 256
+
+    def __post_init__(self) -> None:
+        SCORES.get(self._term(False))
+
+    def _term(self, scale: bool) -> Config:
+        config = {"max_interval": self.max_interval, "scale": scale}
+        return {"class_name": "time_intervals", "config": config}
+
+    def in_score(self, score: Config) -> Config:
+        content = SCORES.get(score)
+        scale = isinstance(content, Dot) and content.scale
+        return {"class_name": "sum", "config": {"scores": [score, self._term(scale)]}}

@@ -1,0 +1,295 @@
+"""Pruning of whole models: heads, experts and fields whose gates are closed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from recsys_attn.attention.gates.hard_concrete import HardConcrete
+from recsys_attn.attention.layers.pruning import (
+    gate_of,
+    kept_units,
+    layers_in,
+    prune_heads,
+    require_order_free,
+)
+from recsys_attn.embeddings import example_inputs
+from recsys_attn.models.building_blocks import FieldInteraction
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import by_width, field_blocks
+from recsys_attn.schema import Schema
+from recsys_attn.serialization import deserialize, serialize
+
+
+class Kept(NamedTuple):
+    """The kept units of a place, of all."""
+
+    kept: int
+    all: int
+
+
+def prune(model: RankingModel) -> RankingModel:
+    """Returns a smaller copy of a trained model, without what its gates have closed.
+
+    Heads and experts are sliced as by `prune_heads`. A closed feature loses its columns in the
+    tower, a closed history also its attention and encoder; what no history needs as its query is
+    removed from the schema and the embedding table. The scores stay the same. The gates that are
+    left become constants, so that the copy can be trained on without noise and penalty.
+
+    Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
+    Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418; Louizos et al., "Learning Sparse
+    Neural Networks through L0 Regularization", ICLR 2018, arXiv 1712.01312.
+
+    Args:
+        model: A model with `HardConcrete` gates, of the option `gates` of the models.
+
+    Returns:
+        A new model; `model.schema` has the features that it needs. At least one feature of the
+        candidates stays.
+
+    Raises:
+        ValueError: The model has no gates, or what is left depends on what would be removed:
+            heads mix (`TalkingHeads`), or the fields or experts that attend have places.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import autoint, prune
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> features = (Categorical("user", "context", size=9), Categorical("item", size=7))
+    >>> model = autoint(Schema(features, (Task("click"),)), width=4, gates="hard_concrete")
+    >>> _ = model.tower.field_gate.gate.log_alpha.assign([9.0, -9.0])  # item, user
+    >>> smaller = prune(model)
+    >>> [feature.name for feature in smaller.schema.features]
+    ['item']
+    >>> smaller.count_params() < model.count_params()
+    True
+    """
+    counts = gate_counts(model)
+    if not counts:
+        raise ValueError(
+            "`model` has no Hard-Concrete gates that would say what it does not need: build it "
+            f"with `gates`. Received: {model.name!r}"
+        )
+    smaller = _with_constant_gates(model)
+    if smaller.tower.field_gate is not None:
+        smaller = _without_fields(smaller)
+    return prune_heads(smaller) if _gated_layers(smaller) else smaller
+
+
+def gate_counts(model: RankingModel) -> dict[str, Kept]:
+    """Returns the numbers of open and of all heads, experts and fields, by place.
+
+    >>> from recsys_attn.models import mmoe
+    >>> from recsys_attn.models.pruning import gate_counts
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> schema = Schema((Categorical("item", size=7),), (Task("click"),))
+    >>> gate_counts(mmoe(schema, num_experts=3, gates={"experts": "hard_concrete"}))
+    {'experts': Kept(kept=3, all=3)}
+    """
+    tower, found = model.tower, {}
+    fields = (
+        None
+        if tower.field_gate is None
+        else [tower.field_gate.kept[i] for i in _kept_fields(model)]
+    )
+    gone = [h for name, h in tower.histories.items() if fields is not None and name not in fields]
+    histories = list(tower.histories.values())
+    places = {
+        "heads of encoders": [getattr(h, "encoder", None) for h in histories],
+        "heads of target attention": [getattr(h, "history", h) for h in histories],
+        "heads of the interaction": tower.interaction,
+        "experts": tower.head,
+    }
+    not_there = {id(gate) for gate in _gates(gone)}
+    for place, parts in places.items():
+        if gates := _gates(parts):
+            kept = sum(len(kept_units(gate)) for gate in gates if id(gate) not in not_there)
+            found[place] = Kept(kept, sum(gate.log_alpha.shape[0] for gate in gates))
+    if fields is not None:
+        found["fields"] = Kept(len(fields), len(tower.field_gate.kept))
+    return found
+
+
+def _gates(part: Any) -> list[Any]:
+    return [gate_of(layer) for layer in _gated_layers(part)]
+
+
+def _gated_layers(part: Any) -> list[Any]:
+    """Returns the layers in a part whose heads or experts have gates that can close."""
+    layers = {id(each): each for each in layers_in(part) if hasattr(each, "without_heads")}
+    return [layer for layer in layers.values() if gate_of(layer) is not None]
+
+
+def _kept_fields(model: RankingModel) -> list[int]:
+    """Returns the open fields, and the most open one of the candidates if all are closed."""
+    gate = model.tower.field_gate
+    kept = {int(i) for i in gate.gate.open_heads()}
+    of_candidates = [
+        i
+        for i, name in enumerate(gate.kept)
+        if name not in gate.histories and model.schema[name].side == "candidate"
+    ]
+    needed = of_candidates or list(range(len(gate.kept)))
+    if not kept & set(needed):
+        chances = gate.gate.open_probabilities()
+        kept.add(max(needed, key=lambda i: chances[i]))
+    return sorted(kept)
+
+
+def _with_constant_gates(model: RankingModel) -> RankingModel:
+    """Returns a copy whose gates are not trained."""
+    copy: RankingModel = deserialize(_constant(serialize(model)))
+    copy.set_weights(model.get_weights())
+    return copy
+
+
+def _constant(config: Any) -> Any:
+    if isinstance(config, list | tuple):
+        return [_constant(value) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    config = {key: _constant(value) for key, value in config.items()}
+    if config.get("class_name") == HardConcrete.__name__:
+        config["config"] = {**config["config"], "trainable": False}
+    return config
+
+
+def _without_fields(model: RankingModel) -> RankingModel:
+    """Returns a copy without its closed fields."""
+    old = model.tower
+    kept = _kept_fields(model)
+    names = [old.field_gate.kept[i] for i in kept]
+    if len(names) == len(old.field_gate.kept):
+        return model
+    if not isinstance(old.interaction, FieldInteraction):
+        raise ValueError(
+            "Fields can be cut out of a model with a FieldInteraction. "
+            f"Received: interaction={old.interaction!r}"
+        )
+    for layer in () if old.interaction.autoint is None else old.interaction.autoint.layers:
+        require_order_free("The attention of the fields", layer.heads.mechanism)
+    smaller = _smaller(model, names)
+    new = smaller.tower
+    smaller.embedding.take_rows(model.embedding)
+    for name, history in new.histories.items():
+        _copy(old.histories[name], history)
+    new.field_gate.gate.log_alpha.assign(ops.convert_to_numpy(old.field_gate.gate.log_alpha)[kept])
+    numbers: dict[tuple[str, int], int] = {}
+    before, after = (_numbered_columns(each, numbers) for each in (model, smaller))
+    _copy(old.interaction, new.interaction, _places(before, after))
+    _copy(old.head, new.head, _places_in_vector(old.interaction, before, after))
+    smaller.calibrate(model.calibration)
+    return smaller
+
+
+def _smaller(model: RankingModel, names: Sequence[str]) -> RankingModel:
+    """Returns a new model whose fields are those of these features and histories."""
+    schema, gate = model.schema, model.tower.field_gate
+    histories = [name for name in gate.histories if name in names]
+    queries = {
+        schema.table_owner(sequence.name)
+        for name in histories
+        for sequence in schema.histories[name]
+    }
+    left = Schema(
+        tuple(
+            feature
+            for feature in schema.features
+            if feature.name in names
+            or feature.name in queries
+            or getattr(feature, "history", None) in histories
+        ),
+        schema.tasks,
+    )
+    config = model.get_config()
+    tower = config["tower"]["config"]
+    embedding = {**config["embedding"]["config"], "schema": left.to_dict()}
+    there = {feature.name for feature in left.features}
+    features = [name for name in gate.features if name in there]
+    of_gate = {
+        **tower["field_gate"]["config"],
+        "features": features,
+        "histories": histories,
+        "unused": [name for name in features if name not in names],
+    }
+    tower = {
+        **tower,
+        "histories": {name: tower["histories"][name] for name in histories},
+        "field_gate": {**tower["field_gate"], "config": of_gate},
+    }
+    return type(model).from_config(
+        {
+            **config,
+            "embedding": {**config["embedding"], "config": embedding},
+            "tower": {**config["tower"], "config": tower},
+        }
+    )
+
+
+def _numbered_columns(model: RankingModel, numbers: dict[tuple[str, int], int]) -> list[np.ndarray]:
+    """Returns blocks (F, E) of the interaction's inputs, with numbers in place of values.
+
+    Args:
+        model: Its fields in the tower are those of `numbers`, or some of them.
+        numbers: The number of each column of a feature or a history; new ones are added.
+    """
+    gate, embedded = model.tower.field_gate, model.embedding(example_inputs(model.schema))
+    interests = {
+        name: model.tower.histories[name](
+            history["query"], history["events"], history["event_mask"], query_mask=None
+        )
+        for name, history in embedded["histories"].items()
+    }
+    blocks, present = field_blocks(embedded, interests)
+    features, histories, numbered = iter(gate.features), iter(interests), []
+    for index, block in enumerate(blocks):
+        fields, width = tuple(block.shape[-2:])
+        is_history = index >= len(blocks) - len(interests)
+        names = itertools.islice(histories if is_history else features, 1 if is_history else fields)
+        size = fields * width if is_history else width
+        own = [(name, i) for name in names for i in range(size)]
+        found = [numbers.setdefault(column, len(numbers)) for column in own]
+        numbered.append(np.reshape(found, (1, 1, fields, width)))
+    grouped, _ = by_width(gate.used(numbered), gate.used(present, axis=-1))
+    return [ops.convert_to_numpy(block)[0, 0] for block in grouped]
+
+
+def _places(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the place of each column of `after` among the columns of `before`."""
+    old, new = (np.concatenate([block.ravel() for block in blocks]) for blocks in (before, after))
+    return np.argsort(old)[np.searchsorted(np.sort(old), new)]
+
+
+def _places_in_vector(
+    interaction: FieldInteraction, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Returns the same for the output of the interaction."""
+    parts, done = [], 0
+    if interaction.autoint is not None:
+        fields = _places([before[0][:, :1]], [after[0][:, :1]])
+        size = interaction.autoint.compute_output_shape((None, *before[0].shape))[-1]
+        parts.append((fields[:, None] * size + np.arange(size)).ravel())
+        done = len(before[0]) * size
+    if interaction.mlp is not None:
+        parts.append(done + np.arange(interaction.mlp.units[-1]))
+    elif interaction.autoint is None:
+        parts.append(_places(before, after))
+    return np.concatenate(parts)
+
+
+def _copy(
+    old: keras.layers.Layer, new: keras.layers.Layer, places: np.ndarray | None = None
+) -> None:
+    """Copies weights; an axis of another size keeps the rows of these places."""
+    for theirs, ours in zip(old.weights, new.weights, strict=True):
+        value = ops.convert_to_numpy(theirs)
+        for axis, size in enumerate(ours.shape):
+            if value.shape[axis] != size and places is not None:
+                value = np.take(value, places, axis=axis)
+        ours.assign(value)

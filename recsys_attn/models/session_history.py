@@ -1,0 +1,193 @@
+"""HAN's two levels over a history: events to sessions, sessions to the user."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import presets
+from recsys_attn.attention.layers.pooling import AttentionPooling
+from recsys_attn.checks import require_positive
+from recsys_attn.layer import Layer
+from recsys_attn.models.encoded_history import front_first
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class SessionHistory(Layer):
+    """Hierarchical attention: a bidirectional GRU and attention, over events and over sessions.
+
+    `session_m = sum_l a_ml h_ml`, `h_m = biGRU(events of m)`, `a_m = softmax_l(c . tanh(W h_ml +
+    b))`; `user = sum_m b_m g_m`, with `g = biGRU(sessions)` and b as a. A new session begins where
+    more than `gap` seconds lie between two events. Only the last `max_sessions` sessions count, and
+    the last `max_events` events of each.
+
+    Source: Yang et al., "Hierarchical Attention Networks for Document Classification", NAACL-HLT
+    2016, with events for words and sessions for sentences.
+
+    Args:
+        units: Size of the GRU in each direction, at both levels.
+        gap: Seconds between two events of different sessions; 1800 is usual on the web.
+        max_sessions: Number of last sessions. Raise it for regular users with long histories.
+        max_events: Number of last events of a session.
+        mechanism: Attention of the learned query at both levels, of
+            `recsys_attn.attention.presets`; it must make weights.
+
+    Call arguments:
+        query: `(B, T, K)`, not used.
+        events: `(B, S, K)`, oldest first.
+        event_mask: `(B, S)`.
+        times: `(B, S)`, integers of seconds.
+        return_weights: Whether to return the weights too.
+
+    Returns:
+        `(B, 1, 2 units)`, zeros for an empty history. With `return_weights` also the weight of each
+        event in the user `(B, 1, S)`, `a b`, which sum to 1; and that of its session `(B, 1, S)`,
+        `b`. Both are 0 for an event that does not count.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.models.session_history import SessionHistory
+    >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+    >>> times = np.array([[0, 60, 9000, 9060, 9120], [0, 9000, 18000, 27000, 27001]])
+    >>> history = SessionHistory(units=4)
+    >>> tuple(history(query, events, np.ones((2, 5), bool), times=times).shape)
+    (2, 1, 8)
+    """
+
+    returns_weights = True
+    weight_names = ("", ".sessions")
+    uses_times = True
+
+    def __init__(
+        self,
+        units: int,
+        gap: int = 1800,
+        max_sessions: int = 10,
+        max_events: int = 20,
+        mechanism: Any = "han",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        sizes = {"units": units, "gap": gap, "max_sessions": max_sessions, "max_events": max_events}
+        for name, size in sizes.items():
+            require_positive(name, size)
+        self.units = units
+        self.gap = gap
+        self.max_sessions = max_sessions
+        self.max_events = max_events
+        self.of_events = _Level(units, presets.fresh(mechanism), dtype=self.dtype_policy)
+        self.of_sessions = _Level(units, presets.fresh(mechanism), dtype=self.dtype_policy)
+
+    def build(self, query_shape: Shape, events_shape: Shape, *shapes: Shape) -> None:
+        self.of_events.build((None, self.max_events, events_shape[-1]))
+        self.of_sessions.build((None, self.max_sessions, 2 * self.units))
+
+    def call(
+        self,
+        query: Tensor,
+        events: Tensor,
+        event_mask: Tensor,
+        query_mask: Tensor | None = None,
+        times: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Any:
+        order, places = front_first(event_mask)
+        events = ops.take_along_axis(events, order[..., None], axis=1)
+        present = ops.take_along_axis(ops.cast(event_mask, "bool"), order, axis=1)
+        grid = self._grid(ops.take_along_axis(times, order, axis=1), present)
+        batch, width = ops.shape(events)[0], events.shape[-1]
+        cells = ops.reshape(grid.index, (batch, self.max_sessions * self.max_events, 1))
+        laid_out = ops.reshape(
+            ops.take_along_axis(events, cells, axis=1), (-1, self.max_events, width)
+        )
+        filled = ops.reshape(grid.filled, (-1, self.max_events))
+        sessions, of_event = self.of_events(laid_out, filled)
+        sessions = ops.reshape(sessions, (batch, self.max_sessions, 2 * self.units))
+        user, of_session = self.of_sessions(sessions, ops.any(grid.filled, axis=-1))
+        if not return_weights:
+            return user[:, None]
+        of_event = ops.reshape(of_event, (batch, self.max_sessions * self.max_events))
+        weights = [
+            _of_events(each, grid, places)
+            for each in (
+                of_event * ops.repeat(of_session, self.max_events, axis=1),
+                ops.repeat(of_session, self.max_events, axis=1),
+            )
+        ]
+        return user[:, None], *weights
+
+    def _grid(self, times: Tensor, present: Tensor) -> _Grid:
+        """Lays the events out by session and place in it."""
+        count = ops.cast(present, "int32")
+        apart = ops.abs(times[:, 1:] - times[:, :-1]) > self.gap
+        begins = ops.cast(ops.pad(apart, [[0, 0], [1, 0]]), "int32")
+        session = ops.cumsum(begins, axis=1)  # of each event, from the oldest
+        last = ops.max(session * count, axis=1, keepdims=True)
+        dropped = ops.maximum(last - (self.max_sessions - 1), 0)  # sessions that are too old
+        number = ops.arange(self.max_sessions, dtype="int32")[None, :, None] + dropped[..., None]
+        here = session[:, None] == number  # (B, M, S)
+        here = ops.cast(ops.logical_and(here, present[:, None]), "int32")
+        before = ops.cast(ops.logical_and(session[:, None] < number, present[:, None]), "int32")
+        size, start = ops.sum(here, axis=-1), ops.sum(before, axis=-1)
+        start = start + ops.maximum(size - self.max_events, 0)
+        size = ops.minimum(size, self.max_events)
+        place = ops.arange(self.max_events, dtype="int32")
+        filled = place < size[..., None]
+        index = ops.where(filled, start[..., None] + place, 0)
+        # The cell of each event, for its weight; -1 where it does not count.
+        own = session - dropped
+        first = ops.take_along_axis(start, ops.clip(own, 0, self.max_sessions - 1), axis=1)
+        within = ops.cumsum(count, axis=1) - count - first
+        counts = ops.logical_and(present, ops.logical_and(own >= 0, within >= 0))
+        return _Grid(index, filled, ops.where(counts, own * self.max_events + within, -1))
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "gap": self.gap,
+            "max_sessions": self.max_sessions,
+            "max_events": self.max_events,
+            "mechanism": serialize(self.of_events.pooling.attention.mechanism),
+        }
+
+
+class _Grid(NamedTuple):
+    index: Tensor  # (B, M, L), of the event in each cell
+    filled: Tensor  # (B, M, L)
+    cell: Tensor  # (B, S), of each event; -1 where it does not count
+
+
+def _of_events(weights: Tensor, grid: _Grid, places: Tensor) -> Tensor:
+    """Moves the weights of cells `(B, M L)` to the events in their order: `(B, 1, S)`."""
+    found = ops.take_along_axis(weights, ops.maximum(grid.cell, 0), axis=1)
+    found = ops.where(grid.cell >= 0, found, ops.zeros_like(found))
+    return ops.take_along_axis(found, places, axis=1)[:, None]
+
+
+class _Level(Layer):
+    """A bidirectional GRU and attention pooling of its states."""
+
+    def __init__(self, units: int, mechanism: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        gru = keras.layers.GRU(units, return_sequences=True, dtype=self.dtype_policy)
+        self.gru = keras.layers.Bidirectional(gru, dtype=self.dtype_policy)
+        self.pooling = AttentionPooling(mechanism, dtype=self.dtype_policy)
+        self.pooling.attention.mechanism.require_weights("A session's explanation")
+        self.width = 2 * units
+
+    def build(self, shape: Shape) -> None:
+        self.gru.build(shape)
+        self.pooling.build((*shape[:-1], self.width))
+        self.built = True
+
+    def call(self, inputs: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.gru(inputs, mask=present)
+        pooled, weights = self.pooling(states, present=present, return_weights=True)
+        return pooled, weights
