@@ -9,6 +9,7 @@ import keras
 
 from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
 from recsys_attn.blocks.norms import build_norm
+from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.blocks.stack import Stack
 from recsys_attn.layer import build_part
 from recsys_attn.tensors import Shape, Tensor
@@ -55,6 +56,8 @@ class TransformerDecoder(Stack):
 
     def __init__(self, blocks: Sequence[Any], depth: int | None = None, **kwargs: Any) -> None:
         super().__init__(TransformerDecoderBlock, blocks, depth, **kwargs)
+        if any(isinstance(block.sublayers[0].residual, Reversible) for block in self.blocks):
+            raise Reversible.one_stream()
 
     def build(
         self, inputs_shape: Shape, context_shape: Shape, condition_shape: Shape | None = None

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.norms import build_norm
+from recsys_attn.blocks.reversible import are_reversible, require_constant, reversible_pass
 from recsys_attn.blocks.stack import Stack
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.checks import require_mask_of
@@ -60,6 +61,7 @@ class TransformerEncoder(Stack):
 
     def __init__(self, blocks: Sequence[Any], depth: int | None = None, **kwargs: Any) -> None:
         super().__init__(TransformerBlock, blocks, depth, **kwargs)
+        self.reversible = are_reversible(self.blocks)
 
     def build(
         self,
@@ -71,6 +73,8 @@ class TransformerEncoder(Stack):
         each = None if memory_shape is None else (memory_shape[0], *memory_shape[2:])
         for block in self.blocks:
             build_part(self, "block", block, inputs_shape, each, condition_shape)
+            if self.reversible:
+                require_constant(block)
         if self.final_norm is not None:
             build_norm(self.final_norm, inputs_shape, condition_shape)
 
@@ -98,6 +102,19 @@ class TransformerEncoder(Stack):
         present = mask if present is None else present
         require_mask_of("present", present, inputs)
         self._require_memory(None if memory is None else memory.shape)
+        if self.reversible:
+            _require_none_kept(memory, return_states)
+            x = reversible_pass(
+                self.applied,
+                ops.cast(inputs, self.compute_dtype),
+                present=present,
+                condition=condition,
+                attention_mask=attention_mask,
+                attention_bias=attention_bias,
+                positions=positions,
+                segments=segments,
+            )
+            return self.finish(x, present, condition)
         x, states = inputs, []
         for index, block in enumerate(self.applied):
             states.append(ops.cast(x, self.compute_dtype))
@@ -122,6 +139,8 @@ class TransformerEncoder(Stack):
         return_states: bool = False,
         **given: Any,
     ) -> Any:
+        if self.reversible:
+            _require_none_kept(given.get("memory"), return_states)
         for block in self.blocks:
             output = block.compute_output_spec(inputs, present, **given)
         if not return_states:
@@ -129,3 +148,12 @@ class TransformerEncoder(Stack):
         batch, length, width = inputs.shape
         shape = (batch, len(self.applied), length, width)
         return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+
+def _require_none_kept(memory: Any, return_states: bool) -> None:
+    if memory is not None or return_states:
+        raise ValueError(
+            "Reversible blocks keep no states, so there is no memory of them; use "
+            f"residual='plain'. Received: memory={'None' if memory is None else 'given'}, "
+            f"return_states={return_states}"
+        )

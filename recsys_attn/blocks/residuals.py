@@ -117,6 +117,46 @@ class ReZero(Residual):
         return inputs + ops.cast(self.share, update.dtype) * update
 
 
+@RESIDUALS.register("reversible")
+class Reversible(Residual):
+    """Two streams, `y_1 = x_1 + attention(x_2)`, `y_2 = x_2 + feed_forward(y_1)`.
+
+    The inputs of a block follow from its outputs, so that the gradient needs those of the last
+    block only: the memory of training does not grow with the depth, and its time by a third. The
+    streams start equal, and the encoder returns their mean. Only a `TransformerEncoder` has
+    streams, all of whose blocks must have this residual; without dropout and other parts that are
+    not the same when they are computed again.
+
+    Sources: Gomez et al., "The Reversible Residual Network", NIPS 2017, arXiv 1707.04585; with
+    attention: Kitaev et al., "Reformer: The Efficient Transformer", ICLR 2020, arXiv 2001.04451.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.attention import MultiHeadAttention
+    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+    >>> def block():
+    ...     return TransformerBlock(MultiHeadAttention(2, 4), residual="reversible")
+    >>> encoder = TransformerEncoder([block() for _ in range(12)])
+    >>> tuple(encoder(keras.random.normal((2, 5, 8))).shape)
+    (2, 5, 8)
+    """
+
+    placements = ("pre", "sandwich")
+    hint = "adds to streams that are not normalised: it needs placement='pre' or 'sandwich'"
+
+    def call(self, inputs: Tensor, update: Tensor) -> Tensor:
+        raise self.one_stream()
+
+    @staticmethod
+    def one_stream() -> TypeError:
+        """Returns the error of a use with one stream."""
+        return TypeError(
+            "residual='reversible' has two streams, which only a TransformerEncoder has; give it "
+            "the block and call the encoder itself, or choose another residual"
+        )
+
+
 class _OfStack(Residual):
     """A residual whose constants depend on the number of blocks."""
 

@@ -98,6 +98,11 @@ class SegmentMemory(Layer):
                 "`encoder` must be a TransformerEncoder or its config. "
                 f"Received: {encoder!r} of type {type(encoder).__name__}"
             )
+        if self.encoder.reversible:
+            raise TypeError(
+                "Reversible blocks keep no states, so there is no memory of them; use "
+                "residual='plain'. Received: residual='reversible'"
+            )
         for block in self.encoder.blocks:
             _require_memory(block.attention)
         self.memory = memory

@@ -116,12 +116,19 @@ class Sublayer(Layer):
         present: Tensor | None = None,
         condition: Tensor | None = None,
     ) -> Tensor:
+        if self.placement == "post":
+            joined = self.residual(inputs, self.dropout(update))
+            return normalise(self.exit_norm, joined, present, condition)
+        return self.residual(inputs, self.leaving(update, present, condition))
+
+    def leaving(
+        self, update: Tensor, present: Tensor | None = None, condition: Tensor | None = None
+    ) -> Tensor:
+        """Returns what joins x, of a normalisation that does not stand after the sum."""
         update = self.dropout(update)
         if self.exit_norm is None:
-            return self.residual(inputs, update)
-        if self.placement == "post":
-            return normalise(self.exit_norm, self.residual(inputs, update), present, condition)
-        return self.residual(inputs, normalise(self.exit_norm, update, present, condition))
+            return update
+        return normalise(self.exit_norm, update, present, condition)
 
     def compute_mask(self, *args: Any, **kwargs: Any) -> None:
         """Returns no Keras mask: the block gives its own to each part."""

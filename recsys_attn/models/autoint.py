@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_share, require_sizes
@@ -11,7 +11,7 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.field_gate import field_gate
-from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import (
     Count,
     Gates,
@@ -33,6 +33,7 @@ def autoint(
     schema: Schema,
     *,
     width: Count = 16,
+    history_pooling: Literal["max", "mean"] = "mean",
     num_layers: Count = 3,
     num_heads: Count = 2,
     head_dim: HeadSize = 32,
@@ -43,7 +44,7 @@ def autoint(
     mlp_units: Sizes = (),
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """AutoInt; with `mlp_units`, AutoInt+. A history is one field per sequence, its mean.
+    """AutoInt; with `mlp_units`, AutoInt+. A history is one field for each sequence.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921.
@@ -51,6 +52,8 @@ def autoint(
     Args:
         schema: A fitted schema.
         width: Embedding width.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel, for which
+            one striking event is enough.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
         head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
@@ -104,7 +107,7 @@ def autoint(
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories={name: MeanHistory() for name in schema.histories},
+            histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(attention, mlp),
             head=TaskHeads([task.name for task in schema.tasks]),
             field_gate=field_gate(schema, width, own["fields"]["gate"]),

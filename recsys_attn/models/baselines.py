@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
-from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
@@ -54,6 +54,7 @@ def mlp(
     schema: Schema,
     *,
     width: Count = 16,
+    history_pooling: Literal["max", "mean"] = "mean",
     units: Sizes = (256, 128, 64),
     activation: Activation = "relu",
     dropout: Share = 0.0,
@@ -64,6 +65,8 @@ def mlp(
     Args:
         schema: A fitted schema.
         width: Embedding width.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel, for which
+            one striking event is enough.
         units: Hidden units of the network.
         activation: Activation of the network.
         dropout: Dropout of the network.
@@ -89,15 +92,17 @@ def mlp(
     """
     network = Mlp(units, activation=activation, dropout=dropout)
     embedding = FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer)
-    return _baseline("mlp", embedding, network)
+    return _baseline("mlp", embedding, network, history_pooling)
 
 
-def _baseline(name: str, embedding: FeatureEmbedding, network: Mlp | None) -> RankingModel:
+def _baseline(
+    name: str, embedding: FeatureEmbedding, network: Mlp | None, history_pooling: str = "mean"
+) -> RankingModel:
     schema = embedding.schema
     return RankingModel(
         embedding,
         Tower(
-            histories={history: MeanHistory() for history in schema.histories},
+            histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(mlp=network),
             head=TaskHeads([task.name for task in schema.tasks]),
         ),

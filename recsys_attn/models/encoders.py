@@ -15,6 +15,7 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
+from recsys_attn.blocks.reversible import are_reversible
 from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -45,7 +46,8 @@ def _block(
         require_positive("groups", groups)
     of_heads = {"gate": gate, "disagreement": disagreement}
     block = TransformerBlock(_part(attention, num_heads, head_dim, **of_heads), **options)
-    block.start_smaller("attention", block.attention)  # an error before any data are read
+    block.start_smaller("attention", block.attention)  # errors before any data are read
+    are_reversible([block])
     if block.sublayers[0].is_conditional:
         raise ValueError(
             "`norm` must be one without a condition, which a model does not give to its encoder; "

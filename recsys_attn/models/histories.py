@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
@@ -45,6 +46,53 @@ class MeanHistory(Layer):
         self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
     ) -> Tensor:
         return masked_mean(events, event_mask)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class MaxHistory(Layer):
+    """The greatest value of each channel over the events of a history; zeros if it is empty.
+
+    `output[c] = max_s event[s, c]`: one striking event is enough, however long the history is.
+
+    Call arguments:
+        query: `(B, T, K)`, not used.
+        events: `(B, S, K)`.
+        event_mask: `(B, S)`.
+
+    Returns:
+        `(B, 1, K)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models.histories import MaxHistory
+    >>> events = np.array([[[1.0, -4.0], [3.0, -5.0], [9.0, 9.0]]], "float32")
+    >>> print(np.asarray(MaxHistory()(events, events, np.array([[True, True, False]])))[0, 0])
+    [ 3. -4.]
+    """
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True
+
+    def call(
+        self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor:
+        present = ops.cast(event_mask, "bool")[..., None]
+        least = float("-inf")
+        events = ops.where(present, events, ops.full_like(events, least))
+        greatest = ops.max(events, axis=1, keepdims=True, initial=least)
+        some = ops.any(present, axis=1, keepdims=True)
+        return ops.where(some, greatest, ops.zeros_like(greatest))
+
+
+POOLINGS = {"max": MaxHistory, "mean": MeanHistory}
+
+
+def pooled(kind: str, histories: Iterable[str]) -> dict[str, keras.layers.Layer]:
+    """Returns the layer `"mean"` or `"max"` for each history, by name."""
+    if kind not in POOLINGS:
+        raise ValueError(f"`history_pooling` must be a name. {unknown_name(kind, POOLINGS)}")
+    return {name: POOLINGS[kind]() for name in histories}
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")

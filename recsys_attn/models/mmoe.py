@@ -8,7 +8,7 @@ from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.field_gate import field_gate
-from recsys_attn.models.histories import MeanHistory
+from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import (
     Count,
     Gates,
@@ -32,6 +32,7 @@ def mmoe(
     schema: Schema,
     *,
     width: Count = 16,
+    history_pooling: Literal["max", "mean"] = "mean",
     num_experts: Count = 8,
     expert_units: Sizes = (128, 64),
     gate: Literal["attention", "both", "softmax"] = "softmax",
@@ -50,6 +51,8 @@ def mmoe(
     Args:
         schema: A fitted schema.
         width: Embedding width.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel, for which
+            one striking event is enough.
         num_experts: Number of experts shared by the tasks.
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
@@ -94,7 +97,7 @@ def mmoe(
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories={name: MeanHistory() for name in schema.histories},
+            histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),
             head=TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
             field_gate=field_gate(schema, width, own["fields"]["gate"]),

@@ -333,6 +333,11 @@ _BLOCKS = {
         },
         **EVENTS,
     ),
+    "reversible_encoder": LayerCase(
+        TransformerEncoder,
+        {"blocks": [serialize(TransformerBlock(**block(residual="reversible")))], "depth": 2},
+        **EVENTS,
+    ),
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),

@@ -12,6 +12,7 @@ from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.mixers import Mixer
 from recsys_attn.blocks.positions.base import EventPositions
+from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.tensors import Tensor
 
@@ -171,6 +172,8 @@ class Recurrence:
 
 def _require_steps(layer: Any) -> None:
     if isinstance(layer, TransformerEncoder):
+        if layer.reversible:
+            raise Reversible.one_stream()
         for block in layer.blocks:
             _require_steps(block.attention)
     elif isinstance(layer, TransformerBlock):

@@ -127,7 +127,9 @@ class SegmentAttention(Layer):
             same = _same(query_segments, key_segments)
             bias = self._bias(heads[0], same)
             masks = masks._replace(bias=bias if masks.bias is None else masks.bias + bias)
-        output, weights = self.attention.heads(*heads, query, masks=masks)
+        output, weights = self.attention.heads(
+            *heads, query, masks=masks, return_weights=return_weights
+        )
         output = self.attention.join(ops.cast(output, self.compute_dtype))
         return (output, weights) if return_weights else output
 
@@ -145,8 +147,7 @@ class SegmentAttention(Layer):
         output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
-        shape = (batch, heads, query[1], key[1])
-        return output, keras.KerasTensor(shape, dtype=self.attention.compute_dtype)
+        return output, self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
 
     def get_config(self) -> Config:
         return {**super().get_config(), "attention": serialize(self.attention)}

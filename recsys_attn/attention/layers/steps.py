@@ -153,8 +153,7 @@ def _pattern(mechanism: Any) -> Any:
         return mechanism.pattern
     router = mechanism.router
     met: Pattern = Block(router.size, router.before, router.after)
-    if router.first:
-        met = met | Global(tuple(range(router.size * router.first)))
-    if router.tokens:
-        met = met | Global(router.tokens)
+    tokens = (*range(router.size * router.first), *router.tokens)
+    if tokens:
+        met = met | Global(tokens)
     return met & mechanism.pattern

@@ -10,6 +10,7 @@ from keras import ops
 from recsys_attn.attention.masks.sequence_masks import permutation
 from recsys_attn.blocks.attended import attend, is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
+from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.serialization import deserialize, serialize
@@ -79,6 +80,8 @@ class TwoStreamEncoder(Layer):
                 "`encoder` must be a TransformerEncoder or its config. "
                 f"Received: {encoder!r} of type {type(encoder).__name__}"
             )
+        if self.encoder.reversible:
+            raise Reversible.one_stream()
         for block in self.encoder.blocks:
             _require_pairs(block.attention)
 
@@ -157,10 +160,11 @@ class TwoStreamEncoder(Layer):
 
 def _require_pairs(attention: Any) -> None:
     """Raises unless attention takes a mask of pairs and no order of its own."""
-    if is_mixer(attention) or not hasattr(attention, "mechanism"):
+    mechanism = getattr(attention, "mechanism", None)
+    if is_mixer(attention) or mechanism is None or mechanism.own_sequence:
         raise TypeError(
-            "The streams need attention with a mask of pairs, such as MultiHeadAttention. "
-            f"Received: {attention!r}"
+            "The streams need attention of one sequence to another with a mask of pairs, such as "
+            f"MultiHeadAttention with the mechanism Dense. Received: {mechanism or attention!r}"
         )
     attention.mechanism.require_honoured("attention_mask")
     if attention.mechanism.is_causal:

@@ -207,6 +207,10 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
         ({"class_name": "block", "config": {"norm": "conditional"}}, "without a condition"),
         ("gmlp", "'gmlp' needs `length`, the most events"),
         ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
+        (
+            {"class_name": "block", "config": {"residual": "reversible", "dropout": 0.1}},
+            "must be the same twice",
+        ),
         ("segments", "'segments' needs 'segment', 'memory'"),
         (segments("performer", causal=True), "Linear has one sequence and no memory"),
         (segments("gru"), "RecurrentMixer has one sequence and no memory"),
@@ -226,6 +230,13 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
 def test_a_wrong_encoder_is_one_sentence(encoder: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         models.din(SCHEMA, width=4, mlp_units=(5,), encoder=encoder)
+
+
+def test_blocks_of_a_model_are_reversible() -> None:
+    part = {"class_name": "block", "config": {"attention": "alibi", "residual": "reversible"}}
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=3)
+    assert all(np.isfinite(score).all() for score in scores(ranker, inputs()).values())
+    assert all(history.encoder.reversible for history in ranker.tower.histories.values())
 
 
 def test_groups_of_blocks_share_their_weights() -> None:

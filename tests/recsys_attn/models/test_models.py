@@ -17,6 +17,7 @@ from recsys_attn.id_transforms import Age
 from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.models.building_blocks import FieldInteraction
+from recsys_attn.models.histories import MaxHistory
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -303,3 +304,26 @@ def test_errors() -> None:
     fields = [np.ones((B, T, 2, width), "float32") for width in (2, 4)]
     with pytest.raises(ValueError, match=r"fields of one width. Received: widths \[2, 4\]"):
         FieldInteraction(AutoInt(1))(fields, [np.ones((B, T, 2), bool)] * 2)
+
+
+def test_max_pooling_is_the_greatest_of_each_channel() -> None:
+    events = np.random.default_rng(3).normal(size=(3, 5, 4)).astype("float32") - 2
+    present = np.array([[1, 0, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+    output = keras.ops.convert_to_numpy(MaxHistory()(events, events, present))
+    for row in range(3):
+        expected = np.zeros(4)
+        for channel in range(4):
+            seen = [events[row, s, channel] for s in range(5) if present[row, s]]
+            expected[channel] = max(seen, default=0)
+        np.testing.assert_array_equal(output[row, 0], expected.astype("float32"))
+
+
+@pytest.mark.parametrize("name", ["autoint", "mlp", "mmoe"])
+def test_histories_are_pooled_by_name(name: str) -> None:
+    made = [models.get(name)(SCHEMA, width=4, history_pooling=kind) for kind in ("max", "mean")]
+    one, _ = (scores(model, inputs()) for model in made)
+    made[1].set_weights(made[0].get_weights())
+    other = scores(made[1], inputs())
+    assert any(not np.allclose(one[task], other[task]) for task in one)
+    with pytest.raises(ValueError, match=r"`history_pooling` must be a name.*'max'"):
+        models.get(name)(SCHEMA, width=4, history_pooling="maxi")

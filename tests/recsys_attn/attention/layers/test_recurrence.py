@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Linear, MultiHeadAttention, Recurrence, presets
+from recsys_attn.attention import Dense, HeadGroups, Linear, MultiHeadAttention, Recurrence, presets
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.attention.patterns import Causal, Dilated, Global, Local, PerHead
@@ -75,6 +75,7 @@ ATTENTION = {
         Blocks(2, after=0, tokens=(1, 3)), pattern=(Local(2, 0) | Global((1, 3))) & Causal()
     ),
     "linear": Linear(causal=True),
+    "fading": Linear(causal=True, decay="gate"),
 }
 MIXERS = {
     "gru": lambda: RecurrentMixer(),
@@ -160,6 +161,13 @@ def test_half_precision_steps_too(name: str) -> None:
     whole = np.abs(numpy(half(X, present=LENGTHS)) - exact).max()
     assert 0 < whole < 0.2
     assert np.abs(output - exact).max() < 2 * whole  # no less exact than the whole pass
+
+
+def test_grouped_queries_step_too() -> None:
+    layer = MultiHeadAttention([4, 2], [4, 3], Dense("rotary", CAUSAL))
+    layer(X)
+    randomise(layer)
+    assert_close(stepped(Recurrence(layer), X, np.ones_like(LENGTHS)), layer(X))
 
 
 def test_rows_without_an_event_keep_their_state() -> None:
@@ -250,6 +258,10 @@ def test_a_step_compiles() -> None:
         (TransformerBlock(MultiHeadAttention(2, 3, Linear())), "Linear is not causal here"),
         (TransformerBlock(MultiHeadAttention(2, 3, "reformer")), "Routed has no state"),
         (MultiHeadAttention(2, 3, "linformer"), "Compressed has no state that one more event"),
+        (
+            MultiHeadAttention(2, 3, HeadGroups([Dense(pattern=CAUSAL), Linear(causal=True)])),
+            "HeadGroups has no state",
+        ),
         (RecurrentMixer(bidirectional=True), "RecurrentMixer is not causal here"),
         (TransformerBlock(SqueezeExcitation("channels")), "Received: SqueezeExcitation"),
         (Attention(), "Only MultiHeadAttention.*Received: Attention"),

@@ -113,7 +113,8 @@ def test_streams_are_a_model_too(tmp_path: Any) -> None:
     [
         (MultiHeadAttention(2, 4, "transformer_xl"), ValueError, "is that of `ranks`"),
         (MultiHeadAttention(2, 4, "performer"), TypeError, "cannot honour `attention_mask`"),
-        (RecurrentMixer(), TypeError, "need attention with a mask of pairs"),
+        (RecurrentMixer(), TypeError, "need attention of one sequence to another"),
+        (MultiHeadAttention(2, 4, "local"), TypeError, "with the mechanism Dense. Received"),
     ],
 )
 def test_attention_that_cannot_is_refused(attention: Any, error: Any, message: str) -> None:
