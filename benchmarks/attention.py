@@ -89,6 +89,8 @@ def subjects() -> list[Subject]:
         compressed("memory-compressed, 64", "S", lambda _: p.memory_compressed(3, summaries=64)),
         linear("elu", "S", lambda _: p.linear_transformer()),
         linear("elu, causal", "S", lambda _: p.linear_transformer(causal=True)),
+        linear("retention, causal", "S", lambda _: p.retention(causal=True)),
+        linear("gated, causal", "S", lambda _: p.gated_linear_attention(causal=True)),
         linear("efficient", "S", lambda _: p.efficient_attention()),
         linear("taylor", "S", lambda _: p.taylor()),
         linear("fourier, 128", "S", lambda _: p.random_feature_attention(128)),

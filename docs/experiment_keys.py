@@ -97,6 +97,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.monitor": "click",
     "training.micro_batch_size": 64,
     "training.warm_start": "runs/last_week",
+    "training.prune": "runs/clicks",
     "training.teacher": {"run": "runs/large"},
     "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",

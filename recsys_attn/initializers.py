@@ -32,3 +32,17 @@ def blockwise(
 def glorot(gain: float) -> keras.initializers.Initializer:
     """Returns Glorot's uniform initializer with its values times `gain`."""
     return keras.initializers.VarianceScaling(gain**2, mode="fan_avg", distribution="uniform")
+
+
+def repeated(
+    initializer: keras.initializers.Initializer, heads: int, times: int
+) -> Callable[..., Tensor]:
+    """Draws a matrix of which the columns of each head occur `times` times, side by side."""
+
+    def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
+        rows, columns = shape
+        drawn = initializer((rows, columns // times), dtype=dtype)
+        drawn = ops.reshape(drawn, (rows, heads, 1, columns // (heads * times)))
+        return ops.reshape(ops.repeat(drawn, times, axis=2), shape)
+
+    return initialize

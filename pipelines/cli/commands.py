@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,6 +20,7 @@ from pipelines.cli.options import (
     engine_options,
     experiment_options,
     force_option,
+    prune_options,
     skew_options,
     top_k_options,
 )
@@ -150,6 +151,28 @@ def train(
 _add_step("evaluate", "evaluate", "Score a split; write its metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
+
+
+@main.command()
+@prune_options
+@force_option
+def prune(
+    run: Path, run_dir: Path | None, overrides: tuple[str, ...], epochs: int, force: bool
+) -> None:
+    """Cut out what a model's gates closed; write a new run.
+
+    RUN is the folder of a finished run of a model with `gates`, and stays as it is. The smaller
+    model is trained on, evaluated and exported.
+    """
+    with opened(run, run, ()) as whole:
+        from pipelines.workflow.prune import prune as prune_run
+        from pipelines.workflow.prune import pruned_experiment
+
+        named = run if run.name not in ("", "..") else run.resolve()
+        target = run_dir or named.with_name(f"{named.name}-pruned")
+        changed = pruned_experiment(run, epochs)
+        with opened(run, target, overrides, force, changed) as smaller:
+            prune_run(whole, smaller)
 
 
 @main.command()
@@ -303,9 +326,13 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 
 @contextlib.contextmanager
 def opened(
-    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool = False,
+    changed: Mapping[str, Any] | None = None,
 ) -> Iterator[Steps]:
-    """Loads an experiment and locks its run folder."""
+    """Loads an experiment, with changed keys and overrides, and locks its run folder."""
     with reported():
         import_tensorflow()
         from pipelines.common.artifacts import locked
@@ -315,7 +342,7 @@ def opened(
         from pipelines.workflow.steps import Steps
 
         one_thread_each()
-        values = dict(_override(text) for text in overrides)
+        values = {**(changed or {}), **dict(_override(text) for text in overrides)}
         checked = load_experiment(experiment, values)
         own = experiment if experiment.is_dir() else Path("runs") / checked.name
         folder = run_dir or own

@@ -58,6 +58,37 @@ def _with_imports(command: Command) -> Command:
     return run
 
 
+def prune_options(command: Command) -> Command:
+    """Adds the run, the folder of the new run, overrides and the epochs."""
+    for option in reversed(
+        (
+            click.argument("run", type=click.Path(file_okay=False, path_type=Path)),
+            click.option(
+                "--run-dir",
+                type=click.Path(path_type=Path),
+                help="Folder of the new run.  [default: RUN-pruned]",
+            ),
+            click.option(
+                "--set",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Override a key of the new run, such as training.learning_rate=1e-4. "
+                "Repeatable.",
+            ),
+            click.option(
+                "--epochs",
+                type=click.IntRange(min=0),
+                default=2,
+                show_default=True,
+                help="Maximum number of epochs of training on; 0 for none.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def top_k_options(command: Command) -> Command:
     """Adds the options that rank items."""
     for option in reversed(

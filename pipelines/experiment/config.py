@@ -55,7 +55,7 @@ class TrainingOptions(TomlTable):
     """The `[training]` table.
 
     Attributes:
-        epochs: Maximum number of epochs; training ends before by `patience`.
+        epochs: Maximum number of epochs; training ends before by `patience`. 0 only with `prune`.
         batch_size: Requests of each shard in a step. None: so many that an epoch has about 256
             steps, at least 32 and at most 1024: few rows in large batches would take few steps.
         shards: Parts of the data, each of which gives a batch to each step. None: one for each
@@ -102,13 +102,15 @@ class TrainingOptions(TomlTable):
             rows.
         warm_start: Folder of an older run of the same model, to start from its weights and
             optimizer; table rows are matched by value.
+        prune: Folder of a run on the same data whose model has `gates`: training starts from that
+            model without what its gates closed. The table `model` must be that of the run.
         teacher: An older run whose probabilities are part of the labels (distillation), so that a
             smaller model learns more than from the labels alone.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
 
-    epochs: int = Field(default=30, ge=1)
+    epochs: int = Field(default=30, ge=0)
     batch_size: int | None = Field(default=None, ge=1)
     shards: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=2e-3, gt=0)
@@ -135,12 +137,17 @@ class TrainingOptions(TomlTable):
     calibrate: bool = True
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None
+    prune: Path | None = None
     teacher: TeacherOptions | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
 
     @model_validator(mode="after")
-    def _check_rates(self) -> TrainingOptions:
+    def _check(self) -> TrainingOptions:
+        if self.prune is None and not self.epochs:
+            raise ValueError("`epochs` must be at least 1 without `prune`. Received: epochs=0")
+        if self.prune is not None and self.warm_start is not None:
+            raise ValueError("`prune` and `warm_start` are two models to start from. Keep one")
         first, last = self.penalty_warmup
         if not 0 <= first <= last:
             raise ValueError(

@@ -192,6 +192,8 @@ class SimulateOptions(TomlTable):
         candidates: Candidates of a request.
         users, items: Number of users and items; at least 96 items, for all hidden styles.
         history_length: Maximum length of a history.
+        recent: Latest events of a history that say nothing of the user; histories are longer. Set
+            it to try what finds a signal far back.
         correlation: Correlation of the conversion's logit with the click's.
     """
 
@@ -200,6 +202,7 @@ class SimulateOptions(TomlTable):
     users: int = Field(default=5_000, ge=10)
     items: int = Field(default=480, ge=96)
     history_length: int = Field(default=20, ge=1)
+    recent: int = Field(default=0, ge=0)
     correlation: float = Field(default=0.5, ge=-1, le=1)
 
     @model_validator(mode="after")
@@ -208,6 +211,11 @@ class SimulateOptions(TomlTable):
             raise ValueError(
                 "`candidates` must be at most `rows` and at most half of `items`. Received: "
                 f"candidates={self.candidates}, rows={self.rows}, items={self.items}"
+            )
+        if self.recent >= self.history_length:
+            raise ValueError(
+                "`recent` must be less than `history_length`. Received: "
+                f"recent={self.recent}, history_length={self.history_length}"
             )
         return self
 

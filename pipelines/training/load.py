@@ -18,7 +18,7 @@ def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, R
 
     Args:
         run: The run folder.
-        exclude: Features that the model does not use.
+        exclude: Features that the model does not use; nor does a pruned one those it has not kept.
     """
     fitted = FittedFeatures.load(run / FEATURES).without(exclude)
     path = run / MODEL / MODEL_FILE
@@ -28,4 +28,6 @@ def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, R
         raise PipelineError(
             f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
         ) from None
-    return fitted.with_tasks(model.schema.tasks), model
+    names = {feature.name for feature in model.schema.features}
+    closed = tuple(f.name for f in fitted.schema.features if f.name not in names)
+    return fitted.without(closed).with_tasks(model.schema.tasks), model

@@ -79,7 +79,7 @@ class TrainingReporter:
         if kept is not None:
             self.say(
                 f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
-                f"{kept['value']:.4f} is the best on the validation rows"
+                f"{kept['value']:.4f} is the {history.options.keep} on the validation rows"
             )
             self.say(f"stopped {kept['stopped']}")
 

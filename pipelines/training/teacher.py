@@ -75,7 +75,7 @@ def load_teacher(
     run, key = options.run, "teacher.run"
     fingerprint_of(run, key)
     theirs, model = load_trained(run, load_experiment(run).model.exclude)
-    other = _fitted_otherwise(theirs, fitted)
+    other = fitted_otherwise(theirs, fitted)
     if other:
         raise PipelineError(
             f"`training.{key}`: the features {other} of {run} are not those of this experiment: "
@@ -105,7 +105,7 @@ def fingerprint_of(run: Path, key: str) -> str:
     return fingerprint
 
 
-def _fitted_otherwise(theirs: FittedFeatures, ours: FittedFeatures) -> list[str]:
+def fitted_otherwise(theirs: FittedFeatures, ours: FittedFeatures) -> list[str]:
     """Names of the features that are missing in `ours`, or have other ids or numbers there."""
     return [
         feature.name

@@ -30,6 +30,7 @@ from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
+from pipelines.training.pruned import check_pruned, pruned
 from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver
 from pipelines.training.step import TrainStep
@@ -82,12 +83,15 @@ class TrainingResult(NamedTuple):
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
         calibration: Slope and offset of each task's logits.
+        pruned: With `training.prune`, the kept heads, experts and fields of all, and the largest
+            difference of a score before training.
     """
 
     model: RankingModel
     history: list[dict[str, Any]]
     versions: dict[str, str]
     calibration: dict[str, tuple[float, float]]
+    pruned: dict[str, Any]
 
 
 def train(
@@ -106,14 +110,13 @@ def train(
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
     fitted = data.fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
-    read = fitted  # with what the teacher reads too
     keras.utils.set_random_seed(experiment.seed)
     keras.config.set_dtype_policy(options.precision)
     try:
         with workers.strategy.scope():
-            model = build_model(experiment, fitted.schema)
+            model, fitted, facts = _start(experiment, data, fitted)
             optimizer = make_optimizer(options, model.trainable_variables)
-            teacher = None
+            teacher, read = None, fitted
             if options.teacher is not None:
                 teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
                 read = data.fitted.with_tasks(experiment.tasks).without(
@@ -141,6 +144,7 @@ def train(
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
             reporter.say(sentence)
+        before = model.calibration
         model.calibrate({})  # the older run's is of other rows
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
         done = Trainer(
@@ -154,10 +158,36 @@ def train(
             workers,
             _hard_negatives(experiment, model),
         ).run()
-        calibration = calibrate(model, valid) if options.calibrate else {}
+        calibration = _calibration(model, valid, options, before)
     finally:
         keras.config.set_dtype_policy("float32")
-    return TrainingResult(model, done.epochs, done.versions, calibration)
+    return TrainingResult(model, done.epochs, done.versions, calibration, facts)
+
+
+def _start(
+    experiment: Experiment, data: TrainingData, fitted: FittedFeatures
+) -> tuple[RankingModel, FittedFeatures, dict[str, Any]]:
+    """The model to train, its features, and what is known of its pruning."""
+    run = experiment.training.prune
+    if run is None:
+        return build_model(experiment, fitted.schema), fitted, {}
+    found = pruned(run, experiment, fitted)
+    worst = check_pruned(found, fitted, DataSplit(data.folder / "valid"), data.request)
+    kept = {place: list(count) for place, count in found.kept.items()}
+    return found.model, found.fitted, {"kept": kept, "largest_difference": worst}
+
+
+def _calibration(
+    model: RankingModel,
+    valid: Feed,
+    options: TrainingOptions,
+    before: dict[str, tuple[float, float]],
+) -> dict[str, tuple[float, float]]:
+    """Calibrates the model; a pruned one that is not trained on keeps its numbers."""
+    if not options.epochs:
+        model.calibrate(before)
+        return before
+    return calibrate(model, valid) if options.calibrate else {}
 
 
 def _feeds(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
@@ -19,17 +16,14 @@ from pipelines.common.progress import Progress
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.export_options import ExportOptions
+from pipelines.export.latency import milliseconds, request_call
 from pipelines.export.parity import sample_requests
-from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, raw_request, raw_rows
 from pipelines.export.serving_module import ServingModule
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
 from pipelines.report.numbers import decimal
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Schema
-
-_CALLS = 50
 
 
 def with_export_weights(
@@ -64,11 +58,8 @@ def with_export_weights(
     change = _largest_change(predictions, [task.name for task in experiment.tasks])
     _check(change, options)
     rows = sample_requests(fitted.raw_schema, split, request, 1)[0]
-    times = _milliseconds(
-        [ServingModule(one, fitted).signatures() for one in named.values()],
-        fitted.raw_schema,
-        rows,
-    )
+    modules = [ServingModule(one, fitted).signatures() for one in named.values()]
+    times = milliseconds([request_call(one, fitted.raw_schema, rows) for one in modules])
     measured = {
         name: {
             "bytes": sum(weight.numpy().nbytes for weight in one.weights),
@@ -95,23 +86,6 @@ def _check(change: float, options: ExportOptions) -> None:
             f"score changes by {change:.4f}, so nothing was exported: expected at most "
             f"`export.weights_tolerance` = {options.weights_tolerance}. Use more bits, or raise it."
         )
-
-
-def _milliseconds(modules: list[dict[str, Any]], schema: Schema, request: pa.Table) -> list[float]:
-    """The median time of a call with one request for each module, called in turns."""
-    key, read = (
-        (RANK_SIGNATURE, raw_request)
-        if RANK_SIGNATURE in modules[0]
-        else (ROWS_SIGNATURE, raw_rows)
-    )
-    raw = {name: tf.constant(array) for name, array in read(schema, request).items()}
-    times: list[list[float]] = [[] for _ in modules]
-    for _ in range(_CALLS):
-        for own, signatures in zip(times, modules, strict=True):
-            start = time.perf_counter()
-            signatures[key](**raw)
-            own.append(1e3 * (time.perf_counter() - start))
-    return [median(own) for own in times]
 
 
 def _show(console: Console, measured: Mapping[str, Mapping[str, Any]], change: float) -> None:

@@ -67,7 +67,6 @@ from pipelines.workflow.run import Build, Run
 from pipelines.workflow.small_export import with_export_weights
 from pipelines.workflow.source_stamps import source_stamps
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Numeric, is_age
 
 REPORT = "report.html"
 SKEW, SKEW_REPORT = "skew.json", "skew.html"
@@ -147,11 +146,8 @@ class Steps:
             items = ItemTable.load(self.run.path("ingest"))
             fitted = dataclasses.replace(fitted, items=items)
             fitted.save(folder)
-            sizes = {
-                f.name: f.size
-                for f in fitted.schema.features
-                if not (isinstance(f, Numeric) or is_age(f))
-            }
+            sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
+            sizes = {name: size for name, size in sized if size}
             return {"rows": train.rows, "table_rows": sizes}
 
         self._execute("fit", build)
@@ -184,6 +180,7 @@ class Steps:
                     str(self.experiment.monitor)
                 ),
                 "calibration": trained.calibration,
+                "pruned": trained.pruned,
                 "versions": trained.versions,  # those that trained the weights
             }
 
@@ -192,10 +189,8 @@ class Steps:
     def _older_runs(self) -> dict[str, str]:
         """Fingerprints of the runs that training reads; a change makes training run again."""
         options = self.experiment.training
-        runs = {
-            "warm_start": options.warm_start,
-            "teacher.run": options.teacher and options.teacher.run,
-        }
+        teacher = options.teacher.run if options.teacher else None
+        runs = {"warm_start": options.warm_start, "teacher.run": teacher, "prune": options.prune}
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _trained(

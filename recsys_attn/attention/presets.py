@@ -202,7 +202,10 @@ def local(window: int = 64, pattern: Any = None, **kwargs: Any) -> Routed:
 def longformer(
     window: int = 64, tokens: Sequence[int] = (0,), pattern: Any = None, **kwargs: Any
 ) -> Routed:
-    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150."""
+    """A window, and global `tokens`: Beltagy et al., 2020, arXiv 2004.05150.
+
+    With `global_projections=True` they have projections of their own, as in the paper.
+    """
     require_positive("window", window)
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not tokens:
         raise ValueError(
@@ -215,7 +218,7 @@ def longformer(
 
 
 @_preset
-def bigbird(size: int = 64, count: int = 3, seed: int = 0, **kwargs: Any) -> Routed:
+def bigbird(size: int = 64, count: int = 3, seed: int | Sequence[int] = 0, **kwargs: Any) -> Routed:
     """Neighbouring, first, last and random blocks: Zaheer et al., arXiv 2007.14062."""
     require_not_negative("count", count)
     return Routed(_part("blocks", size=size, first=1, last=1, random=count, seed=seed), **kwargs)

@@ -83,6 +83,7 @@ class InteractingLayer(Layer):
         self.head_dim, self.value_dim = head_sizes_of("head_dim", head_dim)
         self.use_residual = use_residual
         self.heads = Heads(mechanism, gate, disagreement, dtype=self.dtype_policy)
+        self.heads.mechanism.require_one_projection("InteractingLayer")
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 3 or input_shape[-1] is None:

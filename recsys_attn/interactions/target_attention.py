@@ -34,7 +34,8 @@ class TargetAttention(Layer):
     Args:
         mechanism: An instance, a name or a config of `recsys_attn.attention.mechanisms` or
             `recsys_attn.attention.presets`.
-        num_heads, head_dim: Number and size of heads. Default to None: no projections, as in DIN.
+        num_heads, head_dim: Number and size of heads, or a pair of each, as in
+            `MultiHeadAttention`. Default to None: no projections, as in DIN.
         gate: Weights or switches off heads, of `recsys_attn.attention.gates`. Defaults to none.
         disagreement: A `Disagreement`, a penalty on similar heads, or its factors, such as
             `{"outputs": 0.1}`. Defaults to none.
@@ -69,8 +70,8 @@ class TargetAttention(Layer):
     def __init__(
         self,
         mechanism: Any = "din",
-        num_heads: int | None = None,
-        head_dim: int | None = None,
+        num_heads: int | Sequence[int] | None = None,
+        head_dim: int | Sequence[int] | None = None,
         gate: Any = None,
         disagreement: Any = None,
         **kwargs: Any,
@@ -131,7 +132,7 @@ class TargetAttention(Layer):
         output = self.attention.compute_output_spec(query, history)
         if not return_weights:
             return output
-        heads = () if self.num_heads is None else (self.num_heads,)
+        heads = () if self.num_heads is None else (self.attention.num_heads,)
         sizes = (output.shape[0], *heads, query.shape[1], history.shape[1])
         return output, keras.KerasTensor(sizes, dtype=self.compute_dtype)
 
@@ -140,16 +141,17 @@ class TargetAttention(Layer):
         if self.attention.name not in kept:
             return self
         smaller = self.attention.without_heads(kept[self.attention.name])
-        config = {"mechanism": serialize(smaller.mechanism), "num_heads": smaller.num_heads}
-        return type(self).from_config({**self.get_config(), **config})
+        config = {"mechanism": serialize(smaller.mechanism)}
+        num_heads = smaller.get_config()["num_heads"]
+        return type(self).from_config({**self.get_config(), **config, "num_heads": num_heads})
 
     def get_config(self) -> Config:
         of_heads = {} if self.num_heads is None else self.attention.get_config()
         return {
             **super().get_config(),
             "mechanism": serialize(self.mechanism),
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
+            "num_heads": of_heads.get("num_heads"),
+            "head_dim": of_heads.get("head_dim"),
             "gate": of_heads.get("gate"),
             "disagreement": of_heads.get("disagreement"),
         }

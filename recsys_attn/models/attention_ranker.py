@@ -128,6 +128,7 @@ def attention_ranker(
     given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
     require_with("`encoder`", encoder is not None, **given)
     require_sizes("mlp_units", mlp_units)
+    require_sizes("expert_units", expert_units)
     require_sizes("tower_units", tower_units)
     of_history = places_of_history(schema, encoder, target_heads)
     own = placed(gates, disagreement, fields="", interaction="", experts="", **of_history)

@@ -66,7 +66,7 @@ def _segments(
     gate: Any = None,
     disagreement: Any = None,
 ) -> SegmentMemory:
-    made = stack(encoder, layers, num_heads, head_dim, gate, disagreement=disagreement)
+    made = stack(encoder, layers, num_heads, head_dim, gate=gate, disagreement=disagreement)
     return SegmentMemory(made, memory, segment)
 
 

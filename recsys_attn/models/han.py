@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes
+from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import require_ages
@@ -77,6 +77,7 @@ def han(
         )
     for sequences in schema.histories.values():
         require_ages(sequences, "han")
+    require_positive("session_gap", session_gap)
     require_sizes("mlp_units", mlp_units)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),

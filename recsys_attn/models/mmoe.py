@@ -86,6 +86,7 @@ def mmoe(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
+    require_sizes("expert_units", expert_units)
     require_sizes("tower_units", tower_units)
     has_attention = gate != "softmax"
     require_with("a gate of attention", has_attention, gate_attention=gate_attention)

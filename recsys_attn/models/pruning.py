@@ -240,12 +240,7 @@ def _numbered_columns(model: RankingModel, numbers: dict[tuple[str, int], int]) 
         numbers: The number of each column of a feature or a history; new ones are added.
     """
     gate, embedded = model.tower.field_gate, model.embedding(example_inputs(model.schema))
-    interests = {
-        name: model.tower.histories[name](
-            history["query"], history["events"], history["event_mask"], query_mask=None
-        )
-        for name, history in embedded["histories"].items()
-    }
+    interests, _ = model.tower.interests(embedded)
     blocks, present = field_blocks(embedded, interests)
     features, histories, numbered = iter(gate.features), iter(interests), []
     for index, block in enumerate(blocks):

@@ -109,6 +109,25 @@ class Tower(Layer):
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
+        interests, attention = self.interests(embedded, explain)
+        blocks, present = field_blocks(embedded, interests)
+        if self.field_gate is not None:
+            blocks, present = self.field_gate(blocks, present)
+        blocks, present = by_width(blocks, present)
+        vector = self.interaction(blocks, present, row_mask=row_mask)
+        if not explain:
+            return self.head(vector, row_mask=row_mask)
+        gates: dict[str, Tensor] = {}
+        if self._has_gates:
+            logits, gates = self.head(vector, row_mask=row_mask, return_gates=True)
+        else:
+            logits = self.head(vector, row_mask=row_mask)
+        return logits, _explanation(attention, gates, ops.shape(vector)[:2])
+
+    def interests(
+        self, embedded: Mapping[str, Any], explain: bool = False
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Returns the output of each history, and with `explain` the weights of its events."""
         interests: dict[str, Any] = {}
         attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
@@ -128,19 +147,7 @@ class Tower(Layer):
                 interests[name], *found = interests[name]
                 kinds = _weight_names(self.histories[name])
                 attention |= {f"attention/{name}{k}": w for k, w in zip(kinds, found, strict=True)}
-        blocks, present = field_blocks(embedded, interests)
-        if self.field_gate is not None:
-            blocks, present = self.field_gate(blocks, present)
-        blocks, present = by_width(blocks, present)
-        vector = self.interaction(blocks, present, row_mask=row_mask)
-        if not explain:
-            return self.head(vector, row_mask=row_mask)
-        gates: dict[str, Tensor] = {}
-        if self._has_gates:
-            logits, gates = self.head(vector, row_mask=row_mask, return_gates=True)
-        else:
-            logits = self.head(vector, row_mask=row_mask)
-        return logits, _explanation(attention, gates, ops.shape(vector)[:2])
+        return interests, attention
 
     def get_config(self) -> Config:
         return {

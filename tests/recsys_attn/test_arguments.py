@@ -17,12 +17,15 @@ import recsys_attn
 from recsys_attn import models
 from recsys_attn.attention import MultiHeadAttention, patterns, presets
 from recsys_attn.blocks import TransformerBlock, TransformerDecoderBlock, TransformerEncoder
+from recsys_attn.id_transforms import Age
 from recsys_attn.interactions import TargetAttention
 from recsys_attn.models import building_blocks
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
 
 FOLDERS = ("attention", "blocks", "interactions", "models", "multitask")
 SCHEMA = Schema((Categorical("item", size=7), Sequence("seen", shares="item")), (Task("click"),))
+AGES = Sequence("ages", dtype="int64", transform=Age())
+WITH_AGES = Schema((*SCHEMA.features, AGES), SCHEMA.tasks)
 WRONG: dict[str, list[Any]] = {
     "bool": ["no", 1, None],
     "int": [True, 2.5, "3", -1],
@@ -68,6 +71,9 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "scores": lambda: ["dot"],
     "size": lambda: 4,
     "mechanisms": lambda: ["local", "bigbird"],
+    "memory": lambda: 3,
+    "SessionHistory.units": lambda: 4,
+    "han.schema": lambda: WITH_AGES,
     "stride": lambda: 2,
     "summaries": lambda: 2,
     "summary": lambda: 1,

@@ -20,11 +20,17 @@ def part(preset: str) -> dict[str, Any]:
     if preset == "sinkhorn":
         router = {"class_name": "sinkhorn", "config": {"size": 4, "length": 8}}
         return {"class_name": "routed", "config": {"router": router}}
+    if preset == "capped":
+        score = {"class_name": "temperature", "config": {"score": "qk_norm"}}
+        capped = {"class_name": "soft_cap", "config": {"score": score}}
+        config = {"score": capped, "weighting": "attention_sink"}
+        return {"class_name": "dense", "config": config}
     return {"class_name": preset, "config": LENGTHS.get(preset, {})}
 
 
 # All compositions run in mixed_bfloat16.
-POLICIES = [(name, policy) for name in sorted(presets.PRESETS) for policy in ("float16", "float64")]
+NAMES = [*sorted(presets.PRESETS), "capped"]
+POLICIES = [(name, policy) for name in NAMES for policy in ("float16", "float64")]
 
 
 @pytest.mark.parametrize(("preset", "policy"), [*POLICIES, ("transformer", "mixed_float16")])
@@ -36,7 +42,7 @@ def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) ->
     assert np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(output, "float32"))).all()
 
 
-@pytest.mark.parametrize("preset", sorted(presets.PRESETS))
+@pytest.mark.parametrize("preset", NAMES)
 def test_no_events_and_no_requests_are_taken(preset: str) -> None:
     tensorflow()  # other backends have no graphs of unknown sizes, where this happens
     layer = MultiHeadAttention(2, 4, part(preset))

@@ -165,7 +165,13 @@ _ROUTED = {
         part("local", window=2, pattern=serialize(Causal())), causal=True, crosses=False
     ),
     "Longformer": Composition(part("longformer", window=2), crosses=False),
+    "Longformer, second projections": Composition(
+        part("longformer", window=2, tokens=[0, -1], global_projections=True), crosses=False
+    ),
     "BigBird": Composition(part("bigbird", size=1, count=1), crosses=False),
+    "BigBird, a plan a head": Composition(
+        part("bigbird", size=1, count=1, seed=[3, 4]), crosses=False
+    ),
     "Reformer": Composition(part("reformer", size=3, buckets=2, rounds=2), crosses=False),
     "routing": Composition(part("routing_transformer", clusters=2, window=4), crosses=False),
     "Sinkhorn": Composition(

@@ -19,6 +19,7 @@ from pipelines.ingest.simulate.world import (
 )
 
 REQUESTS_PER_CHUNK = 8_192
+_EVENTS_PER_CHUNK = REQUESTS_PER_CHUNK * 128  # fewer requests with long histories
 START = 1_700_000_000  # Unix seconds of the first request
 SECONDS = 20  # from one request to the next
 
@@ -39,7 +40,10 @@ class Marketplace:
     def __init__(self, size: SimulateOptions, seed: int) -> None:
         self._world = World.create(size, seed)
         self._seed = seed
-        pilot = draw_requests(self._world, np.random.default_rng([seed, 3]), _PILOT_REQUESTS)
+        fitting = _EVENTS_PER_CHUNK // size.history_length
+        self.requests_per_chunk = min(REQUESTS_PER_CHUNK, max(1, fitting))
+        pilots = min(_PILOT_REQUESTS, max(1, 2 * fitting))
+        pilot = draw_requests(self._world, np.random.default_rng([seed, 3]), pilots)
         click, other = _click_logit(self._world, pilot), _other_logit(self._world, pilot)
         self._click_moments = click.mean(), click.std()
         self._other_moments = other.mean(), other.std()
@@ -51,7 +55,7 @@ class Marketplace:
     def chunk(self, number: int) -> pa.Table:
         """The rows of a chunk of requests; a function of the seed, the sizes and its number."""
         rng = np.random.default_rng([self._seed, 2, number])
-        requests = draw_requests(self._world, rng, REQUESTS_PER_CHUNK)
+        requests = draw_requests(self._world, rng, self.requests_per_chunk)
         logit = _click_logit(self._world, requests)
         click = _sigmoid(logit + self._click_offset)
         conversion = self._conversion_logit(logit, _other_logit(self._world, requests))
@@ -64,7 +68,8 @@ class Marketplace:
             "click_probability": pa.array(click.ravel()),
             "conversion_probability": pa.array(conversion.ravel()),
         }
-        return pa.table(_columns(self._world, requests, number * REQUESTS_PER_CHUNK) | labels)
+        first = number * self.requests_per_chunk
+        return pa.table(_columns(self._world, requests, first) | labels)
 
     def _conversion_logit(self, click: np.ndarray, other: np.ndarray) -> np.ndarray:
         correlation = self._world.size.correlation
@@ -96,8 +101,10 @@ def _click_logit(world: World, requests: RequestDraws) -> np.ndarray:
 
 
 def _similar(world: World, requests: RequestDraws) -> np.ndarray:
-    """Number of past clicks with the candidate's hidden style (R, T)."""
-    past_style = np.where(requests.clicked < 0, -1, world.style[requests.clicked])
+    """Number of past clicks with the candidate's hidden style (R, T), without the recent ones."""
+    length = (requests.clicked >= 0).sum(axis=1, keepdims=True)
+    counts = np.arange(requests.clicked.shape[1]) < length - world.size.recent
+    past_style = np.where(counts, world.style[requests.clicked], -1)
     style = world.style[requests.item]
     return sum(style == past_style[:, [event]] for event in range(past_style.shape[1]))
 

@@ -31,9 +31,13 @@ def draw_requests(world: World, rng: np.random.Generator, count: int) -> Request
     # Two interests: the user's and a random one, so that the user id alone does not reveal both.
     interests = np.stack([world.taste[user], rng.integers(STYLES, size=count)], axis=1)
     clicked = _draw_items(world, rng, interests, size.history_length, _ON_INTEREST)
-    length = rng.integers(1, size.history_length + 1, size=count)
+    length = rng.integers(size.recent + 1, size.history_length + 1, size=count)
     length[rng.random(count) < _NO_HISTORY] = 0
-    clicked[np.arange(size.history_length) >= length[:, None]] = -1
+    event = np.arange(size.history_length)
+    if size.recent:
+        anything = world.pick(rng.random(clicked.shape))
+        clicked = np.where(event < length[:, None] - size.recent, clicked, anything)
+    clicked[event >= length[:, None]] = -1
     item = _draw_items(world, rng, interests, size.candidates, _RETRIEVED)
     _redraw_repeats(world, rng, item)
     return RequestDraws(

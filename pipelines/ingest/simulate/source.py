@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipelines.ingest.data_options import DataOptions, SimulateOptions
-from pipelines.ingest.simulate.marketplace import REQUESTS_PER_CHUNK, SECONDS, START, Marketplace
+from pipelines.ingest.simulate.marketplace import SECONDS, START, Marketplace
 from pipelines.ingest.source import ALL, Columns, Source, SourceFile
 
 
@@ -18,8 +18,9 @@ def read(options: DataOptions, seed: int) -> Source:
 
     def chunks(columns: Columns) -> Iterator[pa.Table]:
         marketplace = Marketplace(size, seed)
-        for chunk in range(-(-requests // REQUESTS_PER_CHUNK)):
-            left = requests - chunk * REQUESTS_PER_CHUNK
+        size_of_chunk = marketplace.requests_per_chunk
+        for chunk in range(-(-requests // size_of_chunk)):
+            left = requests - chunk * size_of_chunk
             yield marketplace.chunk(chunk).slice(0, left * size.candidates)
 
     return Source(

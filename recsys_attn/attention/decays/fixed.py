@@ -48,4 +48,5 @@ class FixedDecay(Decay):
         )
 
     def logarithms(self, key: Tensor) -> Tensor:
-        return ops.broadcast_to(self.logarithm[:, None, None], (*ops.shape(key)[:3], 1))
+        logarithm = ops.cast(self.logarithm, "float32")  # of any policy
+        return ops.broadcast_to(logarithm[:, None, None], (*ops.shape(key)[:3], 1))

@@ -79,7 +79,8 @@ class ForgetGate(Decay):
         )
 
     def logarithms(self, key: Tensor) -> Tensor:
-        logits = ops.einsum("bnsh,nhu->bnsu", key, self.kernel) + self.bias
+        kernel, bias = (ops.cast(weight, "float32") for weight in (self.kernel, self.bias))
+        logits = ops.einsum("bnsh,nhu->bnsu", key, kernel) + bias
         return ops.log_sigmoid(logits) / self.temperature
 
     def get_config(self) -> Config:

@@ -70,6 +70,7 @@ class Attention(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True  # the Keras masks of the inputs become arguments
         self.mechanism = presets.get(mechanism, dtype=self.dtype_policy)
+        self.mechanism.require_one_projection("Attention")
 
     def __call__(self, query: Any, value: Any, key: Any = None, *args: Any, **kwargs: Any) -> Any:
         self.mechanism.require_own_sequence(query, value, key)

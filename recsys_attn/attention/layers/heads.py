@@ -67,7 +67,8 @@ class Heads(Layer):
     ) -> None:
         build_part(self, "mechanism", self.mechanism, query_shape, key_shape, value_shape)
         if self.gate is not None:
-            build_part(self, "gate", self.gate, (*query_shape[:3], value_shape[-1]), inputs_shape)
+            size = (value_shape[-1] or 0) // self.mechanism.projections
+            build_part(self, "gate", self.gate, (*query_shape[:3], size), inputs_shape)
 
     def call(
         self,

@@ -12,7 +12,7 @@ from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 
 
 def attention_layer(
-    mechanism: Any, num_heads: int | None, head_dim: int | None, dtype: Any, **of_heads: Any
+    mechanism: Any, num_heads: Any, head_dim: Any, dtype: Any, **of_heads: Any
 ) -> keras.layers.Layer:
     """Returns `Attention` without `num_heads`, else `MultiHeadAttention`.
 

@@ -24,7 +24,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
-from recsys_attn.initializers import glorot
+from recsys_attn.initializers import glorot, repeated
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -137,6 +137,8 @@ class MultiHeadAttention(Layer):
                 "so they have equally many heads. "
                 f"Received: num_heads={[self.num_heads, self.num_key_heads]}"
             )
+        if value == "identity":
+            self.mechanism.require_one_projection("a layer with value='identity'")
         if value == "identity" and self.value_dim != self.head_dim:
             raise ValueError(
                 "With value='identity' the values have the width of the input, so `head_dim` is "
@@ -179,17 +181,21 @@ class MultiHeadAttention(Layer):
         self._kernels["output"] = self._projection(
             "output", self.num_heads * self._value_size, widths["query"]
         )
+        several = self.mechanism.projections
         self.heads.build(
-            (*query_shape[:2], self.num_heads, self.head_dim),
-            (*key_shape[:2], self.num_heads, self.head_dim),
-            (*value_shape[:2], self.num_heads, self._value_size),
+            (*query_shape[:2], self.num_heads, several * self.head_dim),
+            (*key_shape[:2], self.num_heads, several * self.head_dim),
+            (*value_shape[:2], self.num_heads, several * self._value_size),
             query_shape,
         )
 
     def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
         gain = self.initial_gain if name in ("value", "output") else 1.0
+        initializer: Any = glorot(gain)
+        if name != "output" and self.mechanism.projections > 1:
+            initializer = repeated(initializer, self._layout[name][0], self.mechanism.projections)
         kernel = self.add_weight(
-            shape=(size, units), initializer=glorot(gain), name=f"{name}_kernel"
+            shape=(size, units), initializer=initializer, name=f"{name}_kernel"
         )
         if not self.use_bias:
             return kernel, None
@@ -198,10 +204,11 @@ class MultiHeadAttention(Layer):
     @property
     def _layout(self) -> dict[str, tuple[int, int]]:
         """Number and size of the heads of each input."""
+        several = self.mechanism.projections
         return {
-            "query": (self.num_heads, self.head_dim),
-            "key": (self.num_key_heads, self.head_dim),
-            "value": (self.num_key_heads, self.value_dim),
+            "query": (self.num_heads, several * self.head_dim),
+            "key": (self.num_key_heads, several * self.head_dim),
+            "value": (self.num_key_heads, several * self.value_dim),
         }
 
     @property
@@ -256,7 +263,23 @@ class MultiHeadAttention(Layer):
     def project(
         self, query: Tensor, value: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Projects queries, keys and values; one product if they are one tensor."""
+        """Returns queries (B, T, N, H), keys (B, S, N, H) and values (B, S, N, V)."""
+        query, key, value = self.project_once(query, value, key)
+        return query, self.at_queries(key), self.at_queries(value)
+
+    def at_queries(self, heads: Tensor) -> Tensor:
+        """(B, S, K, H) -> (B, S, N, H): a head of keys or values stands at each of its queries."""
+        if heads.shape[2] == self.num_heads:
+            return heads
+        return ops.take(heads, np.array(self.key_heads), axis=2)
+
+    def project_once(
+        self, query: Tensor, value: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Projects queries, keys and values, those that heads share once.
+
+        It is one product if they are one tensor.
+        """
         key = value if key is None else key
         inputs = {"query": query, "key": key, "value": value}
         projected = dict(zip(self._projected, self._products(inputs), strict=True))
@@ -292,10 +315,7 @@ class MultiHeadAttention(Layer):
         return product if bias is None else product + bias
 
     def _per_head(self, x: Tensor, name: str) -> Tensor:
-        """(B, S, heads * size) -> (B, S, N, size); a shared head stands at each of its queries."""
-        heads, size = self._layout[name]
-        x = ops.reshape(x, (*ops.shape(x)[:2], heads, size))
-        return x if heads == self.num_heads else ops.take(x, np.array(self.key_heads), axis=2)
+        return ops.reshape(x, (*ops.shape(x)[:2], *self._layout[name]))
 
     def join(self, output: Tensor) -> Tensor:
         """Projects the outputs of the heads: (B, T, N, V) -> (B, T, E)."""

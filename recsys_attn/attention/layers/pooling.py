@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -36,7 +37,8 @@ class AttentionPooling(Layer):
         num_queries: Number of learned queries Q. Defaults to None: one query without an axis.
             Raise it for several summaries. For a positional mechanism, all queries stand right
             after the last vector that is present.
-        num_heads, head_dim: Number and size of heads. Default to None: no projections.
+        num_heads, head_dim: Number and size of heads, or a pair of each, as in
+            `MultiHeadAttention`. Default to None: no projections.
 
     Call arguments:
         inputs: (..., S, E).
@@ -74,8 +76,8 @@ class AttentionPooling(Layer):
         self,
         mechanism: Any = "han",
         num_queries: int | None = None,
-        num_heads: int | None = None,
-        head_dim: int | None = None,
+        num_heads: int | Sequence[int] | None = None,
+        head_dim: int | Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

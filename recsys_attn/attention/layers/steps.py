@@ -25,8 +25,8 @@ class KeyValueState(NamedTuple):
     """The last C events of each sequence, the latest at the end.
 
     Args:
-        keys: (B, C, N, H).
-        values: (B, C, N, V).
+        keys: (B, C, K, H), with the K heads of keys.
+        values: (B, C, K, V).
         count: (B,), the number of all events so far, int32.
     """
 
@@ -50,6 +50,7 @@ def require_steps(layer: MultiHeadAttention) -> None:
             "summaries are those of the whole sequence. Use Dense, Routed with the router Blocks, "
             "or Linear"
         )
+    mechanism.require_one_projection("Recurrence")
     if not mechanism.is_causal:
         raise TypeError(
             f"{type(mechanism).__name__} is not causal here, so a later event changes the outputs "
@@ -84,7 +85,7 @@ def initial_state(layer: MultiHeadAttention, batch_size: Any, length: int | None
             "pattern with a bound such as Local(50, 0). Received: length=None"
         )
     event = ops.zeros((1, 1, layer.build_shapes[0][-1]), layer.variable_dtype)
-    _, key, value = layer.project(event, event, None)
+    _, key, value = layer.project_once(event, event, None)
     keys, values = (
         ops.zeros((batch_size, events, *x.shape[2:]), layer.compute_dtype) for x in (key, value)
     )
@@ -95,10 +96,10 @@ def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, 
     """Returns the output (B, 1, E) of one more event (B, 1, E), and the new state."""
     # The projections outside of a call are as exact as their weights.
     event = ops.cast(event, layer.variable_dtype)
-    query, key, value = layer.project(event, event, None)
+    query, key, value = layer.project_once(event, event, None)
     mechanism = layer.mechanism
     if not isinstance(mechanism, Dense | Routed):
-        state = mechanism.update(state, key, value)
+        state = mechanism.update(state, layer.at_queries(key), layer.at_queries(value))
         return _joined(layer, layer.heads.gated(mechanism.read(state, query), event)), state
     count = ops.convert_to_tensor(state.count)
     keys, values = (
@@ -111,7 +112,8 @@ def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, 
         key=places >= 0, query_positions=count[:, None, None], key_positions=places[:, None]
     )
     attend = _routed if isinstance(mechanism, Routed) else _dense
-    output = _joined(layer, attend(layer, (query, keys, values), event, masks))
+    heads = query, layer.at_queries(keys), layer.at_queries(values)
+    output = _joined(layer, attend(layer, heads, event, masks))
     if mechanism.score.most_keys is not None:
         # The score has no weights for more events: NaN, not the output of another position.
         known = count < mechanism.score.most_keys
@@ -151,7 +153,8 @@ def _pattern(mechanism: Any) -> Any:
         return mechanism.pattern
     router = mechanism.router
     met: Pattern = Block(router.size, router.before, router.after)
-    tokens = (*range(router.size * router.first), *router.tokens)
-    if tokens:
-        met = met | Global(tokens)
+    if router.first:
+        met = met | Global(tuple(range(router.size * router.first)))
+    if router.tokens:
+        met = met | Global(router.tokens)
     return met & mechanism.pattern

@@ -41,6 +41,8 @@ class Mechanism(Layer):
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
             around it makes no projection of them.
         shares_query_and_key: Whether queries and keys have one projection.
+        projections: Number of projections of queries, keys and values that the layer around it
+            makes; they stand side by side in each head.
 
     Call arguments:
         query: (B, T, N, H).
@@ -106,6 +108,10 @@ class Mechanism(Layer):
     @property
     def shares_query_and_key(self) -> bool:
         return False
+
+    @property
+    def projections(self) -> int:
+        return 1
 
     def __call__(
         self,
@@ -199,6 +205,14 @@ class Mechanism(Layer):
                 "one tensor. For cross-attention use the mechanism Lookup with the same router"
             )
 
+    def require_one_projection(self, layer: str) -> None:
+        """Raises if a layer that makes one projection, or none, cannot give it what it needs."""
+        if self.projections != 1:
+            raise ValueError(
+                f"{type(self).__name__} needs {self.projections} projections of queries, keys and "
+                f"values, which {layer} does not make. Use MultiHeadAttention"
+            )
+
     def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
         """Raises if several learned queries would all get the same result.
 
@@ -250,7 +264,7 @@ class Mechanism(Layer):
     ) -> Any:
         weights_shape = logits_shape(query.shape, key.shape)
         batch = broadcast_batch(weights_shape[0], value.shape[0])
-        output_shape = (batch, *query.shape[1:3], value.shape[-1])
+        output_shape = (batch, *query.shape[1:3], value.shape[-1] // self.projections)
         output = keras.KerasTensor(output_shape, dtype=self.compute_dtype)
         if self.returns_weights or arguments.get("return_weights"):
             return output, self.weights_spec(query.shape, key.shape)

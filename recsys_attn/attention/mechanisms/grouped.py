@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -126,6 +127,10 @@ class Grouped(Mechanism):
         require_heads(self.pattern, heads)
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
+
+    def take_heads(self, kept: Sequence[int]) -> None:
+        super().take_heads(kept)
+        self.router.take_heads(kept)
 
     def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Returns outputs (G, T', N, V), logits (G, N, T', S'), very negative if not allowed, and

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras import ops
 
 from recsys_attn.attention.core.masks import Masks
@@ -23,7 +25,8 @@ from recsys_attn.attention.routers.group_layout import between
 from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.routers.pair_lists import at_index, indices_of
 from recsys_attn.attention.scores.position_tables import fitting
-from recsys_attn.tensors import Shape, Tensor
+from recsys_attn.checks import require_bool
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @MECHANISMS.register("routed")
@@ -46,10 +49,15 @@ class Routed(Grouped):
             `recsys_attn.attention.patterns`. Defaults to all of them.
         dropout: Share of the weights dropped in training. Defaults to 0.
 
+        global_projections: Whether global queries, those of global tokens and of first and last
+            blocks, have queries, keys and values of projections of their own, as in Longformer.
+            They start as copies of the others. Defaults to False; it doubles the projections.
+
     Call arguments:
         query: (B, S, N, H).
         key: (B, S, N, H).
-        value: (B, S, N, V).
+        value: (B, S, N, V). With `global_projections`, query, key and value hold those of the
+            global queries behind the others: (B, S, N, 2 H), (B, S, N, 2 H), (B, S, N, 2 V).
         masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
             only a key mask, the router uses it for the queries too. A router whose tokens have
             positions also takes `attention_bias` (B, S, S) or (B, N, S, S), and without a pattern
@@ -79,9 +87,29 @@ class Routed(Grouped):
 
     honours: tuple[str, ...] = ("query_mask", "key_mask")
 
+    def __init__(
+        self,
+        router: Any,
+        score: Any = None,
+        pattern: Any = None,
+        *,
+        dropout: float = 0.0,
+        global_projections: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(router, score, pattern, dropout=dropout, **kwargs)
+        require_bool("global_projections", global_projections)
+        self.global_projections = global_projections
+        if global_projections and not self.router.has_global_queries:
+            raise ValueError(
+                "`global_projections` are those of global tokens, which this router does not have: "
+                "give Blocks `tokens`, `first` or `last`. Received: global_projections=True"
+            )
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         _require_one_sequence(query_shape, key_shape, value_shape)
-        super().build(query_shape, key_shape, value_shape)
+        shapes = (query_shape, key_shape, value_shape)
+        super().build(*((*s[:-1], (s[-1] or 0) // self.projections) for s in shapes))
 
     def call(
         self,
@@ -97,6 +125,10 @@ class Routed(Grouped):
             query, ops.shape(key)
         )  # so that a graph of unknown sizes fails too if T is not S
         query, key, value = of_one_batch((query, key, value), masks)
+        far: Any = None
+        if self.global_projections:
+            pairs = [ops.split(x, 2, axis=-1) for x in (query, key, value)]
+            (query, key, value), far = zip(*pairs, strict=True)
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
         key = fitting(key, self.score.most_keys)
         present = length_of(key, None, key_mask)
@@ -105,6 +137,9 @@ class Routed(Grouped):
         routed_mask, query = never_empty(routed_mask, query)
         key_mask, key, value = never_empty(key_mask, key, value)
         groups = self.router.group(query, key, value, routed_mask, key_mask, training)
+        if far is not None:
+            _, *far = never_empty(None, *far)
+            groups = self.router.with_global_inputs(groups, *far)
         batch, masks = ops.shape(key)[0], whole(masks, length, length, one_sequence=True)
         if self.router.has_positions:
             groups = [_placed(with_pairs(group, batch, masks), batch, masks) for group in groups]
@@ -126,6 +161,11 @@ class Routed(Grouped):
         return output, of_present(weights, None if query_mask is None else routed_mask)
 
     @property
+    def projections(self) -> int:
+        """Number of projections of queries, keys and values."""
+        return 2 if self.global_projections else 1
+
+    @property
     def own_sequence(self) -> bool:
         """Whether it is self-attention only."""
         return True
@@ -135,8 +175,16 @@ class Routed(Grouped):
         """Whether it returns `SparseWeights` when asked for weights."""
         return type(self.router).shares is not Router.shares
 
+    def get_config(self) -> Config:
+        return {**super().get_config(), "global_projections": self.global_projections}
+
     def as_cross_attention(self) -> Lookup:
         """Returns a `Lookup` with the same parts, which refuses a causal router."""
+        if self.global_projections:
+            raise ValueError(
+                "With global_projections=True Routed is self-attention: in cross-attention no "
+                "query is a global token. Leave it out. Received: global_projections=True"
+            )
         return Lookup(
             self.router,
             self.score,

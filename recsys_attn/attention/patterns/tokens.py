@@ -18,7 +18,8 @@ from recsys_attn.tensors import Tensor
 class Global(Pattern):
     """Some positions attend everything and are attended by all: `t in G or s in G`.
 
-    Longformer is `Local(256) | Global((0,))`, without its second set of projections.
+    Longformer is `Local(256) | Global((0,))`; its second set of projections is an option of
+    `Routed`.
 
     Source: Beltagy, Peters and Cohan, "Longformer: The Long-Document Transformer", 2020,
     arXiv 2004.05150.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.routers.groups import Groups
@@ -53,6 +55,9 @@ class Router(Layer):
     def depends_on_length(self) -> bool:
         """Whether the length decides if two positions are in one group."""
         return False
+
+    def take_heads(self, kept: Sequence[int]) -> None:
+        """Keeps some of the heads of a router that is not built, for `prune_heads`."""
 
     def require_covered(self, pattern: Pattern) -> None:
         """Raises if a pattern allows pairs that are never in one group.
@@ -106,6 +111,23 @@ class Router(Layer):
         raise NotImplementedError(
             f"{type(self).__name__} must implement `look_up` for cross-attention"
         )
+
+    @property
+    def has_global_queries(self) -> bool:
+        """Whether some queries have all keys, in groups of their own."""
+        return False
+
+    def with_global_inputs(
+        self, groups: list[Groups], query: Tensor, key: Tensor, value: Tensor
+    ) -> list[Groups]:
+        """Returns groups in which the global queries and their keys and values are replaced.
+
+        Args:
+            groups: The result of `group`.
+            query, key: (B, S, N, H).
+            value: (B, S, N, V).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no global queries")
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
         """Returns the output of each token, (B, S, N, V).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -13,17 +12,17 @@ from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.attention.core.positions import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
-from recsys_attn.attention.patterns.random_blocks import RandomBlocks, random_plan
-from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.routers.base import ROUTERS, Router
 from recsys_attn.attention.routers.coverage import require_covered
 from recsys_attn.attention.routers.global_tokens import (
+    alone_at,
     at_tokens,
     beside,
     token_places,
     token_positions,
     token_queries,
     with_token_outputs,
+    with_tokens,
 )
 from recsys_attn.attention.routers.group_layout import (
     as_groups,
@@ -37,8 +36,17 @@ from recsys_attn.attention.routers.group_layout import (
     with_neighbours,
 )
 from recsys_attn.attention.routers.groups import Groups
-from recsys_attn.checks import require_integer, require_not_negative, require_positive
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.attention.routers.meeting_blocks import MeetingBlocks
+from recsys_attn.attention.routers.random_routes import (
+    checked_seed,
+    keys_of_plans,
+    marks_of_plans,
+    plans,
+    require_seed_of_each,
+    seed_config,
+)
+from recsys_attn.checks import require_not_negative, require_positive
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 class _Cut(NamedTuple):
@@ -51,28 +59,6 @@ class _Cut(NamedTuple):
     positions: Tensor
     there: Tensor  # (B or 1, 1), blocks up to the last event
     tokens: Tensor | None  # (B or 1, G), places of global tokens
-
-
-@dataclass(frozen=True)
-class _Meeting(Pattern):
-    """The pairs inside the groups of `Blocks`."""
-
-    router: Blocks
-
-    def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
-        router, count = self.router, block_count(length, self.router.size)
-        row, column = rows // router.size, columns // router.size
-        ahead = column - row
-        met = ops.logical_and(ahead >= -router.before, ahead <= router.after)
-        for block in (row, column):
-            at_an_end = ops.logical_or(block < router.first, block >= count - router.last)
-            met = ops.logical_or(met, at_an_end)
-        if router.random:
-            drawn = RandomBlocks(router.size, router.random, router.seed)
-            met = ops.logical_or(met, drawn(rows, columns, length))
-        if router.tokens:
-            met = ops.logical_or(met, Global(router.tokens)(rows, columns, length))
-        return met
 
 
 @ROUTERS.register("blocks")
@@ -106,7 +92,8 @@ class Blocks(Router):
         first: Number of global blocks at the start.
         last: Number of global blocks at the end.
         random: Number of random blocks for each block, those of the pattern `RandomBlocks`.
-        seed: Seed of the random blocks.
+        seed: Seed of the random blocks; a list of one for each head gives each its own blocks, as
+            in the paper.
         tokens: Positions of global tokens; negative ones count from the last event. For a few of
             them, anywhere: whole global blocks cost more.
 
@@ -129,7 +116,7 @@ class Blocks(Router):
         first: int = 0,
         last: int = 0,
         random: int = 0,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         tokens: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
@@ -138,15 +125,17 @@ class Blocks(Router):
         counts = {"before": before, "after": after, "first": first, "last": last, "random": random}
         for name, count in counts.items():
             require_not_negative(name, count)
-        require_integer("seed", seed)
         self.size = size
         self.before = before
         self.after = after
         self.first = first
         self.last = last
         self.random = random
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.tokens = token_positions(tokens)
+
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        require_seed_of_each(self.seed, query_shape[2])
 
     @property
     def depends_on_length(self) -> bool:
@@ -155,7 +144,7 @@ class Blocks(Router):
     def require_covered(self, pattern: Pattern) -> None:
         blocks = self.before + 1 + self.after + self.first + self.last + self.random
         blocks += len(self.tokens)
-        require_covered(pattern, _Meeting(self), self.size, blocks)
+        require_covered(pattern, MeetingBlocks(self), self.size, blocks)
 
     def group(
         self,
@@ -202,44 +191,68 @@ class Blocks(Router):
         if self.tokens:
             present_length = length_of(key, standing, key_mask)[..., 0]
             tokens = token_places(self.tokens, present_length, ops.shape(key)[1])
-            places = self._with_tokens(places, tokens, route, counts)
+            places = with_tokens(places, tokens, self.size, route, counts)
         index = keys_at(places, key_positions, present)
         return looked_up(query, key, value, index, query_positions, key_positions)
 
     def _band(self, cut: _Cut) -> Groups:
         """Groups the queries of every block with the blocks on its route."""
-        query, key, value, key_mask, positions, there, tokens = cut
+        query, key, _, key_mask, positions, there, tokens = cut
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
-        own = ops.arange(count, dtype="int32")[None]
-        route, counts = self._route(own, there, before, after)
-        edges = self._edge_blocks(there)
-        drawn = route[..., before + 1 + after + self.first + self.last :]
-        alone = None if tokens is None else self._alone(tokens, route, counts)
+        own = ops.arange(count, dtype="int32")[None, None]
+        # (B or 1, 1, blocks, K); with a plan of each head (B or 1, N, blocks, K)
+        route, counts = self._route(own, there[:, None], before, after)
+        alone = None if tokens is None else alone_at(tokens[:, None], self.size, route, counts)
         counts = ops.repeat(counts, self.size, axis=-1)
-        length = ops.shape(key)[1]
-
-        def met(sequence: Tensor) -> Tensor:
-            """(B or 1, S, ...) -> (B, blocks, keys of a group, ...)."""
-            along = self._along(edges, drawn, blocks_of(sequence, self.size))
-            along = ops.broadcast_to(along, (batch, *ops.shape(along)[1:]))
-            return along if tokens is None else beside(along, sequence, tokens)
-
         if alone is not None:
             alone = ops.broadcast_to(alone, (ops.shape(counts)[0], *ops.shape(alone)[1:]))
             counts = ops.concatenate([counts, alone], axis=-1)
-        allowed = as_groups(ops.logical_and(met(present), counts))
-        rows = as_groups(ops.broadcast_to(positions, (batch, *ops.shape(positions)[1:])))
-        columns = as_groups(met(ops.arange(length, dtype="int32")[None]))
+        drawn = route[..., before + 1 + after + self.first + self.last :]
+        marks = functools.partial(self._met_marks, there=there, drawn=drawn, tokens=tokens)
+        keys = functools.partial(self._met_keys, there=there, drawn=drawn, tokens=tokens)
+        counts = ops.transpose(counts, (0, 2, 1, 3))  # (B or 1, blocks, N or 1, keys)
+        allowed = as_groups(ops.logical_and(_of_batch(marks(present), batch), counts))
+        length = ops.shape(key)[1]
         return Groups(
             as_groups(query),
-            as_groups(met(key)),
-            as_groups(met(value)),
-            query_positions=rows[:, None],
-            key_positions=columns[:, None],
-            allowed=allowed[:, None, None],
+            as_groups(keys(key)),
+            as_groups(keys(cut.value)),
+            query_positions=as_groups(_of_batch(positions, batch))[:, None],
+            key_positions=as_groups(
+                _of_batch(marks(ops.arange(length, dtype="int32")[None]), batch)
+            ),
+            allowed=allowed[:, :, None],
             way_back=(batch, count, there, length, tokens),
+        )
+
+    def _met_keys(self, x: Tensor, there: Tensor, drawn: Tensor, tokens: Tensor | None) -> Tensor:
+        """(B, S, N, H) -> (B, blocks, keys of a group, N, H)."""
+        blocks = blocks_of(x, self.size)
+        if isinstance(self.seed, tuple) and self.random:
+            along = [self._along(there, blocks, None), keys_of_plans(blocks, drawn)]
+            found = _side_by_side(along)
+        else:
+            found = self._along(there, blocks, drawn[:, 0])
+        return found if tokens is None else beside(found, x, tokens)
+
+    def _met_marks(self, x: Tensor, there: Tensor, drawn: Tensor, tokens: Tensor | None) -> Tensor:
+        """(B or 1, S) -> (B or 1, blocks, N or 1, keys of a group)."""
+        blocks = blocks_of(x, self.size)
+        if not isinstance(self.seed, tuple) or not self.random:
+            found = self._along(there, blocks, drawn[:, 0])
+            found = found if tokens is None else beside(found, x, tokens)
+            return found[:, :, None]
+        shared = self._along(there, blocks, None)
+        far = marks_of_plans(blocks, drawn)
+        parts = [shared[:, :, None], far]
+        if tokens is not None:
+            parts.append(beside(shared[:, :, :0], x, tokens)[:, :, None])
+        batch = functools.reduce(broadcast_size, (ops.shape(part)[0] for part in parts))
+        _, count, heads, _ = ops.shape(far)
+        return ops.concatenate(
+            [ops.broadcast_to(p, (batch, count, heads, ops.shape(p)[3])) for p in parts], axis=3
         )
 
     def _edges(self, cut: _Cut) -> Groups:
@@ -254,6 +267,22 @@ class Blocks(Router):
             key_positions=ops.arange(ops.shape(cut.key)[1], dtype="int32")[None, None],
             allowed=None if cut.key_mask is None else cut.key_mask[:, None, None],
         )
+
+    @property
+    def has_global_queries(self) -> bool:
+        return bool(self.first or self.last or self.tokens)
+
+    def with_global_inputs(
+        self, groups: list[Groups], query: Tensor, key: Tensor, value: Tensor
+    ) -> list[Groups]:
+        _, _, there, _, tokens = groups[0].way_back
+        queries = []
+        if self.first or self.last:
+            queries.append(joined(taken(blocks_of(query, self.size), self._edge_blocks(there))))
+        if tokens is not None:
+            queries.append(taken(query, tokens))
+        replaced = zip(groups[1:], queries, strict=True)
+        return [groups[0], *(g._replace(query=q, key=key, value=value) for g, q in replaced)]
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
         batch, count, there, length, tokens = groups[0].way_back
@@ -291,21 +320,6 @@ class Blocks(Router):
             shares.append(ops.cast(tokens >= 0, "float32")[:, None])
         return shares
 
-    def _with_tokens(self, places: Tensor, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
-        """Adds the tokens (B or 1, N or 1, G) to places (B or 1, N or 1, T, W) of a route."""
-        own = self._alone(tokens, route, counts)
-        own = ops.where(own, tokens[..., None, :], -1)
-        batch, heads, queries, _ = ops.shape(own)
-        places = ops.broadcast_to(places, (batch, heads, queries, ops.shape(places)[-1]))
-        return ops.concatenate([places, own], axis=-1)
-
-    def _alone(self, tokens: Tensor, route: Tensor, counts: Tensor) -> Tensor:
-        """Returns whether tokens (B or 1, ..., G) are in no block of the route (..., T, K)."""
-        tokens = tokens[..., None, :]
-        same = ops.equal((tokens // self.size)[..., None], route[..., None, :])
-        met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
-        return ops.logical_and(tokens >= 0, ops.logical_not(met))
-
     def _at_an_end(self, own: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the place of blocks among the first and the last ones, and a mask of those."""
         from_end = own - there + self.last
@@ -334,30 +348,41 @@ class Blocks(Router):
         band = own[..., None] + ops.arange(-before, after + 1, dtype="int32")
         met = [band + nothing, self._edge_blocks(there[..., None]) + nothing]
         if self.random:
-            met.append(random_plan(own, there, self.random, self.seed) + nothing)
+            drawn = plans(own, there, self.random, self.seed)
+            met = [x + ops.zeros_like(drawn[..., :1]) for x in met]
+            met.append(drawn + nothing)
         met = ops.concatenate(met, axis=-1)
         place = ops.arange(ops.shape(met)[-1])
         same = ops.equal(met[..., :, None], met[..., None, :])
         again = ops.any(ops.logical_and(same, place[:, None] > place), axis=-1)
         return met, ops.logical_and(exists(met, there[..., None]), ops.logical_not(again))
 
-    def _along(self, edges: Tensor, drawn: Tensor, blocks: Tensor) -> Tensor:
+    def _along(self, there: Tensor, blocks: Tensor, drawn: Tensor | None) -> Tensor:
         """Gathers the route of each block: (B, blocks, size, ...) -> (B, blocks, tokens, ...)."""
-        met = [with_neighbours(blocks, *self._reach(ops.shape(blocks)[1]))]
+        count = ops.shape(blocks)[1]
+        met = [with_neighbours(blocks, *self._reach(count))]
         if self.first or self.last:
-            ends = joined(taken(blocks, edges))[:, None]
-            count = ops.shape(blocks)[1]
+            ends = joined(taken(blocks, self._edge_blocks(there)))[:, None]
             met.append(ops.broadcast_to(ends, (ops.shape(ends)[0], count, *ops.shape(ends)[2:])))
-        if self.random:
+        if self.random and drawn is not None:
             far = taken(blocks, drawn)
             batch, count, drawn_blocks, size, *rest = ops.shape(far)
             met.append(ops.reshape(far, (batch, count, drawn_blocks * size, *rest)))
         return _side_by_side(met)
 
+    def take_heads(self, kept: Sequence[int]) -> None:
+        if isinstance(self.seed, tuple):
+            self.seed = tuple(self.seed[head] for head in kept)
+
     def get_config(self) -> Config:
-        names = ("size", "before", "after", "first", "last", "random", "seed")
+        names = ("size", "before", "after", "first", "last", "random")
         config = {name: getattr(self, name) for name in names}
+        config["seed"] = seed_config(self.seed)
         return {**super().get_config(), **config, "tokens": list(self.tokens)}
+
+
+def _of_batch(x: Tensor, batch: Tensor) -> Tensor:
+    return ops.broadcast_to(x, (batch, *ops.shape(x)[1:]))
 
 
 def _side_by_side(parts: list[Tensor]) -> Tensor:

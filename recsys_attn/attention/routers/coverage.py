@@ -40,9 +40,10 @@ def require_covered(pattern: Pattern, meeting: Pattern, size: int, blocks: int) 
     rows = np.unique(np.concatenate([starts, starts - 1, starts + size // 2, [length - 1]]))
     rows = rows[(rows >= 0) & (rows < length)]
     wanted, met = (_matrix(each, rows, length) for each in (pattern, meeting))
+    wanted, met = np.broadcast_arrays(wanted, met)
     past = np.arange(length) <= rows[:, None]
-    for head in wanted:
-        cut = head & ~met[0]
+    for head, own in zip(wanted, met, strict=True):
+        cut = head & ~own
         if cut.any() and not (head | ~past).all():
             row, column = np.argwhere(cut)[0]
             raise ValueError(

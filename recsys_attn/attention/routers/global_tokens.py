@@ -7,6 +7,7 @@ from typing import Any
 
 from keras import ops
 
+from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.attention.routers.group_layout import exists, taken
 from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.checks import require_integer
@@ -40,6 +41,26 @@ def token_places(tokens: Sequence[int], length: Tensor, keys: Tensor) -> Tensor:
     return ops.where(again, -1, place)
 
 
+def alone_at(tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor:
+    """Returns whether tokens are in no block of a route.
+
+    (B or 1, ..., G), blocks (B or 1, ..., T, K) and their mask -> (B or 1, ..., T, G).
+    """
+    tokens = tokens[..., None, :]
+    same = ops.equal((tokens // size)[..., None], route[..., None, :])
+    met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
+    return ops.logical_and(tokens >= 0, ops.logical_not(met))
+
+
+def with_tokens(places: Tensor, tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor:
+    """Adds the tokens (B or 1, N or 1, G) to the places (B or 1, N or 1, T, W) of a route."""
+    alone = alone_at(tokens, size, route, counts)
+    alone = ops.where(alone, tokens[..., None, :], -1)
+    batch, heads, queries, _ = ops.shape(alone)
+    places = ops.broadcast_to(places, (batch, heads, queries, ops.shape(places)[-1]))
+    return ops.concatenate([places, alone], axis=-1)
+
+
 def token_queries(
     query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None, places: Tensor
 ) -> Groups:
@@ -69,9 +90,11 @@ def at_tokens(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 def beside(blocks: Tensor, sequence: Tensor, places: Tensor) -> Tensor:
     """Puts the tokens of a sequence (B, S, ...) behind the keys of each block.
 
-    (B, blocks, keys, ...) -> (B, blocks, keys + G, ...).
+    (B or 1, blocks, keys, ...) -> (B or 1, blocks, keys + G, ...).
     """
-    batch, count, _, *rest = ops.shape(blocks)
+    _, count, keys, *rest = ops.shape(blocks)
     far = taken(sequence, places)[:, None]
+    batch = broadcast_size(ops.shape(blocks)[0], ops.shape(far)[0])
+    blocks = ops.broadcast_to(blocks, (batch, count, keys, *rest))
     far = ops.broadcast_to(far, (batch, count, ops.shape(places)[1], *rest))
     return ops.concatenate([blocks, far], axis=2)

@@ -49,7 +49,7 @@ class AttentionSink(Weighting):
         logits = ops.cast(logits, "float32")
         if allowed is not None:
             logits = logits + NEVER * ops.cast(ops.logical_not(allowed), "float32")
-        sink = ops.expand_dims(self.sink, (1, 2))
+        sink = ops.expand_dims(ops.cast(self.sink, "float32"), (1, 2))
         # `initial`: an empty batch has no maximum otherwise.
         most = ops.max(logits, axis=-1, keepdims=True, initial=-np.inf)
         most = ops.stop_gradient(ops.maximum(most, sink))

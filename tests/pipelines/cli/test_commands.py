@@ -14,7 +14,7 @@ from pipelines.common.errors import PipelineError
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
-STEPS = ("run", "ingest", "fit", "train", "evaluate", "report", "export")
+STEPS = ("run", "ingest", "fit", "train", "evaluate", "report", "export", "prune")
 COMMANDS = (*STEPS, "score", "demo", "compare", "skew", "warmup-from-log", "serve", "request")
 
 

@@ -45,7 +45,7 @@ UNKNOWN_KEYS = [
         None,
         "buckets, kind.",
     ),
-    ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "dropout"),
+    ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "disagreement"),
     (
         "training",
         ("epochs = 2", "epoch = 2"),

@@ -21,7 +21,11 @@ GATED: dict[str, dict[str, Any]] = {
     "autoint": {},
     "mmoe": {"gate": "both"},
     "din": {**ENCODED, "target_attention": "transformer"},
-    "attention_ranker": {**ENCODED, "target_attention": "transformer"},
+    "attention_ranker": {
+        **ENCODED,
+        "target_attention": "transformer",
+        "encoder_positions": "time_buckets",
+    },
 }
 HARD = {"class_name": "hard_concrete", "config": {"penalty": 0.01, "initial": 0.4}}
 PADDED = {**inputs(), "candidate_mask": np.arange(3) < np.array([1, 2, 3, 3, 2])[:, None]}

@@ -122,3 +122,21 @@ def test_the_first_rows_do_not_depend_on_their_number(tmp_path):
     one, other = (read_all(tmp_path / str(n)) for n in (3_003, 50_000))
     assert one.equals(other.slice(0, 3_000))
     assert many["rows"] == {"train": 35_000, "valid": 5_000, "test": 10_000}
+
+
+def test_recent_events_say_nothing_of_the_user():
+    size = SimulateOptions(rows=40_000, history_length=300, recent=280)
+    marketplace, world = Marketplace(size, 5), World.create(size, 5)
+    table = pa.concat_tables([marketplace.chunk(number) for number in range(2)])
+    histories = table["clicked_items"].to_pylist()[:: size.candidates]
+    lengths = {len(history) for history in histories}
+    assert min(lengths - {0}) == 281
+    assert max(lengths) == 300
+    style = dict(enumerate(world.style))
+    users = table["user_id"].to_pylist()[:: size.candidates]
+    taste = dict(zip(world.user_names.to_pylist(), world.taste, strict=True))
+    pairs = [(h, taste[user]) for h, user in zip(histories, users, strict=True) if h]
+    old = [style[item] == likes for h, likes in pairs for item in h[:-280]]
+    late = [style[item] == likes for h, likes in pairs for item in h[-280:]]
+    assert np.mean(old) > 0.4  # half of 0.8, and chance
+    assert np.mean(late) == pytest.approx(1 / 8, abs=0.02)

@@ -13,8 +13,9 @@ import pytest
 from recsys_attn.attention import Dense, HeadGroups, Linear, MultiHeadAttention, Recurrence, presets
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.mechanisms.routed import Routed
-from recsys_attn.attention.patterns import Causal, Dilated, Local, PerHead
+from recsys_attn.attention.patterns import Causal, Dilated, Global, Local, PerHead
 from recsys_attn.attention.routers import Blocks
+from recsys_attn.attention.scores import QkNorm, SoftCap, Temperature
 from recsys_attn.blocks import (
     AxialPositions,
     ConvolutionMixer,
@@ -65,9 +66,14 @@ ATTENTION = {
     "sparse": presets.sparse_transformer(3),
     "Gaussian": Dense("general", CAUSAL, weighting="gaussian"),
     "HSTU": presets.hstu(pattern=CAUSAL),
+    "normalised, capped, with a sink": Dense(
+        SoftCap(Temperature(QkNorm("rotary"))), CAUSAL, weighting="attention_sink"
+    ),
     "blocks": Routed(Blocks(3), "rotary", Local(2, 0)),
     "first block": Routed(Blocks(2, first=1), pattern=Causal()),
-    "global token": Routed(Blocks(2, tokens=(0,)), pattern=Causal()),
+    "global tokens": Routed(
+        Blocks(2, after=0, tokens=(1, 3)), pattern=(Local(2, 0) | Global((1, 3))) & Causal()
+    ),
     "linear": Linear(causal=True),
     "fading": Linear(causal=True, decay="gate"),
 }
@@ -125,6 +131,20 @@ def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     encoder = encoder_of(name)
     output = stepped(Recurrence(encoder), X, LENGTHS)
     np.testing.assert_allclose(output, encoder(X, present=LENGTHS), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mechanism", ["rotary", "gated_linear_attention"])
+def test_heads_with_shared_keys_have_a_small_cache(mechanism: str) -> None:
+    options = {"pattern": "causal"} if mechanism == "rotary" else {"causal": True}
+    part = {"class_name": mechanism, "config": options}
+    layer = MultiHeadAttention([4, [0, 0, 0, 1]], [6, 3], part)
+    layer(X)
+    randomise(layer)
+    recurrence = Recurrence(layer)
+    assert_close(stepped(recurrence, X, np.ones_like(LENGTHS)), layer(X))
+    if mechanism == "rotary":
+        state = recurrence.initial_state(B, length=S)
+        assert (state.keys.shape, state.values.shape) == ((B, S, 2, 6), (B, S, 2, 3))
 
 
 @pytest.mark.parametrize("name", ["window", "blocks", "linear", *MIXERS])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recsys_attn.attention import patterns
-from recsys_attn.attention.mechanisms import Dense, Routed
+from recsys_attn.attention import MultiHeadAttention, dense_weights, patterns, prune_heads
+from recsys_attn.attention.mechanisms import Dense, Lookup, Routed
 from recsys_attn.attention.patterns import random_plan
 from recsys_attn.attention.routers import Blocks
 from tests.support import reference
@@ -100,6 +100,41 @@ def test_blocks_with_edges_and_random_ones_are_big_bird() -> None:
             output_of(Routed(router), key_mask=mask),
             output_of(Dense(pattern=BIG_BIRD), key_mask=mask),
         )
+
+
+SEEDS = (3, 1, 4, 1, 5)
+A_PLAN_A_HEAD = patterns.PerHead(
+    tuple(
+        patterns.Block(4, 1) | patterns.EdgeBlocks(4) | patterns.RandomBlocks(4, 2, seed=seed)
+        for seed in SEEDS
+    )
+)
+
+
+def test_each_head_has_a_plan_of_its_own() -> None:
+    router = Blocks(4, first=1, last=1, random=2, seed=SEEDS)
+    for length in (S, 13, 3):
+        mask = np.broadcast_to(np.arange(S) < length, (B, S))
+        expected = output_of(Dense(pattern=A_PLAN_A_HEAD), key_mask=mask)
+        assert_close(output_of(Routed(router), key_mask=mask), expected)
+        rows = {"query_positions": np.full((B, S), 9), "key_mask": mask}
+        found = output_of(Lookup(router, pattern=A_PLAN_A_HEAD), **rows)
+        assert_close(found, output_of(Dense(pattern=A_PLAN_A_HEAD), **rows))
+    with_token = Blocks(4, first=1, last=1, random=2, seed=SEEDS, tokens=(9, -3))
+    pattern = A_PLAN_A_HEAD | patterns.Global((9, -3))
+    assert_close(output_of(Routed(with_token, pattern=pattern)), output_of(Dense(pattern=pattern)))
+    output, weights = Routed(with_token)(QUERY, KEY, VALUE, return_weights=True)
+    dense = np.asarray(dense_weights(weights, S, S))
+    assert_close(output, np.einsum("bnts,bsnv->btnv", dense, VALUE))
+
+
+def test_heads_keep_their_plans_when_others_are_cut_out() -> None:
+    layer = MultiHeadAttention(3, 4, Routed(Blocks(4, 0, 0, random=1, seed=[7, 8, 9])))
+    layer(QUERY[:, :, 0])
+    kept = prune_heads(layer, keep=[0, 2]).mechanism.router
+    assert kept.seed == (7, 9)
+    with pytest.raises(ValueError, match="`seed` must be one integer or a list of 3"):
+        MultiHeadAttention(3, 4, Routed(Blocks(4, seed=[7, 8])))(QUERY[:, :, 0])
 
 
 def test_each_head_may_have_its_own_pattern() -> None:
