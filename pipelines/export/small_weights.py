@@ -37,7 +37,7 @@ def shrink(model: RankingModel, options: ExportOptions) -> RankingModel:
         model.tower if tower == "float32" else SmallTower(model.tower, tower),
         name=model.name,
     )
-    small.calibrate(model.calibration)
+    small.calibrate(model.calibration())
     return small
 
 

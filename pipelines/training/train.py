@@ -144,7 +144,7 @@ def train(
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
             reporter.say(sentence)
-        before = model.calibration
+        before = model.calibration()
         model.calibrate({})  # the older run's is of other rows
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
         done = Trainer(

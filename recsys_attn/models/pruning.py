@@ -184,7 +184,7 @@ def _without_fields(model: RankingModel) -> RankingModel:
     before, after = (_numbered_columns(each, numbers) for each in (model, smaller))
     _copy(old.interaction, new.interaction, _places(before, after))
     _copy(old.head, new.head, _places_in_vector(old.interaction, before, after))
-    smaller.calibrate(model.calibration)
+    smaller.calibrate(model.calibration())
     return smaller
 
 

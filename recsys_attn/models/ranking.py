@@ -107,9 +107,8 @@ class RankingModel(keras.Model):
         found = [by_task.get(name, (1.0, 0.0)) for name in names]
         self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
 
-    @property
     def calibration(self) -> dict[str, tuple[float, float]]:
-        """The numbers of `calibrate`, for all tasks."""
+        """Returns the numbers of `calibrate`, for all tasks."""
         names = [task.name for task in self.schema.tasks]
         found = ops.convert_to_numpy(self._calibration).astype("float64")
         return {

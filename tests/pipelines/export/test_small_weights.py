@@ -50,7 +50,7 @@ def test_scores_are_those_of_a_model_with_rounded_weights(
     small = shrink(model, ExportOptions(tables=tables, tower=tower))
     found = Scorer(small).score_table(table, fitted, "request")
     rounded = shop.model(fitted)
-    rounded.calibrate(model.calibration)
+    rounded.calibrate(model.calibration())
     for target, source in zip(rounded.weights, model.weights, strict=True):
         is_table = "table_" in source.path
         kind, axis = (tables, -1) if is_table else (tower, -2)
