@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks import activations
+from recsys_attn.blocks.both_directions import BothDirections
 from recsys_attn.blocks.mixers import MIXERS, Mixer
 from recsys_attn.checks import require_bool, require_positive, unknown_name
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -61,9 +62,11 @@ class RecurrentMixer(Mixer):
         width = input_shape[-1] or 0
         count = 2 if self.bidirectional else 1
         units = self.units or -(-width // count)
-        self.recurrence = _CELLS[self.cell](units, return_sequences=True, dtype=self.dtype_policy)
+        make, policy = _CELLS[self.cell], self.dtype_policy
         if self.bidirectional:
-            self.recurrence = keras.layers.Bidirectional(self.recurrence, dtype=self.dtype_policy)
+            self.recurrence = BothDirections(make, units, dtype=policy)
+        else:
+            self.recurrence = make(units, return_sequences=True, dtype=policy)
         self.recurrence.build(input_shape)
         self.projection = None
         if count * units != width:
@@ -72,7 +75,8 @@ class RecurrentMixer(Mixer):
         self.built = True
 
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
-        return self._projected(self.recurrence(x, mask=present))
+        mask = {"present" if self.bidirectional else "mask": present}
+        return self._projected(self.recurrence(x, **mask))
 
     def _projected(self, states: Tensor) -> Tensor:
         return states if self.projection is None else self.projection(states)

@@ -9,6 +9,7 @@ from keras import ops
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.pooling import AttentionPooling
+from recsys_attn.blocks.both_directions import BothDirections
 from recsys_attn.checks import require_positive
 from recsys_attn.layer import Layer
 from recsys_attn.models.encoded_history import front_first
@@ -176,8 +177,7 @@ class _Level(Layer):
 
     def __init__(self, units: int, mechanism: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        gru = keras.layers.GRU(units, return_sequences=True, dtype=self.dtype_policy)
-        self.gru = keras.layers.Bidirectional(gru, dtype=self.dtype_policy)
+        self.gru = BothDirections(keras.layers.GRU, units, dtype=self.dtype_policy)
         self.pooling = AttentionPooling(mechanism, dtype=self.dtype_policy)
         self.pooling.attention.mechanism.require_weights("A session's explanation")
         self.width = 2 * units
@@ -188,6 +188,6 @@ class _Level(Layer):
         self.built = True
 
     def call(self, inputs: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.gru(inputs, mask=present)
+        states = self.gru(inputs, present)
         pooled, weights = self.pooling(states, present=present, return_weights=True)
         return pooled, weights

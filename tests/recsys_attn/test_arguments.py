@@ -71,6 +71,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "scores": lambda: ["dot"],
     "size": lambda: 4,
     "mechanisms": lambda: ["local", "bigbird"],
+    "make": lambda: keras.layers.GRU,
     "memory": lambda: 3,
     "SessionHistory.units": lambda: 4,
     "han.schema": lambda: WITH_AGES,

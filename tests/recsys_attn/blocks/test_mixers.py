@@ -164,7 +164,7 @@ def test_both_directions_are_two_cells() -> None:
     layer = RecurrentMixer(bidirectional=True)
     layer(X)
     randomise(layer)
-    parts = (layer.recurrence.forward_layer, layer.recurrence.backward_layer)
+    parts = (layer.recurrence.forward, layer.recurrence.backward)
     forward, backward = (part.get_weights() for part in parts)
     output = np.asarray(layer(X))
     one = RecurrentMixer(units=E // 2)
