@@ -34,6 +34,17 @@ def deserialize(config: Any) -> Any:
     return keras.saving.deserialize_keras_object(config)
 
 
+def unshared(config: Any) -> Any:
+    """Returns the config of a part without the marks of shared objects.
+
+    While Keras loads a model it marks objects by their address, and gives one that it has made for
+    the same mark: not a new one, and after an address has come again that of another layer.
+    """
+    if isinstance(config, Mapping):
+        return {key: unshared(x) for key, x in config.items() if key != "shared_object_id"}
+    return [unshared(x) for x in config] if isinstance(config, list) else config
+
+
 def with_own_seed(config: Any, index: int) -> Any:
     """Returns the config of a part for one of several equal layers, with its own seed.
 

@@ -25,7 +25,7 @@ from recsys_attn.attention.patterns.tokens import Global
 from recsys_attn.attention.patterns.window import Causal, Local
 from recsys_attn.attention.routers.global_tokens import token_positions
 from recsys_attn.checks import require_not_negative, require_number, require_positive
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import deserialize, serialize, unshared
 from recsys_attn.tensors import Config
 
 PRESETS: dict[str, Callable[..., keras.layers.Layer]] = MECHANISMS.reserved
@@ -313,7 +313,7 @@ def taylor(**kwargs: Any) -> Linear:
 
 def fresh(identifier: Any) -> keras.layers.Layer:
     """Returns a new mechanism with new weights, also for an instance."""
-    return deserialize(serialize(get(identifier)))
+    return deserialize(unshared(serialize(get(identifier))))
 
 
 def _and(pattern: Pattern, other: Any) -> Pattern:
