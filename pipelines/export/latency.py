@@ -19,7 +19,7 @@ _CALLS = 50
 def request_call(
     signatures: Mapping[str, Any], schema: Schema, request: pa.Table
 ) -> Callable[[], Any]:
-    """A call with one request: of `rank`, or of the signature of rows where there is none.
+    """A call with one request, by the signature `rank`, or else by that of rows.
 
     Args:
         signatures: The signatures of an export.

@@ -167,7 +167,7 @@ def train(
 def _start(
     experiment: Experiment, data: TrainingData, fitted: FittedFeatures
 ) -> tuple[RankingModel, FittedFeatures, dict[str, Any]]:
-    """The model to train, its features, and what is known of its pruning."""
+    """The model to train, its features, and the result of its pruning."""
     run = experiment.training.prune
     if run is None:
         return build_model(experiment, fitted.schema), fitted, {}

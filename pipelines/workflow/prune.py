@@ -30,7 +30,7 @@ _ROWS = 500  # candidates of a timed call: enough that the model counts more tha
 
 
 class _Line(NamedTuple):
-    """A line of the table; None for what is not measured."""
+    """A line of the table; None for a missing measurement."""
 
     weights: int
     megabytes: float | None

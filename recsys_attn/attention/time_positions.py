@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 from recsys_attn.attention.relative_positions import ScorePositions
 from recsys_attn.attention.scores.base import SCORES
@@ -15,7 +14,7 @@ from recsys_attn.tensors import Config
 class TimePositions(ScorePositions):
     """Positions in the score that read times."""
 
-    uses_times: ClassVar[bool] = True
+    uses_times = True
 
 
 @POSITIONS.register("time_buckets")

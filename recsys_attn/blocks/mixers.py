@@ -71,7 +71,7 @@ class Mixer(Layer):
 
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
         """Returns (B, S, E); x is zero for padding."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must implement `mix`")
 
     def initial_state(self, batch_size: Any) -> Any:
         """Returns the state before the first event, of a causal mixer."""

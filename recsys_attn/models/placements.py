@@ -34,7 +34,7 @@ def check_disagreement(given: Any) -> None:
 
 
 def placed(gates: Any, disagreement: Any, **places: str) -> dict[str, dict[str, Any]]:
-    """Returns `gate` and `disagreement` of each place of a model; None where there is nothing.
+    """Returns `gate` and `disagreement` of each place of a model, None by default.
 
     Args:
         gates: One gate for all places of the model, or gates by place. None for none.
@@ -67,7 +67,7 @@ def _gate_of(given: Any) -> Any:
 
 
 def _in_places(name: str, given: Any, places: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what is given for each place of a model."""
+    """Returns the value of an option for each place of a model."""
     here = [place for place, missing in places.items() if not missing]
     by_place = {} if given is None else _by_place(name, given)
     if _ALL in by_place:

@@ -141,7 +141,7 @@ class SessionHistory(Layer):
         place = ops.arange(self.max_events, dtype="int32")
         filled = place < size[..., None]
         index = ops.where(filled, start[..., None] + place, 0)
-        # The cell of each event, for its weight; -1 where it does not count.
+        # The cell of each event, for its weight; -1 for an event that is too old or missing.
         own = session - dropped
         first = ops.take_along_axis(start, ops.clip(own, 0, self.max_sessions - 1), axis=1)
         within = ops.cumsum(count, axis=1) - count - first
@@ -162,7 +162,7 @@ class SessionHistory(Layer):
 class _Grid(NamedTuple):
     index: Tensor  # (B, M, L), of the event in each cell
     filled: Tensor  # (B, M, L)
-    cell: Tensor  # (B, S), of each event; -1 where it does not count
+    cell: Tensor  # (B, S), of each event; -1 for one that is too old or missing
 
 
 def _of_events(weights: Tensor, grid: _Grid, places: Tensor) -> Tensor:

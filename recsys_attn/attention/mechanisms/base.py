@@ -206,7 +206,7 @@ class Mechanism(Layer):
             )
 
     def require_one_projection(self, layer: str) -> None:
-        """Raises if a layer that makes one projection, or none, cannot give it what it needs."""
+        """Raises if the mechanism needs more projections than the layer makes."""
         if self.projections != 1:
             raise ValueError(
                 f"{type(self).__name__} needs {self.projections} projections of queries, keys and "

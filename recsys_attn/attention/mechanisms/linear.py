@@ -258,7 +258,7 @@ class Linear(Mechanism):
 def _summed(
     features: Tensor, value: Tensor, log_shares: Tensor | None
 ) -> tuple[LinearState, Tensor | None]:
-    """(B, N, S, M), (B, N, S, V) -> the sums over S, and what is left of those before."""
+    """(B, N, S, M), (B, N, S, V) -> the sums over S, and the share of earlier sums that remains."""
     left = None
     if log_shares is not None:
         # From the end, where the shares count: sums over a long past round more.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -30,7 +30,7 @@ class Positions:
     50
     """
 
-    uses_times: ClassVar[bool] = False
+    uses_times: bool = False
 
     def for_history(self, length: int) -> Self:
         """Returns the positions for histories of at most `length` events, where none is given."""

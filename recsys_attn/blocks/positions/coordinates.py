@@ -60,11 +60,7 @@ class CoordinatePositions(CountedPositions):
     ) -> None:
         super().__init__(length, from_end, **kwargs)
         require_bool("gaps", gaps)
-        self.gaps = gaps
-
-    @property
-    def uses_times(self) -> bool:  # type: ignore[override]
-        return self.gaps
+        self.gaps = self.uses_times = gaps
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)

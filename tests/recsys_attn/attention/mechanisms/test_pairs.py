@@ -96,7 +96,9 @@ TIMES = np.cumsum(RNG.integers(0, 5000, size=(B, S)), axis=1)
 
 @pytest.mark.parametrize("router", [lambda: Blocks(4, 6, 6), lambda: KMeans(1, S)])
 def test_positions_of_a_call_reach_the_score(router: Any) -> None:
-    score = lambda: Dot() + TimeBuckets(8)  # noqa: E731
+    def score() -> Any:
+        return Dot() + TimeBuckets(8)
+
     given = {"query_positions": TIMES, "key_positions": TIMES}
     dense, routed = Dense(score()), Routed(router(), score())
     output_of(dense, SELF, KEY, VALUE)
