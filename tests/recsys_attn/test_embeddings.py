@@ -352,7 +352,7 @@ def test_penalty_is_that_of_the_narrow_table() -> None:
 
 def test_errors() -> None:
     wide = Schema((Categorical("item", size=7, table_width=4),), (Task("click"),))
-    with pytest.raises(ValueError, match=r"'item': must be less than the embedding width, 4"):
+    with pytest.raises(ValueError, match="'item': `table_width` must be less than the embedding"):
         FeatureEmbedding(wide, width=4)
     unfitted = Schema((Categorical("item"),), (Task("click"),))
     with pytest.raises(ValueError, match="Feature 'item' has no `size`"):
