@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.relative_positions import ScorePositions
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.blocks.positions.base import POSITIONS
+from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config
 
 
@@ -57,7 +61,8 @@ class TimeBucketPositions(TimePositions):
 class TimeIntervalPositions(TimePositions):
     """TiSASRec's `score + q . K[r]` of the interval r. See `TimeIntervals`.
 
-    It is scaled where the score is a scaled dot product.
+    It is scaled where the score is a scaled dot product. With `values` the output has
+    `sum_s weight[s] R[r]` too, as in the paper. See `TimeIntervalValues`.
 
     In a model, they stand beside learned positions, and the history needs the ages of its events.
 
@@ -66,6 +71,8 @@ class TimeIntervalPositions(TimePositions):
     Args:
         max_interval: Largest interval, in units of the user's shortest one; longer ones count as
             it. The paper takes 256 to 2048.
+        values: Whether intervals have vectors beside the values too, as in the paper. It needs the
+            mechanism `Dense`.
 
     Example:
 
@@ -75,9 +82,24 @@ class TimeIntervalPositions(TimePositions):
     """
 
     max_interval: int = 256
+    values: bool = False
 
     def __post_init__(self) -> None:
+        require_bool("values", self.values)
         SCORES.get(self._term(False))
+
+    def in_mechanism(self, mechanism: Any) -> Any:
+        made = super().in_mechanism(mechanism)
+        if not self.values or isinstance(made, HeadGroups):  # which has them in each mechanism
+            return made
+        if not isinstance(made, Dense):
+            raise ValueError(
+                "TimeIntervalPositions with values=True add vectors of pairs to the values, which "
+                f"only the mechanism Dense does. Received: {type(made).__name__}. Leave `values` "
+                "out, or use Dense, such as 'transformer'"
+            )
+        values = {"class_name": "time_intervals", "config": {"max_interval": self.max_interval}}
+        return Dense(**{**made.get_config(), "pair_values": values})
 
     def _term(self, scale: bool) -> Config:
         config = {"max_interval": self.max_interval, "scale": scale}

@@ -18,6 +18,7 @@ from recsys_attn.attention.core.head_layout import (
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both
 from recsys_attn.attention.core.positions import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.position_tables import fitting
@@ -38,6 +39,7 @@ def attention(
     allowed: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    pair_values: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention of each head: `weighting(score(query, key) + bias) value`.
 
@@ -50,6 +52,7 @@ def attention(
         allowed: Booleans that broadcast to (B, N, T, S); None for all pairs.
         bias: Added to the logits.
         dropout: Applied to the weights that meet the values.
+        pair_values: From these weights to what is added to the output.
 
     Returns:
         The output (B, T, N, V) and the weights before dropout (B, N, T, S).
@@ -59,7 +62,8 @@ def attention(
         logits = ops.add(logits, bias)
     weights = weighting(logits, allowed)
     kept = weights if dropout is None else dropout(weights)
-    return swap_heads(batched_matmul(kept, swap_heads(value))), weights
+    output = swap_heads(batched_matmul(kept, swap_heads(value)))
+    return output if pair_values is None else output + pair_values(kept), weights
 
 
 @MECHANISMS.register("dense")
@@ -77,6 +81,8 @@ class Dense(Mechanism):
             `"softmax"`.
         dropout: Share of the weights dropped in training. Defaults to 0; raise it against
             overfitting.
+        pair_values: Vectors of pairs beside the values, such as `TimeIntervalValues` (a
+            `mechanisms.PairValues`): an instance, a name or a config. Defaults to none.
 
     Call arguments:
         query: (B, T, N, H).
@@ -120,6 +126,7 @@ class Dense(Mechanism):
         *,
         weighting: Any = "softmax",
         dropout: float = 0.0,
+        pair_values: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -129,12 +136,18 @@ class Dense(Mechanism):
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
         require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.pair_values: Any = None
+        if pair_values is not None:
+            self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
+        if self.pair_values is not None:
+            shapes = query_shape, key_shape, value_shape
+            build_part(self, "part `pair_values`", self.pair_values, *shapes)
 
     def call(
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
@@ -156,8 +169,12 @@ class Dense(Mechanism):
             weights = weights_of(self.weighting, logits, allowed, query)
             return ops.cast(weights, self.compute_dtype)
 
+        def pair_values(weights: Tensor) -> Tensor:
+            return self.pair_values(weights, query, key, allowed, rows, columns)
+
         bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
-        return attention(query, key, value, score, weighting, allowed, bias, self.dropout)
+        added = None if self.pair_values is None else pair_values
+        return attention(query, key, value, score, weighting, allowed, bias, self.dropout, added)
 
     @property
     def _lowest_logit(self) -> float:
@@ -174,7 +191,8 @@ class Dense(Mechanism):
     @property
     def positional(self) -> bool:
         """Whether it uses positions."""
-        return self.score.positional or self.pattern is not None
+        parts = self.pattern, self.pair_values
+        return self.score.positional or any(part is not None for part in parts)
 
     @property
     def is_causal(self) -> bool:
@@ -198,4 +216,5 @@ class Dense(Mechanism):
             "pattern": serialize(self.pattern),
             "weighting": serialize(self.weighting),
             "dropout": self.dropout.rate,
+            "pair_values": serialize(self.pair_values),
         }

@@ -36,6 +36,7 @@ MECHANISMS = [
     "rotary",
     "local_p",
     {"class_name": "dense", "config": {"score": CAPPED, "weighting": "attention_sink"}},
+    {"class_name": "dense", "config": {"score": "dot", "pair_values": "time_intervals"}},
     "hstu",
     "linformer",
     "memory_compressed",

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense, MultiHeadAttention
+from recsys_attn.attention.mechanisms import HeadGroups, Routed, TimeIntervalValues
+from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.scores import Dot, TimeBuckets, TimeIntervals
+from recsys_attn.attention.time_positions import TimeIntervalPositions
 from tests.support.arrays import assert_close, normal, weights_of
 from tests.support.layer_case import randomise
 from tests.support.score_case import B, H, N, with_random_weights
@@ -32,6 +35,46 @@ def test_intervals_follow_the_equation(scale: bool) -> None:
         expected /= H**0.5 if scale else 1
         np.testing.assert_allclose(logits[b, n, i, j], expected, atol=1e-5)
     assert unit == 21  # 3 seconds of the first user
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_tisasrec_follows_its_equation(causal: bool) -> None:
+    """Equations 3 to 5: intervals in the keys and in the values, of random weights."""
+    mechanism = Dense(
+        Dot(scale=True) + TimeIntervals(8, scale=True),
+        "causal" if causal else None,
+        pair_values=TimeIntervalValues(8),
+    )
+    query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
+    present = np.broadcast_to(np.arange(S) < 5, (B, S))
+    arguments = {"query_positions": TIMES, "key_positions": TIMES, "key_mask": present}
+    mechanism(query, key, value, **arguments)
+    randomise(mechanism)
+    keys, values = weights_of(mechanism)
+    output, _ = mechanism(query, key, value, **arguments)
+    for b in range(B):
+        apart = TIMES[b][:, None] - TIMES[b][None]
+        allowed = present[b] & ((apart >= 0) | (not causal))
+        apart = np.abs(apart)
+        r = np.minimum(apart // apart[allowed & (apart > 0)].min(), 8)
+        for n, i in np.ndindex(N, S):
+            q, k, v = (x[b, :, n].astype("float64") for x in (query, key, value))
+            seen = np.flatnonzero(allowed[i])
+            logits = np.array([q[i] @ (k[j] + keys[n, :, r[i, j]]) for j in seen]) / H**0.5
+            weights = np.exp(logits) / np.exp(logits).sum()
+            expected = weights @ np.array([v[j] + values[n, r[i, j]] for j in seen])
+            np.testing.assert_allclose(np.asarray(output)[b, i, n], expected, atol=1e-5)
+
+
+def test_only_dense_has_values_of_pairs() -> None:
+    positions = TimeIntervalPositions(8, values=True)
+    made = positions.in_mechanism(HeadGroups(["transformer", "sparsemax"]))
+    assert [type(each.pair_values) for each in made.mechanisms] == [TimeIntervalValues] * 2
+    assert encodes_order(Dense(pair_values="time_intervals"))
+    with pytest.raises(ValueError, match=r"values=True .* only the mechanism Dense does.*Routed"):
+        positions.in_mechanism("longformer")
+    with pytest.raises(TypeError, match="Routed has no argument `pair_values`"):
+        Routed("lsh", pair_values="time_intervals")
 
 
 @pytest.mark.parametrize("kind", ["intervals", "buckets"])
