@@ -11,7 +11,7 @@ from recsys_attn.attention.relative_positions import ScorePositions
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.blocks.positions.base import POSITIONS
-from recsys_attn.checks import require_bool
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config
 
 
@@ -20,11 +20,24 @@ class TimePositions(ScorePositions):
 
     uses_times = True
 
+    def _in_dense(self, mechanism: Any, reason: str, **parts: Any) -> Any:
+        """Returns a `Dense` with more parts, in each mechanism of `HeadGroups`."""
+        if isinstance(mechanism, HeadGroups):
+            return mechanism  # whose mechanisms have them already
+        if not isinstance(mechanism, Dense):
+            raise ValueError(
+                f"{type(self).__name__} {reason}, which only the mechanism Dense does. Received: "
+                f"{type(mechanism).__name__}. Leave this out, or use Dense, such as 'transformer'"
+            )
+        return Dense(**{**mechanism.get_config(), **parts})
+
 
 @POSITIONS.register("time_buckets")
 @dataclasses.dataclass(frozen=True)
 class TimeBucketPositions(TimePositions):
     """HSTU's `score + table[bucket(log |t_i - t_j|)]`, a table of each head. See `TimeBuckets`.
+
+    With `place_distances` it is the paper's `score + table[bucket] + places[i - j]`.
 
     In a model, they stand beside learned positions, and the history needs the ages of its events.
 
@@ -34,6 +47,9 @@ class TimeBucketPositions(TimePositions):
         num_buckets: Number of buckets; the last one holds all longer times.
         step: Width of a bucket in the logarithm of the seconds. With the defaults, 20 buckets of
             1.0, the last one starts at 5 years.
+        place_distances: Number of distances between the places of events, in both directions, with
+            a learned number of their own; longer ones share numbers. Give the `max_length` of the
+            history. Defaults to none. It needs the mechanism `Dense`.
 
     Example:
 
@@ -44,16 +60,32 @@ class TimeBucketPositions(TimePositions):
 
     num_buckets: int = 20
     step: float = 1.0
+    place_distances: int | None = None
 
     def __post_init__(self) -> None:
         SCORES.get(self._bias)
+        if self.place_distances is not None:
+            require_positive("place_distances", self.place_distances)
 
     @property
     def _bias(self) -> Config:
-        return {"class_name": "time_buckets", "config": dataclasses.asdict(self)}
+        config = {"num_buckets": self.num_buckets, "step": self.step}
+        return {"class_name": "time_buckets", "config": config}
 
     def in_score(self, score: Config) -> Config:
         return {"class_name": "sum", "config": {"scores": [score, self._bias]}}
+
+    def in_mechanism(self, mechanism: Any) -> Any:
+        made = super().in_mechanism(mechanism)
+        if self.place_distances is None:
+            return made
+        # Half of a direction's buckets hold one distance each.
+        config = {
+            "num_buckets": 4 * self.place_distances,
+            "max_distance": 2 * self.place_distances,
+        }
+        bias = {"class_name": "relative_buckets", "config": config}
+        return self._in_dense(made, "with `place_distances` read places too", place_bias=bias)
 
 
 @POSITIONS.register("time_intervals")
@@ -90,16 +122,11 @@ class TimeIntervalPositions(TimePositions):
 
     def in_mechanism(self, mechanism: Any) -> Any:
         made = super().in_mechanism(mechanism)
-        if not self.values or isinstance(made, HeadGroups):  # which has them in each mechanism
+        if not self.values:
             return made
-        if not isinstance(made, Dense):
-            raise ValueError(
-                "TimeIntervalPositions with values=True add vectors of pairs to the values, which "
-                f"only the mechanism Dense does. Received: {type(made).__name__}. Leave `values` "
-                "out, or use Dense, such as 'transformer'"
-            )
         values = {"class_name": "time_intervals", "config": {"max_interval": self.max_interval}}
-        return Dense(**{**made.get_config(), "pair_values": values})
+        reason = "with values=True add vectors of pairs to the values"
+        return self._in_dense(made, reason, pair_values=values)
 
     def _term(self, scale: bool) -> Config:
         config = {"max_interval": self.max_interval, "scale": scale}

@@ -120,6 +120,13 @@ _SCORES = {
         ),
         crosses=False,
     ),
+    "times and places": Composition(
+        dense(
+            total("dot", part("time_buckets", num_buckets=3)),
+            place_bias=part("relative_buckets", num_buckets=8, max_distance=5),
+        ),
+        crosses=False,
+    ),
     "shared query and key": Composition(dense("shared_dot"), crosses=False),
 }
 _PATTERNS = {

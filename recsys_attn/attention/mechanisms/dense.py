@@ -83,6 +83,9 @@ class Dense(Mechanism):
             overfitting.
         pair_values: Vectors of pairs beside the values, such as `TimeIntervalValues` (a
             `mechanisms.PairValues`): an instance, a name or a config. Defaults to none.
+        place_bias: A score such as `"relative_buckets"` that is added to `score` and reads the
+            places of events in their sequence where the positions are times: 0 ... S-1 for the
+            keys, the last T of them for the queries. It uses no content. Defaults to none.
 
     Call arguments:
         query: (B, T, N, H).
@@ -127,6 +130,7 @@ class Dense(Mechanism):
         weighting: Any = "softmax",
         dropout: float = 0.0,
         pair_values: Any = None,
+        place_bias: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -140,11 +144,18 @@ class Dense(Mechanism):
         if pair_values is not None:
             self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)
 
+        self.place_bias: Any = None
+        if place_bias is not None:
+            self.place_bias = scores.get(place_bias, dtype=self.dtype_policy)
+            _require_bias(self.place_bias)
+
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
+        if self.place_bias is not None:
+            build_part(self, "part `place_bias`", self.place_bias, query_shape, key_shape)
         if self.pair_values is not None:
             shapes = query_shape, key_shape, value_shape
             build_part(self, "part `pair_values`", self.pair_values, *shapes)
@@ -161,7 +172,8 @@ class Dense(Mechanism):
             allowed = both(pattern, allowed)
 
         def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-            return logits_of(self.score, query, key, allowed, rows, columns)
+            logits = logits_of(self.score, query, key, allowed, rows, columns)
+            return logits if self.place_bias is None else logits + self.place_bias(query, key)
 
         def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
             if masks.bias is not None:
@@ -175,6 +187,15 @@ class Dense(Mechanism):
         bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
         added = None if self.pair_values is None else pair_values
         return attention(query, key, value, score, weighting, allowed, bias, self.dropout, added)
+
+    def as_cross_attention(self) -> Mechanism:
+        if self.place_bias is not None:
+            raise ValueError(
+                "`place_bias` counts the events between a query and a key of one sequence, and the "
+                "queries (candidates, tasks, learned queries) have no place in it. Leave it out "
+                f"here. Received: place_bias={self.place_bias!r}"
+            )
+        return super().as_cross_attention()
 
     @property
     def _lowest_logit(self) -> float:
@@ -217,4 +238,13 @@ class Dense(Mechanism):
             "weighting": serialize(self.weighting),
             "dropout": self.dropout.rate,
             "pair_values": serialize(self.pair_values),
+            "place_bias": serialize(self.place_bias),
         }
+
+
+def _require_bias(score: Any) -> None:
+    if not score.positional or score.uses_query or score.uses_key:
+        raise ValueError(
+            "`place_bias` must be a score that reads positions and no content, such as 'alibi' or "
+            f"'relative_buckets'; others belong to `score`. Received: place_bias={score!r}"
+        )

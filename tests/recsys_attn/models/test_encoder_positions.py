@@ -43,7 +43,8 @@ def changed_by_a_reversal(ranker: RankingModel) -> bool:
 
 
 TISASREC = {"class_name": "time_intervals", "config": {"max_interval": 5, "values": True}}
-EVERY: list[Any] = [*POSITIONS.members, TISASREC]
+HSTU = {"class_name": "time_buckets", "config": {"place_distances": S}}
+EVERY: list[Any] = [*POSITIONS.members, TISASREC, HSTU]
 CAUSAL = {"class_name": "additive", "config": {"pattern": "causal"}}
 # ALiBi's distances are equal in both directions: with it alone a reversal changes nothing.
 ORDERED: list[tuple[Any, Any]] = [
@@ -53,7 +54,7 @@ ORDERED: list[tuple[Any, Any]] = [
     ("alibi", CAUSAL),
 ]
 ORDERED += [({"class_name": "coordinates", "config": {"gaps": True}}, "transformer")]
-ORDERED += [(TISASREC, "transformer")]
+ORDERED += [(TISASREC, "transformer"), (HSTU, "transformer")]
 ORDERED += [(name, "transformer") for name in POSITIONS.members if name not in ("none", "alibi")]
 
 
