@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_heads": 4,
     "model.encoder_head_dim": 8,
     "model.encoder_positions": "rotary",
+    "model.encoder_context": {"features": ["scenario"], "how": "norm"},
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
     "model.gate_attention": "sparsemax",
     "model.target_heads": 4,
