@@ -6,7 +6,7 @@ from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes
+from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embedding_tables import require_one_width
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
@@ -131,6 +131,8 @@ def attention_ranker(
     (1, 3)
     """
     require_one_width(schema, width)
+    if encoder_layers is not None:
+        require_positive("encoder_layers", encoder_layers)
     given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
     require_with("`encoder`", encoder is not None, **given)
     context = context_of(schema, width, encoder, encoder_context)
@@ -141,6 +143,7 @@ def attention_ranker(
     own = placed(gates, disagreement, fields="", interaction="", experts="", **of_history)
     tasks = [task.name for task in schema.tasks]
     attention = Dense("dot", dropout=dropout) if interaction is None else interaction
+    autoint = AutoInt(num_layers, num_heads, head_dim, attention, **own["interaction"])
     experts = Experts(num_experts, expert_units, dropout=dropout, **own["experts"])
     mixture = MMoE(len(tasks), gate="attention", mechanism=gate_attention, experts=experts)
     target = target_attention, width, target_heads, head_dim
@@ -157,10 +160,7 @@ def attention_ranker(
         FeatureEmbedding(schema, width, None, embeddings_regularizer, named_by(context)),
         Tower(
             histories,
-            FieldInteraction(
-                AutoInt(num_layers, num_heads, head_dim, attention, **own["interaction"]),
-                Mlp(mlp_units, dropout=dropout) if mlp_units else None,
-            ),
+            FieldInteraction(autoint, Mlp(mlp_units, dropout=dropout) if mlp_units else None),
             TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
             field_gate(schema, width, own["fields"]["gate"]),
         ),

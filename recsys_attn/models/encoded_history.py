@@ -14,7 +14,7 @@ from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.film import Film
 from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
 from recsys_attn.blocks.positions.learned import LearnedPositions
-from recsys_attn.checks import require_bool, require_positive
+from recsys_attn.checks import require_bool
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
 from recsys_attn.models.encoder_context import EncoderContext
@@ -211,7 +211,6 @@ def encoded_histories(
     """
     if encoder is None:
         return {name: make_history() for name in schema.histories}
-    require_positive("encoder_layers", sizes[0])
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {

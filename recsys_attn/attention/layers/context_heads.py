@@ -8,7 +8,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.attention.core.masks import Masks
-from recsys_attn.checks import require_mask_of
+from recsys_attn.checks import require_bool, require_mask_of, require_positive, require_sizes
 from recsys_attn.initializers import glorot
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Shape, Tensor
@@ -46,6 +46,9 @@ class ContextHeads(Layer):
         self, num_heads: int, sizes: tuple[int, int], use_bias: bool = True, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        require_positive("num_heads", num_heads)
+        require_sizes("sizes", sizes)
+        require_bool("use_bias", use_bias)
         self.num_heads = num_heads
         self.sizes = sizes
         self.use_bias = use_bias
