@@ -59,8 +59,8 @@ ENCODERS: Mapping[str, Any] = {
 }
 # By name: the model, and the number of last events it sees; None for all.
 CONTROLS: Mapping[str, tuple[Mapping[str, Any], int | None]] = {
-    "last 50, no encoder": ({"name": "din"}, _NEAR),
-    "all, no encoder": ({"name": "din"}, None),
+    "last 50": ({"name": "din"}, _NEAR),
+    "no encoder": ({"name": "din"}, None),
     "mean": ({"name": "mlp"}, None),
     "gru": ({"name": "din", "encoder": "gru"}, None),
 }
