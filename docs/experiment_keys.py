@@ -26,6 +26,7 @@ from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, positions
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import encoders, option_types, placements
+from recsys_attn.models.encoder_context import EncoderContext
 
 PAGE = Path(__file__).parent / "reference/experiment-keys.md"
 HEAD = """# Keys of the experiment file
@@ -83,6 +84,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_heads": 4,
     "model.encoder_head_dim": 8,
     "model.encoder_positions": "rotary",
+    "model.encoder_context": {"features": ["scenario"], "how": "norm"},
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
     "model.gate_attention": "sparsemax",
     "model.target_heads": 4,
@@ -119,6 +121,7 @@ _CHECKED = {  # options of models, by the function that checks them
     presets.get: _MECHANISM,
     positions.get: "name or table of [positions](attention.md#positions)",
     encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
+    EncoderContext.of: "table of `features` and `how`: [a context](attention.md#context)",
     placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
     placements.check_disagreement: "table of numbers, or a table by place",
     known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.backend.gradients import rows_at
-from recsys_attn.checks import require_positive
+from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.embedding_tables import Table, plan_tables, width_of
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
@@ -52,6 +52,8 @@ class FeatureEmbedding(Layer):
             of unknown values start at zero.
         embeddings_regularizer: Regularizer of the tables, and not of projections. Defaults to none,
             since it reads the whole table in each step; prefer `l2` of the optimizer.
+        named: Names of context features, without sequences, whose vectors are returned by name
+            too, for a tower that reads single ones. Defaults to none.
 
     Call arguments:
         inputs: Dict by feature name. Ids: context `(B,)`, candidate `(B, T)`, bags with one more
@@ -66,7 +68,8 @@ class FeatureEmbedding(Layer):
         `query` `(B, T, K)`, `events` `(B, S, K)`, `event_mask` `(B, S)` and `query_mask`
         `(B, T)`, where T is 1 if no candidate feature is in the query, and `query_mask` is None
         without a candidate mask; with a sequence of ages also `times` `(B, S)`, whole seconds, 0
-        at the request and negative before it; and `"candidate_mask"` where given.
+        at the request and negative before it; `"candidate_mask"` where given; and with `named`
+        `"named"`, by name a dict of `vector` `(B, E)` and `present` `(B,)`.
 
     Raises:
         ValueError: The schema is not fitted, `width` is not positive, or a call lacks a feature.
@@ -90,6 +93,7 @@ class FeatureEmbedding(Layer):
         width: int = 16,
         embeddings_initializer: Any = None,
         embeddings_regularizer: Any = None,
+        named: Iterable[str] = (),
         **kwargs: Any,
     ) -> None:
         # Otherwise Keras would round numbers to the compute dtype.
@@ -100,6 +104,13 @@ class FeatureEmbedding(Layer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self._tables = plan_tables(self.schema, width)
+        self.named = tuple(named)
+        known = [name for table in self._tables for name in _fields(table, "context")]
+        for name in self.named:
+            if name not in known:
+                raise ValueError(
+                    "`named` must be context features, no sequences. " + unknown_name(name, known)
+                )
 
     def build(self, input_shape: Shape | None = None) -> None:
         self._table_weights = {}
@@ -159,17 +170,27 @@ class FeatureEmbedding(Layer):
             for side in ("context", "candidate")
             for suffix in ("", "_present")
         }
+        named: dict[str, dict[str, Tensor]] = {}
         vectors: dict[str, Tensor] = {}  # by feature name, for the queries and events of histories
         for table in self._tables:
             for side in ("context", "candidate"):
                 block, present = self._embed_side(table, side, inputs, vectors)
-                if block is not None:
-                    result[side].append(block)
-                    result[f"{side}_present"].append(present)
+                if block is None:
+                    continue
+                result[side].append(block)
+                result[f"{side}_present"].append(present)
+                if side == "context":
+                    named |= {
+                        name: {"vector": block[:, i], "present": present[:, i]}
+                        for i, name in enumerate(_fields(table, side))
+                        if name in self.named
+                    }
         result["histories"] = {
             name: self._history(sequences, inputs, vectors)
             for name, sequences in self.schema.histories.items()
         }
+        if named:
+            result["named"] = named
         if CANDIDATE_MASK in inputs:
             result[CANDIDATE_MASK] = ops.cast(inputs[CANDIDATE_MASK], "bool")
         return result
@@ -334,6 +355,7 @@ class FeatureEmbedding(Layer):
             "width": self.width,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
+            "named": list(self.named),
         }
 
 
@@ -342,6 +364,11 @@ def _projected(rows: Tensor, projections: list[Tensor]) -> Tensor:
     if len(projections) == 1:
         return ops.matmul(rows, projections[0])
     return ops.einsum("...fe,few->...fw", rows, ops.stack(projections))
+
+
+def _fields(table: Table, side: Side) -> tuple[str, ...]:
+    """Returns the names of a side's fields in the order of their block."""
+    return (*table.singles[side], *table.bags[side], *table.numerics[side])
 
 
 def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:

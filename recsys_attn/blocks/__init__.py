@@ -1,5 +1,6 @@
 """Building blocks of models: MLP, Dice, Transformer blocks, mixers, position embeddings."""
 
+from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.decoder import TransformerDecoder
 from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
 from recsys_attn.blocks.dice import Dice
@@ -21,6 +22,7 @@ from recsys_attn.blocks.transformer import TransformerBlock
 __all__ = [
     "AxialPositions",
     "ConditionalNorm",
+    "ControlTokens",
     "ConvolutionMixer",
     "CoordinatePositions",
     "Dice",

@@ -18,6 +18,7 @@ _ARGUMENTS = {
     "positions": ("query_positions", "key_positions"),
     "segments": ("query_segments", "key_segments"),
     "memory": ("value",),
+    "context": ("context", "context_mask"),
 }
 
 
@@ -31,16 +32,19 @@ def require_arguments(attention: keras.layers.Layer, given: dict[str, Any]) -> N
 
     Raises:
         TypeError: It does not.
-        ValueError: There is a mask of the memory and no memory.
+        ValueError: There is a mask of the memory or the context, and no such.
     """
+    for name in ("memory", "context"):
+        if given.get(f"{name}_mask") is not None and given.get(name) is None:
+            raise ValueError(
+                f"`{name}_mask` is the mask of `{name}`; give both. Received: {name}=None"
+            )
     for name, needed in _ARGUMENTS.items():
         if given.get(name) is not None and not takes(attention, *needed):
             raise TypeError(
                 f"`{name}` needs an attention that takes {' and '.join(needed)}, such as "
                 f"MultiHeadAttention. Received: {attention!r}"
             )
-    if given.get("memory_mask") is not None and given.get("memory") is None:
-        raise ValueError("`memory_mask` is the mask of `memory`; give both. Received: memory=None")
 
 
 def attend(
@@ -59,8 +63,8 @@ def attend(
         present: (B, S).
         memory: The memory (B, M, E) and its mask (B, M), or None.
         query: (B, S, E), another stream at the places of the sequence; x if it is None.
-        given: `attention_mask`, `attention_bias`, `positions`, `segments`; None for those not
-            given.
+        given: `attention_mask`, `attention_bias`, `positions`, `segments`, `context`,
+            `context_mask`; None for those not given.
     """
     before, before_mask = memory
     require_arguments(attention, {**given, "memory": before, "memory_mask": before_mask})

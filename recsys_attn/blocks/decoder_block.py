@@ -160,7 +160,8 @@ class TransformerDecoderBlock(ResidualBlock):
         self, inputs: Tensor, context: Tensor, present: Tensor | None = None, **given: Any
     ) -> Tensor:
         require_mask_of("context_mask", given.get("context_mask"), context)
-        require_arguments(self.attention, given)
+        own = {name: each for name, each in given.items() if name != "context_mask"}
+        require_arguments(self.attention, own)
         return self.output_spec(inputs, present, given)
 
     def get_config(self) -> Config:

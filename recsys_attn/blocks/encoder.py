@@ -33,8 +33,8 @@ class TransformerEncoder(Stack):
     Call arguments:
         inputs: (B, S, E), with positions added if the order matters.
         present: (B, S), False for padding, which no event attends and whose output is zero.
-        attention_mask, attention_bias, positions, segments, memory_mask, condition: As in
-            `TransformerBlock`; the same for all blocks.
+        attention_mask, attention_bias, positions, segments, memory_mask, condition, context,
+            context_mask: As in `TransformerBlock`; the same for all blocks.
         memory: (B, L, M, E), the memory of each of the L blocks: earlier `states`.
         return_states: Whether to return the states too.
         mask: Keras' own mask of the inputs; replaced by `present`.
@@ -68,11 +68,12 @@ class TransformerEncoder(Stack):
         inputs_shape: Shape,
         memory_shape: Shape | None = None,
         condition_shape: Shape | None = None,
+        context_shape: Shape | None = None,
     ) -> None:
         self._require_memory(memory_shape)
         each = None if memory_shape is None else (memory_shape[0], *memory_shape[2:])
         for block in self.blocks:
-            build_part(self, "block", block, inputs_shape, each, condition_shape)
+            build_part(self, "block", block, inputs_shape, each, condition_shape, context_shape)
             if self.reversible:
                 require_constant(block)
         if self.final_norm is not None:
@@ -96,6 +97,8 @@ class TransformerEncoder(Stack):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         condition: Tensor | None = None,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
         return_states: bool = False,
         mask: Tensor | None = None,
     ) -> Any:
@@ -113,6 +116,8 @@ class TransformerEncoder(Stack):
                 attention_bias=attention_bias,
                 positions=positions,
                 segments=segments,
+                context=context,
+                context_mask=context_mask,
             )
             return self.finish(x, present, condition)
         x, states = inputs, []
@@ -128,6 +133,8 @@ class TransformerEncoder(Stack):
                 memory=None if memory is None else memory[:, index],
                 memory_mask=memory_mask,
                 condition=condition,
+                context=context,
+                context_mask=context_mask,
             )
         x = self.finish(x, present, condition)
         return (x, ops.stack(states, axis=1)) if return_states else x

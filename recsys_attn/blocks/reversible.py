@@ -13,7 +13,16 @@ from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.tensors import Tensor
 
-_TENSORS = ("present", "condition", "attention_mask", "attention_bias", "positions", "segments")
+_TENSORS = (
+    "present",
+    "condition",
+    "attention_mask",
+    "attention_bias",
+    "positions",
+    "segments",
+    "context",
+    "context_mask",
+)
 # Weights that no call changes: of ALiBi, random features, hashes, fixed decays.
 _CONSTANTS = ("slopes", "projection", "rotations", "logarithm")
 
@@ -76,7 +85,8 @@ def reversible_pass(blocks: Sequence[TransformerBlock], x: Tensor, **given: Any)
     Args:
         blocks: The blocks in the order of their use.
         x: (B, S, E), both streams at first.
-        given: `present`, `condition`, `attention_mask`, `attention_bias`, `positions`, `segments`.
+        given: `present`, `condition`, `attention_mask`, `attention_bias`, `positions`,
+            `segments`, `context`, `context_mask`.
     """
     steps = [_step(block) for block in blocks]
     tensors = [

@@ -57,6 +57,8 @@ class TransformerBlock(ResidualBlock):
             events, as in Transformer-XL. Stop their gradient there.
         memory_mask: (B, M), False for padding in the memory.
         condition: (B, C), of `norm="conditional"`, such as the scenario or the user.
+        context, context_mask: (B, L, C) and (B, L), more keys of the attention with projections of
+            their own, as in `MultiHeadAttention`.
         mask: Keras' own mask of the inputs; replaced by `present`.
 
     Returns:
@@ -112,10 +114,15 @@ class TransformerBlock(ResidualBlock):
         inputs_shape: Shape,
         memory_shape: Shape | None = None,
         condition_shape: Shape | None = None,
+        context_shape: Shape | None = None,
     ) -> None:
         shape = checked_shape(inputs_shape)
         self.start_smaller("attention", self.attention)
-        shapes = (shape,) if is_mixer(self.attention) else (shape, join_shapes(memory_shape, shape))
+        shapes: tuple[Any, ...] = (shape,)
+        if not is_mixer(self.attention):
+            shapes = (shape, join_shapes(memory_shape, shape))
+        if context_shape is not None:
+            shapes = (*shapes, None, context_shape)
         build_part(self, "attention", self.attention, *shapes)
         self.build_sublayers(shape, condition_shape)
 
@@ -130,6 +137,8 @@ class TransformerBlock(ResidualBlock):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         condition: Tensor | None = None,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
         present = mask if present is None else present
@@ -147,6 +156,8 @@ class TransformerBlock(ResidualBlock):
             attention_bias=attention_bias,
             positions=positions,
             segments=segments,
+            context=context,
+            context_mask=context_mask,
         )
         return self.finish(around(inputs, update, present, condition), present, condition)
 

@@ -12,11 +12,13 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.encoder_context import context_of, named_by
 from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import attended
 from recsys_attn.models.option_types import (
     Count,
     Encoder,
+    EncoderContext,
     EncoderPositions,
     Gates,
     HeadSize,
@@ -45,6 +47,7 @@ def attention_ranker(
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_positions: EncoderPositions | None = None,
+    encoder_context: EncoderContext | None = None,
     interaction: Mechanism | None = None,
     num_layers: Count = 2,
     num_heads: Count = 2,
@@ -82,6 +85,11 @@ def attention_ranker(
             `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
             has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
+        encoder_context: Features of the request, such as the scenario, for the encoder: `features`,
+            names with `side="context"`, and `how`: `"norm"`, a conditional norm in each block;
+            `"film"`, a scale and a shift of the events; `"tokens"`, events in front of the others;
+            `"keys"`, keys and values of their own in each attention. `"norm"` and `"film"` start
+            as no context and fit every encoder, the others those with attention. Defaults to none.
         interaction: Attention of fields to each other. Defaults to AutoInt's, with `dropout`.
         num_layers: Number of interacting layers.
         num_heads: Number of heads of each.
@@ -127,6 +135,7 @@ def attention_ranker(
         require_positive("encoder_layers", encoder_layers)
     given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
     require_with("`encoder`", encoder is not None, **given)
+    context = context_of(schema, width, encoder, encoder_context)
     require_sizes("mlp_units", mlp_units)
     require_sizes("expert_units", expert_units)
     require_sizes("tower_units", tower_units)
@@ -134,26 +143,24 @@ def attention_ranker(
     own = placed(gates, disagreement, fields="", interaction="", experts="", **of_history)
     tasks = [task.name for task in schema.tasks]
     attention = Dense("dot", dropout=dropout) if interaction is None else interaction
+    autoint = AutoInt(num_layers, num_heads, head_dim, attention, **own["interaction"])
     experts = Experts(num_experts, expert_units, dropout=dropout, **own["experts"])
     mixture = MMoE(len(tasks), gate="attention", mechanism=gate_attention, experts=experts)
+    target = target_attention, width, target_heads, head_dim
     histories = encoded_histories(
         schema,
-        lambda: attended(
-            target_attention, width, target_heads, head_dim, **own["target_attention"]
-        ),
+        lambda: attended(*target, **own["target_attention"]),
         encoder,
         (1 if encoder_layers is None else encoder_layers, num_heads, head_dim),
         encoder_positions,
+        context,
         **own["encoder"],
     )
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width, None, embeddings_regularizer, named_by(context)),
         Tower(
             histories,
-            FieldInteraction(
-                AutoInt(num_layers, num_heads, head_dim, attention, **own["interaction"]),
-                Mlp(mlp_units, dropout=dropout) if mlp_units else None,
-            ),
+            FieldInteraction(autoint, Mlp(mlp_units, dropout=dropout) if mlp_units else None),
             TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
             field_gate(schema, width, own["fields"]["gate"]),
         ),

@@ -12,11 +12,13 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.encoder_context import context_of, named_by
 from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.option_types import (
     Activation,
     Count,
     Encoder,
+    EncoderContext,
     EncoderPositions,
     Gates,
     Heads,
@@ -46,6 +48,7 @@ def din(
     encoder_heads: Heads | None = None,
     encoder_head_dim: HeadSize | None = None,
     encoder_positions: EncoderPositions | None = None,
+    encoder_context: EncoderContext | None = None,
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
@@ -76,6 +79,11 @@ def din(
             `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
             has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
+        encoder_context: Features of the request, such as the scenario, for the encoder: `features`,
+            names with `side="context"`, and `how`: `"norm"`, a conditional norm in each block;
+            `"film"`, a scale and a shift of the events; `"tokens"`, events in front of the others;
+            `"keys"`, keys and values of their own in each attention. `"norm"` and `"film"` start
+            as no context and fit every encoder, the others those with attention. Defaults to none.
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
@@ -121,6 +129,7 @@ def din(
             check(name, size)
     given = {name: size for name, (size, _) in checks.items()}
     require_with("`encoder`", encoder is not None, encoder_positions=encoder_positions, **given)
+    context = context_of(schema, width, encoder, encoder_context)
     sizes = (
         1 if encoder_layers is None else encoder_layers,
         2 if encoder_heads is None else encoder_heads,
@@ -135,9 +144,11 @@ def din(
         return TargetAttention(mechanism, **heads, **own["target_attention"])
 
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width, None, embeddings_regularizer, named_by(context)),
         Tower(
-            encoded_histories(schema, history, encoder, sizes, encoder_positions, **own["encoder"]),
+            encoded_histories(
+                schema, history, encoder, sizes, encoder_positions, context, **own["encoder"]
+            ),
             FieldInteraction(mlp=Mlp(mlp_units, activation=activation, dropout=dropout)),
             TaskHeads([task.name for task in schema.tasks]),
             field_gate(schema, width, own["fields"]["gate"]),

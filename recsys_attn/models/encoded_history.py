@@ -10,11 +10,14 @@ from keras import ops
 
 from recsys_attn.attention import relative_positions
 from recsys_attn.attention.time_positions import TimePositions
+from recsys_attn.blocks.control_tokens import ControlTokens
+from recsys_attn.blocks.film import Film
 from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.checks import require_bool
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
+from recsys_attn.models.encoder_context import EncoderContext
 from recsys_attn.schema import Schema, Sequence, is_age
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -35,6 +38,8 @@ class EncodedHistory(Layer):
             none: right for an encoder with positions of its own.
         share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
         by_time: Whether the encoder's positions are the times of the events.
+        context: An `EncoderContext`, or the table of its arguments: features of the request for
+            the encoder. Defaults to none. With `"tokens"` the encoder is a `ControlTokens`.
 
     Call arguments:
         query: `(B, T, K)`.
@@ -42,6 +47,8 @@ class EncodedHistory(Layer):
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
         times: `(B, S)`, integers of seconds, for positions that use times and for `by_time`.
+        context: Vectors `(B, C)` of the features of `context`, a list.
+        context_mask: `(B, M)`, False for those of the M features that are missing.
         return_weights: Whether to return the weights of `history` too.
 
     Returns:
@@ -69,6 +76,7 @@ class EncodedHistory(Layer):
         positions: Any = None,
         share_biases: bool = False,
         by_time: bool = False,
+        context: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -80,6 +88,10 @@ class EncodedHistory(Layer):
         self.share_biases = share_biases
         if share_biases:
             relative_positions.share_biases(self.encoder)
+        self.context = None if context is None else EncoderContext.of(context)
+        self.film = None
+        if self.context is not None and self.context.how == "film":
+            self.film = Film(dtype=self.dtype_policy)
         self.positions = None
         if positions is not None:
             self.positions = POSITIONS.get(positions)
@@ -109,16 +121,27 @@ class EncodedHistory(Layer):
         event_mask: Tensor,
         query_mask: Tensor | None = None,
         times: Tensor | None = None,
+        context: Any = None,
+        context_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
         order, places = front_first(event_mask)
         events = ops.take_along_axis(events, order[..., None], axis=1)
         event_mask = ops.take_along_axis(event_mask, order, axis=1)
-        of_encoder, of_positions = {}, {}
+        of_encoder: dict[str, Tensor] = {}
+        of_positions = {}
+        if self.film is not None:
+            events = self.film(events, ops.concatenate(context, axis=-1))
+        elif self.context is not None and self.context.stacked:
+            of_encoder = {"context": ops.stack(context, axis=1), "context_mask": context_mask}
+        elif self.context is not None:
+            of_encoder = {"condition": ops.concatenate(context, axis=-1)}
         if times is not None:
             times = ops.take_along_axis(times, order, axis=1)
-            of_encoder = {"positions": times} if self.by_time else {}
-            of_positions = {} if self.by_time else {"times": times}
+            if self.by_time:
+                of_encoder["positions"] = times
+            else:
+                of_positions["times"] = times
         if self.positions is not None:
             events = self.positions(events, present=event_mask, **of_positions)
         encoded = self.encoder(events, present=event_mask, **of_encoder)
@@ -140,7 +163,12 @@ class EncodedHistory(Layer):
             "positions": serialize(self.positions),
             "share_biases": self.share_biases,
             "by_time": self.by_time,
+            "context": None if self.context is None else _table(self.context),
         }
+
+
+def _table(context: EncoderContext) -> Config:
+    return {"features": list(context.features), "how": context.how}
 
 
 def front_first(event_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,6 +190,7 @@ def encoded_histories(
     encoder: Any,
     sizes: tuple[int, Any, Any],
     positions: Any,
+    context: EncoderContext | None = None,
     **of_heads: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
@@ -174,6 +203,7 @@ def encoded_histories(
         sizes: Number of blocks, of heads, and the size of a head.
         positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
             for learned positions, or for none where the order matters to the encoder anyway.
+        context: Features of the request for the encoder, of `context_of`.
         of_heads: The gate and the disagreement of the encoder's heads; None for none.
 
     Raises:
@@ -184,7 +214,7 @@ def encoded_histories(
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     return {
-        name: _encoded(make_history(), encoder, sizes, positions, sequences, of_heads)
+        name: _encoded(make_history(), encoder, sizes, positions, sequences, context, of_heads)
         for name, sequences in schema.histories.items()
     }
 
@@ -195,6 +225,7 @@ def _encoded(
     sizes: tuple[int, Any, Any],
     positions: Any,
     sequences: tuple[Sequence, ...],
+    context: EncoderContext | None,
     of_heads: Mapping[str, Any],
 ) -> EncodedHistory:
     added, share_biases, by_time = None, False, False
@@ -213,8 +244,11 @@ def _encoded(
             added = LearnedPositions(length)  # the order, beside the times
         elif isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
-    made = encoders.stack(encoder, *sizes, **of_heads)
-    return EncodedHistory(made, history, added, share_biases, by_time)
+    how = None if context is None else context.how
+    made: Any = encoders.stack(encoder, *sizes, conditional=how == "norm", **of_heads)
+    if how == "tokens":
+        made = ControlTokens(made)
+    return EncodedHistory(made, history, added, share_biases, by_time, context)
 
 
 def require_ages(sequences: tuple[Sequence, ...], what: str) -> None:

@@ -48,11 +48,6 @@ def _block(
     block = TransformerBlock(_part(attention, num_heads, head_dim, **of_heads), **options)
     block.start_smaller("attention", block.attention)  # errors before any data are read
     are_reversible([block])
-    if block.sublayers[0].is_conditional:
-        raise ValueError(
-            "`norm` must be one without a condition, which a model does not give to its encoder; "
-            f"build the encoder in Python. Received: norm={options.get('norm')!r}"
-        )
     return block
 
 
@@ -74,7 +69,11 @@ _KINDS = Registry("an encoder", "encoders", members={"block": _block, "segments"
 
 
 def get(
-    identifier: Any, num_heads: Any = 2, head_dim: Any = 16, **of_heads: Any
+    identifier: Any,
+    num_heads: Any = 2,
+    head_dim: Any = 16,
+    conditional: bool | None = None,
+    **of_heads: Any,
 ) -> keras.layers.Layer:
     """Returns a new block for the option `encoder` of a model.
 
@@ -88,21 +87,51 @@ def get(
             one of these over segments of the history with a memory (`SegmentMemory`).
         num_heads, head_dim: Of attention; a pair for grouped queries, or for values of another
             size (`MultiHeadAttention`).
+        conditional: Whether the norms of the block have a condition. None where that is not known
+            yet: those that the block says.
         of_heads: The gate and the disagreement of its heads; None for none.
 
     Raises:
         ValueError: The name or an argument is unknown, or a mixer, which has no heads, gets a gate
-            or a disagreement.
+            or a disagreement; or the norms have no condition or, the other way round, need one.
     """
-    if _kind(identifier) is not None:
-        table = {"class_name": identifier} if isinstance(identifier, str) else identifier
-        return _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
-    part = _part(identifier, num_heads, head_dim, **of_heads)
-    return TransformerBlock(part, **_AROUND.get(type(part), {}))
+    norm = {"norm": "conditional"} if conditional else {}
+    kind = _kind(identifier)
+    if kind is not None:
+        own = norm if kind == "block" else {}
+        table = {"class_name": kind, "config": {**own, **_options(identifier)}}
+        made = _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
+    else:
+        part = _part(identifier, num_heads, head_dim, **of_heads)
+        made = TransformerBlock(part, **{**_AROUND.get(type(part), {}), **norm})
+    if conditional is not None and isinstance(made, TransformerBlock):
+        _require_condition(made, conditional)
+    return made
+
+
+def _require_condition(block: TransformerBlock, conditional: bool) -> None:
+    around = block.sublayers[0]
+    if around.is_conditional and not conditional:
+        raise ValueError(
+            f"The norm {around.norm!r} needs a condition: set `encoder_context` with "
+            '{ features = [...], how = "norm" }, or choose another `norm`. '
+            f"Received: norm={around.norm!r}, no such `encoder_context`"
+        )
+    if conditional and not around.is_conditional:
+        raise ValueError(
+            '`encoder_context` with how = "norm" needs norm = "conditional" in the blocks of the '
+            f'encoder: leave their `norm` out, or use how = "film". Received: norm={around.norm!r}'
+        )
 
 
 def stack(
-    identifier: Any, layers: int, num_heads: Any, head_dim: Any, gate: Any = None, **of_heads: Any
+    identifier: Any,
+    layers: int,
+    num_heads: Any,
+    head_dim: Any,
+    gate: Any = None,
+    conditional: bool = False,
+    **of_heads: Any,
 ) -> TransformerEncoder | SegmentMemory:
     """Returns an encoder of several such blocks, or of `groups` blocks that share their weights.
 
@@ -116,10 +145,15 @@ def stack(
 
     def block(index: int) -> TransformerBlock:
         own = {**of_heads, "gate": with_own_seed(gate, index)}
-        return get(identifier, num_heads, head_dim, **own)
+        return get(identifier, num_heads, head_dim, conditional, **own)
 
     first = block(0)  # checks the number of groups too
     return TransformerEncoder([first, *map(block, range(1, count))], depth=layers)
+
+
+def has_segments(identifier: Any) -> bool:
+    """Returns whether an encoder runs over segments with a memory."""
+    return _kind(identifier) == "segments"
 
 
 def mechanism_of(identifier: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, positions
-from recsys_attn.models import encoders, placements
+from recsys_attn.models import encoder_context, encoders, placements
 
 
 def require_with(owner: str, given: bool, **options: Any) -> None:
@@ -72,6 +72,7 @@ HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
+EncoderContext: TypeAlias = Annotated[dict[str, Any], encoder_context.EncoderContext.of]
 EncoderPositions: TypeAlias = Annotated[str | dict[str, Any], positions.get]
 Gates: TypeAlias = Annotated[str | dict[str, Any], placements.check_gates]
 Penalties: TypeAlias = Annotated[dict[str, Any], placements.check_disagreement]

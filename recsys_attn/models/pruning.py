@@ -37,9 +37,9 @@ def prune(model: RankingModel) -> RankingModel:
     """Returns a smaller copy of a trained model, without what its gates have closed.
 
     Heads and experts are sliced as by `prune_heads`. A closed feature loses its columns in the
-    tower, a closed history also its attention and encoder; what no history needs as its query is
-    removed from the schema and the embedding table. The scores stay the same. The gates that are
-    left become constants, so that the copy can be trained on without noise and penalty.
+    tower, a closed history also its attention and encoder; what no history needs as its query or
+    context is removed from the schema and the embedding table. The scores stay the same. The gates
+    that are left become constants, so that the copy can be trained on without noise and penalty.
 
     Source: Voita et al., "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy
     Lifting, the Rest Can Be Pruned", ACL 2019, arXiv 1905.09418; Louizos et al., "Learning Sparse
@@ -197,19 +197,25 @@ def _smaller(model: RankingModel, names: Sequence[str]) -> RankingModel:
         for name in histories
         for sequence in schema.histories[name]
     }
+    contexts = [getattr(model.tower.histories[name], "context", None) for name in histories]
+    named = {feature for each in contexts if each is not None for feature in each.features}
     left = Schema(
         tuple(
             feature
             for feature in schema.features
             if feature.name in names
-            or feature.name in queries
+            or feature.name in queries | named
             or getattr(feature, "history", None) in histories
         ),
         schema.tasks,
     )
     config = model.get_config()
     tower = config["tower"]["config"]
-    embedding = {**config["embedding"]["config"], "schema": left.to_dict()}
+    embedding = {
+        **config["embedding"]["config"],
+        "schema": left.to_dict(),
+        "named": [name for name in model.embedding.named if name in named],
+    }
     there = {feature.name for feature in left.features}
     features = [name for name in gate.features if name in there]
     of_gate = {

@@ -24,7 +24,7 @@ class Tower(Layer):
     Args:
         histories: By the history's name, a layer `(query (B, T, K), events (B, S, K),
             event_mask (B, S), query_mask) -> (B, T, K)`; one with the attribute `uses_times` also
-            takes `times (B, S)`, seconds.
+            takes `times (B, S)`, seconds, and one with a `context` the vectors of its features.
         interaction: A layer `(blocks, present, row_mask) -> (B, T, D)`, where `blocks` is a list
             of fields `(B, T, F, E)`, one per width, and `present` a list of `(B, T, F)`.
         head: A layer `(vector (B, T, D), row_mask) -> {task: logits (B, T)}`.
@@ -132,21 +132,28 @@ class Tower(Layer):
         attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
             wanted = {"return_weights": True} if explain and self._weighs(name) else {}
-            times = {}
+            given: dict[str, Any] = {}
             if getattr(self.histories[name], "uses_times", False):
-                times["times"] = history["times"]
+                given["times"] = history["times"]
+            context = getattr(self.histories[name], "context", None)
+            if context is not None:
+                found = [embedded["named"][feature] for feature in context.features]
+                given["context"] = [each["vector"] for each in found]
+                given["context_mask"] = ops.stack([each["present"] for each in found], axis=1)
             interests[name] = self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
-                **times,
+                **given,
                 **wanted,
             )
             if wanted:
-                interests[name], *found = interests[name]
+                interests[name], *weights = interests[name]
                 kinds = _weight_names(self.histories[name])
-                attention |= {f"attention/{name}{k}": w for k, w in zip(kinds, found, strict=True)}
+                attention |= {
+                    f"attention/{name}{k}": w for k, w in zip(kinds, weights, strict=True)
+                }
         return interests, attention
 
     def get_config(self) -> Config:

@@ -82,6 +82,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "units": lambda: (4,),
     "width": lambda: 4,
     "window": lambda: 4,
+    "sizes": lambda: (4, 3),
 }
 
 

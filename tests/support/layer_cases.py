@@ -20,6 +20,7 @@ from recsys_attn.attention.gates import HardConcrete, OutputGate
 from recsys_attn.blocks import (
     AxialPositions,
     ConditionalNorm,
+    ControlTokens,
     ConvolutionMixer,
     CoordinatePositions,
     Dice,
@@ -91,6 +92,12 @@ DECODED = {
     "hides": {"present": "inputs", "context_mask": "context"},
     "zeros": ("present",),
 }
+WITH_CONTEXT = {
+    "inputs": {"inputs": "BSE", "context": "BVH"},
+    "masks": {"present": "BS", "context_mask": "BV"},
+    "hides": {"present": "inputs", "context_mask": "context"},
+    "zeros": ("present",),
+}
 REMEMBERED = {
     "inputs": {"inputs": "BSE", "memory": "BTE"},
     "masks": {"present": "BS", "memory_mask": "BT"},
@@ -100,11 +107,15 @@ REMEMBERED = {
 PRESENT = {"masks": {"present": "BT"}, "hides": {"present": "inputs"}}
 
 
+def heads(mechanism: Any = "transformer") -> Any:
+    """The config of attention."""
+    return serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
+
+
 def block(**config: Any) -> dict[str, Any]:
     """The arguments of a TransformerBlock."""
     mechanism = {"class_name": "compressed", "config": {"compressor": "pool"}}
-    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
-    return {"attention": attention, "feed_forward_units": 6, **config}
+    return {"attention": heads(mechanism), "feed_forward_units": 6, **config}
 
 
 def decoder_block(**config: Any) -> dict[str, Any]:
@@ -118,17 +129,15 @@ def decoder_block(**config: Any) -> dict[str, Any]:
     return {**own, "feed_forward_units": 6, **config}
 
 
-def encoder() -> dict[str, Any]:
+def encoder(**config: Any) -> dict[str, Any]:
     """The arguments of a TransformerEncoder."""
-    return {"blocks": [serialize(TransformerBlock(**block(), name=name)) for name in "ab"]}
+    return {"blocks": [serialize(TransformerBlock(**block(**config), name=name)) for name in "ab"]}
 
 
 def remembering(mechanism: str = "transformer_xl", **config: Any) -> dict[str, Any]:
     """The arguments of a SegmentMemory."""
-    attention = serialize(MultiHeadAttention(2, 3, mechanism, name="heads"))
-    blocks = [serialize(TransformerBlock(**block(attention=attention), name=name)) for name in "ab"]
-    encoder = serialize(TransformerEncoder(blocks, name="encoder"))
-    return {"encoder": encoder, "memory": 2, **config}
+    inner = TransformerEncoder(**encoder(attention=heads(mechanism)), name="encoder")
+    return {"encoder": serialize(inner), "memory": 2, **config}
 
 
 _SCORES = {
@@ -228,10 +237,18 @@ _ATTENTION = {
     ),
     "segment_attention": LayerCase(
         SegmentAttention,
-        {"attention": serialize(MultiHeadAttention(2, 3, "xlnet", name="heads"))},
+        {"attention": heads("xlnet")},
         {"query": "BSE"},
         {"query_mask": "BS", "query_segments": "BS"},
         {"query_mask": "query"},
+    ),
+    "attention_to_a_context": LayerCase(
+        MultiHeadAttention,
+        {"num_heads": [2, 1], "head_dim": [4, 3], "mechanism": "rotary"},
+        {"query": "BSE", "context": "BVH"},
+        {"query_mask": "BS", "context_mask": "BV"},
+        {"query_mask": "query", "context_mask": "context"},
+        ("query_mask",),
     ),
     "attention_pooling": LayerCase(
         AttentionPooling,
@@ -249,7 +266,7 @@ _ATTENTION = {
     ),
     "prepend_tokens": LayerCase(
         PrependTokens,
-        {"count": 2, "attention": serialize(MultiHeadAttention(2, 3, name="heads"))},
+        {"count": 2, "attention": heads()},
         masks={"present": "BT"},
         hides={"present": "inputs"},
     ),
@@ -280,25 +297,19 @@ _BLOCKS = {
         block(norm="rms", placement="sandwich", residual="gru", activation="geglu"),
         **EVENTS,
     ),
-    "block_with_memory": LayerCase(
-        TransformerBlock,
-        block(attention=serialize(MultiHeadAttention(2, 3, name="heads"))),
-        **REMEMBERED,
-    ),
+    "block_with_memory": LayerCase(TransformerBlock, block(attention=heads()), **REMEMBERED),
     "conditional_block": LayerCase(
         TransformerBlock, block(norm="conditional"), **{**EVENTS, **CONDITIONED}
+    ),
+    "control_tokens": LayerCase(
+        ControlTokens, {"encoder": serialize(TransformerEncoder(**encoder()))}, **WITH_CONTEXT
     ),
     "film": LayerCase(Film, {}, **CONDITIONED),
     "conditional_norm": LayerCase(ConditionalNorm, {}, **CONDITIONED),
     "decoder_block": LayerCase(TransformerDecoderBlock, decoder_block(), **DECODED),
     "decoder": LayerCase(
         TransformerDecoder,
-        {
-            "blocks": [
-                serialize(TransformerDecoderBlock(**decoder_block(norm="rms"), name=name))
-                for name in "ab"
-            ]
-        },
+        {"blocks": [serialize(TransformerDecoderBlock(**decoder_block(), name=n)) for n in "ab"]},
         **DECODED,
     ),
     "squeeze_fields": LayerCase(
@@ -318,6 +329,11 @@ _BLOCKS = {
     "gru": LayerCase(RecurrentMixer, {"bidirectional": True, "units": 4}, **EVENTS),
     "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),
     "convolution": LayerCase(ConvolutionMixer, {"causal": True}, **EVENTS),
+    "encoder_with_a_context": LayerCase(
+        TransformerEncoder,
+        encoder(attention=heads("linear_transformer"), residual="reversible"),
+        **WITH_CONTEXT,
+    ),
     "transformer_encoder": LayerCase(TransformerEncoder, encoder(), **EVENTS),
     "segment_memory": LayerCase(SegmentMemory, remembering(segment=3), **EVENTS),
     "sinusoidal_positions": LayerCase(SinusoidalPositions, {"interleaved": False, "scale": 0.5}),
@@ -326,17 +342,10 @@ _BLOCKS = {
         CoordinatePositions, {"length": 5, "from_end": False}, masks={"present": "BT"}
     ),
     "shared_encoder": LayerCase(
-        TransformerEncoder,
-        {
-            "blocks": [serialize(TransformerBlock(**block(placement="post", residual="deepnorm")))],
-            "depth": 3,
-        },
-        **EVENTS,
+        TransformerEncoder, {**encoder(placement="post", residual="deepnorm"), "depth": 4}, **EVENTS
     ),
     "reversible_encoder": LayerCase(
-        TransformerEncoder,
-        {"blocks": [serialize(TransformerBlock(**block(residual="reversible")))], "depth": 2},
-        **EVENTS,
+        TransformerEncoder, {**encoder(residual="reversible"), "depth": 4}, **EVENTS
     ),
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),

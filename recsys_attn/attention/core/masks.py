@@ -23,6 +23,8 @@ class Masks(NamedTuple):
         bias: (B, N or 1, T, S), added to the scores.
         query_positions: (B or 1, N or 1, T), int32.
         key_positions: (B or 1, N or 1, S), int32.
+        context: (B, M) booleans, the mask of keys in front that belong to no place of the sequence,
+            such as the scenario. `key`, `pairs` and `bias` have M + S keys then.
 
     Example:
 
@@ -38,6 +40,7 @@ class Masks(NamedTuple):
     bias: Tensor | None = None
     query_positions: Tensor | None = None
     key_positions: Tensor | None = None
+    context: Tensor | None = None
 
     @classmethod
     def of(cls, query_shape: Shape, key_shape: Shape, **given: Any) -> Masks:
@@ -62,6 +65,30 @@ class Masks(NamedTuple):
                 if value is not None
             }
         )
+
+    def behind_context(self, key: Tensor, count: int, mask: Tensor | None) -> Masks:
+        """Returns the record for a context in front of the keys, which every query may attend.
+
+        Args:
+            key: (B, S, ...), the keys without it.
+            count: M.
+            mask: (B, M) booleans, False for padding in the context.
+        """
+        batch, keys = ops.shape(key)[:2]
+        there = ops.ones((batch, keys), "bool") if self.key is None else self.key
+        mask = ops.ones((batch, count), "bool") if mask is None else ops.cast(mask, "bool")
+        known = [ops.broadcast_to(mask, (batch, count)), ops.broadcast_to(there, (batch, keys))]
+        return self._replace(
+            key=ops.concatenate(known, axis=1),
+            pairs=None if self.pairs is None else in_front(self.pairs, count, keys, True),
+            bias=None if self.bias is None else in_front(self.bias, count, keys, 0.0),
+            context=known[0],
+        )
+
+    @property
+    def context_size(self) -> int:
+        """The number M of keys of a context."""
+        return 0 if self.context is None else int(self.context.shape[1])
 
     def allowed(self) -> Tensor | None:
         """Returns the AND of all masks, which broadcasts to (B, N, T, S); None for none."""
@@ -95,6 +122,13 @@ def _in_form(name: str, value: Tensor) -> Tensor:
 
 def _with_heads(value: Tensor, rank: int) -> Tensor:
     return value if len(value.shape) == rank else value[:, None]
+
+
+def in_front(pairs: Tensor, count: int, keys: Tensor, value: Any) -> Tensor:
+    """Returns pairs (..., S or 1) of `keys` keys with one value for `count` more in front."""
+    shape = ops.shape(pairs)[:-1]
+    first = ops.full((*shape, count), value, dtype=pairs.dtype)
+    return ops.concatenate([first, ops.broadcast_to(pairs, (*shape, keys))], axis=-1)
 
 
 def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:

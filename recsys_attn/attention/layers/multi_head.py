@@ -12,6 +12,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
+from recsys_attn.attention.layers.context_heads import beside_context, context_heads_of
 from recsys_attn.attention.layers.head_counts import (
     head_count,
     head_sizes_of,
@@ -40,7 +41,8 @@ class MultiHeadAttention(Layer):
 
     Sources: Vaswani et al., "Attention Is All You Need", NIPS 2017, arXiv 1706.03762; grouped
     queries: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from
-    Multi-Head Checkpoints", EMNLP 2023, arXiv 2305.13245.
+    Multi-Head Checkpoints", EMNLP 2023, arXiv 2305.13245; context (pseudo-self attention): Ziegler
+    et al., 2019, arXiv 1908.06938.
 
     Args:
         num_heads: Number of heads N; or a pair `[N, K]` for grouped queries, in which N / K heads
@@ -73,14 +75,17 @@ class MultiHeadAttention(Layer):
         query_positions, key_positions: (B, T) and (B, S), integers. Default to 0 ... S-1 for the
             keys and the last T of them for the queries.
         return_weights: Whether to return the weights too.
+        context, context_mask: (B, M, C) and (B, M), M more keys with projections of their own, such
+            as the scenario and the user, which every query attends whatever the pattern. A score
+            with positions puts them at the place of each query.
         mask: (B, T), Keras' own mask of the query in self-attention; replaced by `query_mask`.
 
     One of the two batches, of queries or of keys, may be 1: many candidates share one history
     without a copy of it.
 
     Returns:
-        (B, T, E), and with `return_weights` also (B, N, T, S), or the `SparseWeights` or
-        `SummaryWeights` of a fast mechanism, of which `dense_weights` makes the same.
+        (B, T, E), and with `return_weights` also (B, N, T, S), with a context (B, N, T, M + S), or
+        the `SparseWeights` or `SummaryWeights` of a fast mechanism, for `dense_weights`.
 
     Raises:
         TypeError: The mechanism does not support one of the masks, the bias or the positions.
@@ -129,6 +134,7 @@ class MultiHeadAttention(Layer):
         self.value_activation = activations.function("value", name, "identity")
         self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
+        self.context_heads: Any = None
 
     def _require_sizes_that_fit(self, value: str) -> None:
         if self.mechanism.shares_query_and_key and self.num_key_heads != self.num_heads:
@@ -160,10 +166,11 @@ class MultiHeadAttention(Layer):
         query_shape: Shape,
         value_shape: Shape | None = None,
         key_shape: Shape | None = None,
+        context_shape: Shape | None = None,
     ) -> None:
         value_shape = value_shape or query_shape
         key_shape = key_shape or value_shape
-        self.build_shapes = (query_shape, value_shape, key_shape)
+        self.build_shapes = (query_shape, value_shape, key_shape, context_shape)
         shapes = {"query": query_shape, "key": key_shape, "value": value_shape}
         widths = {name: _width(name, shape) for name, shape in shapes.items()}
         if self.mechanism.shares_query_and_key and widths["query"] != widths["key"]:
@@ -188,6 +195,8 @@ class MultiHeadAttention(Layer):
             (*value_shape[:2], self.num_heads, several * self._value_size),
             query_shape,
         )
+        if context_shape is not None:
+            self.context_heads = context_heads_of(self, self._value_size, context_shape)
 
     def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
         gain = self.initial_gain if name in ("value", "output") else 1.0
@@ -232,6 +241,8 @@ class MultiHeadAttention(Layer):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
         return_weights: bool = False,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Any:
         if return_weights:
@@ -254,9 +265,9 @@ class MultiHeadAttention(Layer):
             query_positions=query_positions,
             key_positions=key_positions,
         )
-        output, weights = self.heads(
-            *self.project(query, values, key), query, masks=masks, return_weights=return_weights
-        )
+        heads = self.project(query, values, key)
+        heads, masks = beside_context(self, heads, masks, context, context_mask)
+        output, weights = self.heads(*heads, query, masks=masks, return_weights=return_weights)
         output = self.join(output)
         return (output, weights) if return_weights else output
 
@@ -340,6 +351,7 @@ class MultiHeadAttention(Layer):
     ) -> np.ndarray:
         """Returns the part of a weight that belongs to some of the heads."""
         shared = [part for name in ("key", "value") for part in self._kernels.get(name, ())]
+        shared += [] if self.context_heads is None else self.context_heads.weights
         if any(weight is part for part in shared):
             used = kept_key_heads(self.key_heads, kept)
             return slice_heads(value, shape, self.num_key_heads, used)
@@ -351,6 +363,9 @@ class MultiHeadAttention(Layer):
         output = keras.KerasTensor((batch, query[1], query[-1]), dtype=self.compute_dtype)
         if not return_weights:
             return output
+        context = kwargs.get("context")
+        if context is not None and key[1] is not None:
+            key = (key[0], key[1] + context.shape[1], *key[2:])
         return output, self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
 
     def get_config(self) -> Config:

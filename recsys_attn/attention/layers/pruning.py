@@ -60,7 +60,7 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
     smaller: L = deserialize(_replaced(serialize(layer), _smaller_parts(layer, kept)))
     for old, new in zip(layers_in(layer), layers_in(smaller), strict=True):
         if old.built and not new.built:
-            new.build(*_build_shapes(old))
+            _build_like(old, new)
     if len(layer.weights) != len(smaller.weights):
         raise ValueError(
             "A layer that stands in several places cannot be pruned: each place would get a copy. "
@@ -215,8 +215,9 @@ def layers_in(value: Any) -> Iterator[Any]:
             yield from layers_in(part)
 
 
-def _build_shapes(layer: Any) -> list[Any]:
-    if hasattr(layer, "build_shapes"):
-        return list(layer.build_shapes)
-    config = layer.get_build_config() or {}
-    return list(config.get("shapes_dict", {"input_shape": config.get("input_shape")}).values())
+def _build_like(old: Any, new: Any) -> None:
+    """Builds a layer for the inputs of another one."""
+    if hasattr(old, "build_shapes"):
+        new.build(*old.build_shapes)
+    else:
+        new.build_from_config(old.get_build_config() or {})

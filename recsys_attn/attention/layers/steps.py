@@ -51,6 +51,11 @@ def require_steps(layer: MultiHeadAttention) -> None:
             "or Linear"
         )
     mechanism.require_one_projection("Recurrence")
+    if layer.context_heads is not None:
+        raise TypeError(
+            "The attention is built with a `context`, which a step does not have. Give the context "
+            "to the events before it, such as by Film"
+        )
     if not mechanism.is_causal:
         raise TypeError(
             f"{type(mechanism).__name__} is not causal here, so a later event changes the outputs "

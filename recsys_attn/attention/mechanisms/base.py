@@ -181,6 +181,17 @@ class Mechanism(Layer):
         """Returns why the mechanism does not look at an argument, for an error."""
         return "it does not look at every pair of a query and a key"
 
+    def require_context(self) -> None:
+        """Raises unless keys of a context may stand in front of those of the sequence.
+
+        A mechanism that takes them overrides this, and finds their number in `Masks.context_size`.
+        """
+        raise TypeError(
+            f"{type(self).__name__} cannot attend a context, whose keys are no events of the "
+            "sequence. Use the mechanism Dense, or Linear without a decay; or give the context to "
+            "the events or the norms (`Film`, norm='conditional')"
+        )
+
     def require_weights(self, purpose: str, on_request: bool = False) -> None:
         """Raises unless the mechanism returns the weights that `purpose` needs.
 

@@ -15,7 +15,7 @@ from recsys_attn.attention.core.head_layout import (
     require_a_value_a_key,
     swap_heads,
 )
-from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both
+from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both, in_front
 from recsys_attn.attention.core.positions import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
@@ -167,11 +167,11 @@ class Dense(Mechanism):
         rows, columns = masks.query_positions, masks.key_positions
         allowed = masks.allowed()
         if self.pattern is not None:
-            length = length_of(key, columns, masks.key)
-            pattern = self.pattern(*pairs(*resolve(query, key, rows, columns)), length)
-            allowed = both(pattern, allowed)
+            allowed = both(self._pattern(query, key, masks), allowed)
 
         def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+            if masks.context_size and self.score.positional:
+                return self._beside_context(query, key, allowed, masks)
             logits = logits_of(self.score, query, key, allowed, rows, columns)
             return logits if self.place_bias is None else logits + self.place_bias(query, key)
 
@@ -196,6 +196,48 @@ class Dense(Mechanism):
                 f"here. Received: place_bias={self.place_bias!r}"
             )
         return super().as_cross_attention()
+
+    def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
+        rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
+        events = key[:, context:]
+        there = None if masks.key is None else masks.key[:, context:]
+        length = length_of(events, columns, there)
+        pattern = self.pattern(*pairs(*resolve(query, events, rows, columns)), length)
+        return in_front(pattern, context, ops.shape(events)[1], True) if context else pattern
+
+    def _beside_context(
+        self, query: Tensor, key: Tensor, allowed: Tensor | None, masks: Masks
+    ) -> Tensor:
+        """Returns logits (B, N, T, M + S): the context stands at the place of every query."""
+        context = masks.context_size
+        here = [ops.zeros((1, 1, count), "int32") for count in (ops.shape(query)[1], context)]
+        parts = []
+        for part, rows, columns in (
+            (slice(None, context), *here),
+            (slice(context, None), masks.query_positions, masks.key_positions),
+        ):
+            seen = None if allowed is None else allowed[..., part]
+            parts.append(logits_of(self.score, query, key[:, part], seen, rows, columns))
+        return ops.concatenate(parts, axis=-1)
+
+    def require_context(self) -> None:
+        """Raises for parts to which a key without a place, or of another projection, has none."""
+        score, weighting = type(self.score).__name__, type(self.weighting).__name__
+        reasons = {
+            f"{score} does not look at the keys": not self.uses_key,
+            f"{score} has weights for each place": self.built and self.score.most_keys is not None,
+            f"{score} has one projection for queries and keys": self.shares_query_and_key,
+            f"{weighting} counts the keys": self.weighting.needs_query,
+            "`place_bias` counts the events between a query and a key": self.place_bias is not None,
+            "`pair_values` reads the place or the time of a key": self.pair_values is not None,
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise TypeError(
+                    f"The keys of a context have no place in the sequence, and {reason}. Use "
+                    "another one, such as 'scaled_dot' with 'softmax'; or give the context to the "
+                    "events or the norms (`Film`, norm='conditional')"
+                )
 
     @property
     def _lowest_logit(self) -> float:

@@ -182,6 +182,10 @@ class HeadGroups(Mechanism):
                 return f"{type(mechanism).__name__} is one of its mechanisms"
         return super().reason(name)
 
+    def require_context(self) -> None:
+        for mechanism in self.mechanisms:
+            mechanism.require_context()
+
     def require_distinct_results(self, queries: int, keys: int | None, name: str) -> None:
         for mechanism in self.mechanisms:
             mechanism.require_distinct_results(queries, keys, name)

@@ -137,13 +137,17 @@ class Linear(Mechanism):
             query, key, key_mask=masks.key, streaming=self.causal
         )
         value = ops.cast(swap_heads(value), "float32")
+        if self.causal and masks.context_size:  # every query comes after the context
+            before = ((0, 0), (0, 0), (masks.context_size, 0), (0, 0))
+            query_features = ops.pad(query_features, before)
         key_features, log_shares = self._decayed(key_features, key, masks.key)
         if self.causal:
-            _require_one_length(query.shape[1], key.shape[1])
+            _require_one_length(query_features.shape[2], key.shape[1])
             batch, heads, _, size = ops.shape(query_features)
             # So that a graph of unknown sizes fails too if T is not S.
             query_features = ops.reshape(query_features, (batch, heads, ops.shape(key)[1], size))
             output = self._running(query_features, key_features, value, log_shares)
+            output = output[:, :, masks.context_size :]
         else:
             state, _ = _summed(key_features, value, log_shares)
             output = self._read(state, query_features)
@@ -161,6 +165,11 @@ class Linear(Mechanism):
         if self.decay.enters:
             features = features * -ops.expm1(log_shares)
         return features, log_shares
+
+    def require_context(self) -> None:
+        """Raises with a decay, by which the context would fade from event to event."""
+        if self.decay is not None:
+            super().require_context()
 
     def _running(
         self, query: Tensor, key: Tensor, value: Tensor, log_shares: Tensor | None

@@ -174,6 +174,11 @@ def test_divergence_is_an_error(trainer: Trainer) -> None:
     [
         ({"width": 0}, "`model.width`: expected a positive integer. Received: 0"),
         ({"encoder_layers": 2}, "cannot be built: `encoder_layers` has no effect"),
+        ({"encoder_context": {"how": "keys"}}, "`model.encoder_context`: .*a table with the keys"),
+        (
+            {"encoder": "gru", "encoder_context": {"features": ["user_id"], "how": "keys"}},
+            "cannot be built: `encoder_context` with .* has no attention",
+        ),
         ({"tower_units": [4, 0]}, "`model.tower_units`: expected a list of positive integers"),
         ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
@@ -186,6 +191,26 @@ def test_invalid_model_is_refused_before_any_work(
     with pytest.raises(PipelineError, match=message) as caught:
         check_model(load(tmp_path, model=model))
     assert ".." not in str(caught.value)
+
+
+def test_training_reaches_the_context_of_an_encoder(trainer: Trainer) -> None:
+    context = {"features": ["user_id"], "how": "keys"}
+    options = {"name": "din", "width": 4, "mlp_units": [4], "encoder": "transformer"}
+    model = trainer(model={**options, "encoder_context": context}, training__epochs=1)
+    start = trainer(
+        run="start",
+        model={**options, "encoder_context": context},
+        training__epochs=1,
+        training__learning_rate=1e-9,
+        training__embeddings_learning_rate=1e-9,
+    )
+    apart = [
+        float(np.abs(np.asarray(after) - np.asarray(before)).max())
+        for after, before in zip(model.trainable_weights, start.trainable_weights, strict=True)
+        if "context_heads" in after.path and "kernel" in after.name
+    ]
+    assert apart
+    assert min(apart) > 1e-5
 
 
 def _masked(trainer: Trainer, variant: str) -> Path:

@@ -204,7 +204,10 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
     [
         ("gri", r"a mixer, 'block' or 'segments'.* Did you mean 'gru'"),
         ({"class_name": "block", "config": {"nrm": "rms"}}, "has no argument 'nrm'.*'norm'"),
-        ({"class_name": "block", "config": {"norm": "conditional"}}, "without a condition"),
+        (
+            {"class_name": "block", "config": {"norm": "conditional"}},
+            "needs a condition: set `encoder_context`",
+        ),
         ("gmlp", "'gmlp' needs `length`, the most events"),
         ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
         (
