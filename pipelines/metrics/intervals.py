@@ -215,14 +215,13 @@ def auc_influence(
         for shares, sizes in zip(found.shares, (found.positive, found.negative), strict=True)
     )
     moved = np.where(y[found.order] == 1, of_positive[of_row], of_negative[of_row])
-    by_cluster: Floats = np.bincount(codes[found.order], moved, count)
-    return found.auc, by_cluster
+    return found.auc, _sums(codes[found.order], moved, count)
 
 
 def mean_influence(values: Floats, clusters: NDArray[np.integer]) -> Influence:
     """A mean over rows, such as logloss, and how far each cluster moves it."""
     mean = float(values.mean())
-    return mean, np.bincount(clusters, (values - mean) / values.size)
+    return mean, _sums(clusters, (values - mean) / values.size)
 
 
 def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
@@ -231,6 +230,10 @@ def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
     alone = codes < 0
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(alone))
     return codes
+
+
+def _sums(codes: NDArray[np.integer], values: Floats, count: int = 0) -> Floats:
+    return np.bincount(codes, values, count).astype(np.float64)
 
 
 class _Shares(NamedTuple):

@@ -29,12 +29,16 @@ def logloss(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(logloss([1, 0], [0.5, 0.5]), 4)
         0.6931
     """
+    losses = row_losses(labels, scores)
+    return float(np.mean(losses)) if losses.size else undefined("logloss", "there are no rows")
+
+
+def row_losses(labels: ArrayLike, scores: ArrayLike) -> Floats:
+    """The logloss of each row."""
     labels, scores = check_probabilities(labels, scores)
-    if not labels.size:
-        return undefined("logloss", "there are no rows")
     of_label = np.where(labels, scores, 1 - scores)
     np.clip(of_label, LOGLOSS_CLIP, 1 - LOGLOSS_CLIP, out=of_label)
-    return float(-np.mean(np.log(of_label, out=of_label)))
+    return -np.log(of_label, out=of_label)
 
 
 def normalised_entropy(labels: ArrayLike, scores: ArrayLike) -> float:
