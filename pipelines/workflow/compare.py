@@ -41,7 +41,7 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
         console.print()
         console.print(_numbers(task, of_task))
         if same and len(of_task) > 1:
-            console.print(_against(task, {run: evaluations[run] for run in of_task}))
+            console.print(_against_first(task, {run: evaluations[run] for run in of_task}))
         for k in places({name: 0 for m in of_task.values() for name in m.get("at_k") or {}}):
             console.print(_order(f"{task}, first {k} places", of_task, k))
         if names := own_names(of_task):
@@ -99,13 +99,13 @@ def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
     return table
 
 
-def _against(task: str, evaluations: Mapping[str, Evaluation]) -> Table:
+def _against_first(task: str, evaluations: Mapping[str, Evaluation]) -> Table:
     """Differences to the first run, with intervals for rows that depend on each other."""
-    (first, before), *others = evaluations.items()
+    (_, before), *others = evaluations.items()
     group = before.metrics.get("group") or "request"
     start, of_first = before.metrics["tasks"][task], before.task_rows(task)
     clusters = before.clusters(task)
-    table = _table(f"{task}, against {first}", ["AUC", "95 % by " + group, "p", "logloss", "95 %"])
+    table = _table("against first", ["AUC", "95 % by " + group, "p", "logloss", "95 %"])
     for run, evaluation in others:
         now, rows = evaluation.metrics["tasks"][task], evaluation.task_rows(task)
         cells = []
