@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.evaluation.gates import check_segments, decide
 from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.evaluation_options import EvaluationOptions
@@ -50,6 +51,7 @@ def evaluate(
     """
     options = experiment.evaluation
     rows = _Rows.read(split, options, request)
+    check_segments(options.gates, rows.cuts)
     feed = Feed(split, fitted, request)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
@@ -78,8 +80,19 @@ def evaluate(
         "group": rows.group,
         "drawn_negatives": _drawn_negatives(experiment, split),
         "tasks": tasks,
+        "gates": decide(options.gates, tasks),
     }
     return pa.table(columns), summary
+
+
+def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, float]:
+    """The share of positives in the training rows by task.
+
+    Args:
+        labels: Known and positive rows by task and split.
+    """
+    counts = {task: of_split["train"] for task, of_split in labels.items()}
+    return {task: positive / known for task, (known, positive) in counts.items() if known}
 
 
 def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]) -> None:
