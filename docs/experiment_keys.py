@@ -68,6 +68,7 @@ EXAMPLES: Mapping[str, Any] = {
     "data.sequences.items": "items",
     "features.name": "item_id",
     "features.width": 32,
+    "features.table_width": 8,
     "features.size": 1002,
     "features.shares": "item_id",
     "features.transform.max_size": 100_000,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side, is_age
@@ -10,9 +10,16 @@ from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, 
 
 @dataclass(frozen=True)
 class Table:
-    """The table of all features of one width: one variable with their rows in sequence."""
+    """The table of all features of the same widths: one variable with their rows in sequence.
+
+    Attributes:
+        width: Embedding width.
+        table_width: Width of the rows, if a matrix of each feature projects them to `width`.
+        rows: Number of rows.
+    """
 
     width: int
+    table_width: int | None
     rows: int
     offsets: Mapping[str, int]  # by feature name; those that share a table share the offset
     sizes: Mapping[str, int]  # rows of each feature's part
@@ -20,6 +27,30 @@ class Table:
     bags: Mapping[Side, tuple[str, ...]]  # multi-valued
     numerics: Mapping[Side, tuple[str, ...]]
     sequences: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its weights."""
+        return f"table_{self._widths}"
+
+    @property
+    def projection(self) -> str:
+        """The name of the weights of its projections."""
+        return f"projection_{self._widths}"
+
+    @property
+    def _widths(self) -> str:
+        return f"{self.table_width}_to_{self.width}" if self.table_width else str(self.width)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """A feature of each part, in the order of their rows."""
+        return tuple({offset: name for name, offset in self.offsets.items()}.values())
+
+    def places(self, names: Iterable[str]) -> list[int]:
+        """Returns the place of each feature's part among the parts."""
+        begins = [self.offsets[part] for part in self.parts]
+        return [begins.index(self.offsets[name]) for name in names]
 
 
 def width_of(schema: Schema, name: str, default_width: int) -> int:
@@ -40,14 +71,30 @@ def require_one_width(schema: Schema, default_width: int) -> None:
 
 
 def plan_tables(schema: Schema, default_width: int) -> tuple[Table, ...]:
-    """Returns one table per width, in increasing order of width."""
-    by_width: dict[int, list[Feature]] = {}
+    """Returns a table for each width and width of the rows, in increasing order.
+
+    Raises:
+        ValueError: A feature has no `size`, or its `table_width` is not less than its width.
+    """
+    by_width: dict[tuple[int, int], list[Feature]] = {}
     for feature in schema.features:
-        by_width.setdefault(width_of(schema, feature.name, default_width), []).append(feature)
-    return tuple(_plan_table(schema, width, by_width[width]) for width in sorted(by_width))
+        width = width_of(schema, feature.name, default_width)
+        narrow = getattr(schema[schema.table_owner(feature.name)], "table_width", None) or 0
+        if narrow >= width:
+            raise ValueError(
+                f"Feature {feature.name!r}: `table_width` must be less than the embedding width, "
+                f"{width}. Received: table_width={narrow}. Remove it, or give a larger `width`"
+            )
+        by_width.setdefault((width, narrow), []).append(feature)
+    return tuple(
+        _plan_table(schema, width, narrow or None, by_width[width, narrow])
+        for width, narrow in sorted(by_width)
+    )
 
 
-def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
+def _plan_table(
+    schema: Schema, width: int, table_width: int | None, features: list[Feature]
+) -> Table:
     offsets: dict[str, int] = {}
     sizes: dict[str, int] = {}
     rows = 0
@@ -79,6 +126,7 @@ def _plan_table(schema: Schema, width: int, features: list[Feature]) -> Table:
     sides: tuple[Side, Side] = ("context", "candidate")
     return Table(
         width=width,
+        table_width=table_width,
         rows=rows,
         offsets=offsets,
         sizes=sizes,

@@ -1,4 +1,4 @@
-"""Embeddings of all features of a schema: one table per width."""
+"""Embeddings of all features of a schema: one table for each width."""
 
 from __future__ import annotations
 
@@ -39,14 +39,19 @@ class FeatureEmbedding(Layer):
     aligned sequences; its query is the concatenation of the features that share their tables, so
     both are vectors of one space. For a sequence without a shared table the query has zeros.
 
+    A feature with a `table_width` has rows of that width e, and a matrix that projects them to its
+    width E: `row P`, with `V e + e E` numbers in place of `V E` (ALBERT, Lan et al., 2020,
+    arXiv 1909.11942, section 3.1). `P` starts with the deviation `e^(-1/2)`, so that the products
+    are as large as the rows of a plain table.
+
     Args:
         schema: A fitted schema (each categorical feature has its `size`), or its `to_dict()`.
         width: Embedding width of features without a `width`; 8 to 64 are usual.
         embeddings_initializer: Initializer of tables and vectors. Defaults to a normal one with
             deviation 0.01, since the initial rows of rare values are noise. The rows of missing and
             of unknown values start at zero.
-        embeddings_regularizer: Regularizer of the tables. Defaults to none, since it reads the
-            whole table in each step; prefer `l2` of the optimizer.
+        embeddings_regularizer: Regularizer of the tables, and not of projections. Defaults to none,
+            since it reads the whole table in each step; prefer `l2` of the optimizer.
         named: Names of context features, without sequences, whose vectors are returned by name
             too, for a tower that reads single ones. Defaults to none.
 
@@ -58,7 +63,7 @@ class FeatureEmbedding(Layer):
 
     Returns:
         A dict: `"context"` and `"candidate"`, lists of field blocks `(B, F, E)` and
-        `(B, T, F, E)`, one per width; `"context_present"` and `"candidate_present"`, the same
+        `(B, T, F, E)`, one per table; `"context_present"` and `"candidate_present"`, the same
         without the last axis, False where a value is missing; `"histories"`, by name a dict of
         `query` `(B, T, K)`, `events` `(B, S, K)`, `event_mask` `(B, S)` and `query_mask`
         `(B, T)`, where T is 1 if no candidate feature is in the query, and `query_mask` is None
@@ -109,10 +114,18 @@ class FeatureEmbedding(Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         self._table_weights = {}
+        self._projections = {}
         self._vector_weights = {}
         for table in self._tables:
             if table.rows:
-                self._table_weights[str(table.width)] = self.add_table(table)
+                self._table_weights[table.name] = self.add_table(table)
+            if table.table_width:
+                self._projections[table.name] = self.add_weight(
+                    shape=(len(table.parts), table.table_width, table.width),
+                    initializer=keras.initializers.RandomNormal(stddev=table.table_width**-0.5),
+                    autocast=False,
+                    name=table.projection,
+                )
             for side, names in table.numerics.items():
                 if names:
                     self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
@@ -126,11 +139,11 @@ class FeatureEmbedding(Layer):
     def add_table(self, table: Table) -> Any:
         """Makes the weights of a table; with `rows`, a subclass may store them in another way."""
         return self.add_weight(
-            shape=(table.rows, table.width),
+            shape=(table.rows, table.table_width or table.width),
             initializer=self._table_initializer(table),
             regularizer=self.embeddings_regularizer,
             autocast=False,  # casts the looked-up rows, not the whole table
-            name=f"table_{table.width}",
+            name=table.name,
         )
 
     def rows(self, table: Any, ids: Tensor) -> Tensor:
@@ -240,11 +253,19 @@ class FeatureEmbedding(Layer):
             offset + ops.where((part >= 0) & (part < size), part, UNKNOWN_ID)
             for part, offset, size in zip(parts, offsets, sizes, strict=True)
         ]
-        rows = self.rows(self._table_weights[str(table.width)], ops.concatenate(ids, axis=-1))
+        rows = self.rows(self._table_weights[table.name], ops.concatenate(ids, axis=-1))
         rows = ops.cast(rows, self.compute_dtype)
         rows = rows * ops.cast(present, rows.dtype)[..., None]
         lengths = [ops.shape(part)[-1] for part in parts]
-        return list(zip(_cut(rows, lengths, -2), _cut(present, lengths, -1), strict=True))
+        vectors = _cut(rows, lengths, -2)
+        if table.table_width:
+            every = ops.cast(self._projections[table.name], rows.dtype)
+            names = [singles] * bool(singles) + [(name,) for name in listed]
+            vectors = [
+                _projected(vector, [every[place] for place in table.places(own)])
+                for vector, own in zip(vectors, names, strict=True)
+            ]
+        return list(zip(vectors, _cut(present, lengths, -1), strict=True))
 
     def _numbers(
         self, key: str, names: tuple[str, ...], inputs: Mapping[str, Tensor]
@@ -309,18 +330,20 @@ class FeatureEmbedding(Layer):
 
     def take_rows(self, other: FeatureEmbedding) -> None:
         """Copies the rows and vectors of its features from an embedding that has them too."""
-        theirs = {table.width: table for table in other._tables}
+        theirs = {table.name: table for table in other._tables}
         for table in self._tables:
-            their, width = theirs[table.width], str(table.width)
+            their = theirs[table.name]
             if table.rows:
-                found = ops.convert_to_numpy(other._table_weights[width])
-                places = {table.offsets[name]: name for name in table.offsets}  # one for each part
-                begins = [(their.offsets[n], table.sizes[n]) for _, n in sorted(places.items())]
+                found = ops.convert_to_numpy(other._table_weights[table.name])
+                begins = [(their.offsets[name], table.sizes[name]) for name in table.parts]
                 rows = [found[begin : begin + size] for begin, size in begins]
-                self._table_weights[width].assign(np.concatenate(rows))
+                self._table_weights[table.name].assign(np.concatenate(rows))
+            if table.table_width:
+                every = ops.convert_to_numpy(other._projections[table.name])
+                self._projections[table.name].assign(every[their.places(table.parts)])
             for side, names in table.numerics.items():
                 if names:
-                    key = f"{side}_{width}"
+                    key = f"{side}_{table.width}"
                     known = their.numerics[side]
                     vectors = ops.convert_to_numpy(other._vector_weights[key])
                     self._vector_weights[key].assign(vectors[[known.index(n) for n in names]])
@@ -334,6 +357,13 @@ class FeatureEmbedding(Layer):
             "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
             "named": list(self.named),
         }
+
+
+def _projected(rows: Tensor, projections: list[Tensor]) -> Tensor:
+    """Projects the rows `(..., F, e)` of F features, or those `(..., S, e)` of one."""
+    if len(projections) == 1:
+        return ops.matmul(rows, projections[0])
+    return ops.einsum("...fe,few->...fw", rows, ops.stack(projections))
 
 
 def _fields(table: Table, side: Side) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The mean of some of several vectors."""
+"""The mean and the maximum of some of several vectors."""
 
 from __future__ import annotations
 
@@ -20,3 +20,20 @@ def masked_mean(values: Tensor, present: Tensor) -> Tensor:
     weights = ops.cast(present, values.dtype)[..., None]
     total = ops.sum(values * weights, axis=-2, keepdims=True)
     return total / ops.maximum(ops.sum(weights, axis=-2, keepdims=True), 1)
+
+
+def masked_max(values: Tensor, present: Tensor) -> Tensor:
+    """Returns the maximum by channel of the vectors that are present; zeros if there are none.
+
+    Args:
+        values: (..., S, E).
+        present: (..., S), False for vectors that do not count.
+
+    Returns:
+        (..., 1, E).
+    """
+    known, least = ops.cast(present, "bool")[..., None], float("-inf")
+    values = ops.where(known, values, ops.full_like(values, least))
+    greatest = ops.max(values, axis=-2, keepdims=True, initial=least)
+    some = ops.any(known, axis=-2, keepdims=True)
+    return ops.where(some, greatest, ops.zeros_like(greatest))

@@ -49,6 +49,8 @@ class Categorical:
         multivalued: Whether a row has a list of values.
         max_length: Largest number of values of a multi-valued row; the last ones are kept.
         width: Embedding width. Defaults to that of the model.
+        table_width: Width of a narrower table, whose rows a matrix projects to the embedding width;
+            for a table that is too large. Defaults to a table of the embedding width.
         size: Number of rows of its table, including reserved ids; set by fitting, so left out in
             an experiment file.
     """
@@ -60,6 +62,7 @@ class Categorical:
     multivalued: bool = False
     max_length: int = 20
     width: int | None = None
+    table_width: int | None = None
     size: int | None = None
     kind: Literal["categorical"] = "categorical"
 
@@ -114,8 +117,8 @@ class Sequence:
         history: Name of the history. Sequences of one history are aligned: entry s of each belongs
             to event s.
         max_length: Largest number of events; the last ones are kept.
-        dtype, transform, width, size: As for `Categorical`. With `shares`, they must not differ
-            from those of the other feature; all but `dtype` may be omitted.
+        dtype, transform, width, table_width, size: As for `Categorical`. With `shares`, they must
+            not differ from those of the other feature; all but `dtype` may be omitted.
     """
 
     name: str
@@ -125,6 +128,7 @@ class Sequence:
     dtype: RawType = "string"
     transform: IdTransform = DEFAULT
     width: int | None = None
+    table_width: int | None = None
     size: int | None = None
     kind: Literal["sequence"] = "sequence"
 
@@ -252,7 +256,8 @@ class Schema:
                 f"Sequence {feature.name!r} shares the table of {owner.name!r} and must have its "
                 f"dtype {owner.dtype!r}. Received: dtype={feature.dtype!r}"
             )
-        for name, not_given in (("transform", DEFAULT), ("width", None), ("size", None)):
+        for name in ("transform", "width", "table_width", "size"):
+            not_given = DEFAULT if name == "transform" else None
             own, shared = getattr(feature, name), getattr(owner, name)
             if own not in (not_given, shared):
                 raise ValueError(
@@ -352,8 +357,9 @@ def _check_feature(feature: Feature) -> None:
 def _check_id_feature(feature: Categorical | Sequence) -> None:
     _check_feature(feature)
     require_positive("max_length", feature.max_length)
-    if feature.size is not None:
-        require_positive("size", feature.size)
+    for name in ("table_width", "size"):
+        if getattr(feature, name) is not None:
+            require_positive(name, getattr(feature, name))
     if not isinstance(feature.transform, IdTransform):
         raise ValueError(
             f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile, an "
@@ -363,6 +369,11 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
     if isinstance(feature.transform, OwnTransform):
         return
     if isinstance(feature.transform, Age):
+        if feature.table_width is not None:
+            raise ValueError(
+                f"Feature {feature.name!r}: the transform 'age' makes times, which have no table. "
+                f"Received: table_width={feature.table_width}. Remove it"
+            )
         if not isinstance(feature, Sequence) or feature.shares or feature.dtype == "string":
             raise ValueError(
                 f"Feature {feature.name!r}: the transform 'age' is for a Sequence of seconds that "

@@ -382,7 +382,7 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
     inherited = []
     for index, feature in tables.items():
         owner = owners.get(str(feature.get("shares")), {})
-        for key in ("dtype", "transform", "width"):
+        for key in ("dtype", "transform", "width", "table_width"):
             if feature.get("kind") == "sequence" and key in owner and key not in feature:
                 feature[key] = owner[key]
                 inherited.append(f"features[{index}].{key}")

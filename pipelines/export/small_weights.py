@@ -93,9 +93,8 @@ class SmallEmbedding(FeatureEmbedding):
                 weight.assign(self._values.pop(weight.name))
 
     def add_table(self, table: Table) -> Any:
-        name = f"table_{table.width}"
-        found = Numbers.of(self._values.pop(name), self._storage, axis=-1)
-        return _Kept.by(self, f"{self._storage}_{name}", found)
+        found = Numbers.of(self._values.pop(table.name), self._storage, axis=-1)
+        return _Kept.by(self, f"{self._storage}_{table.name}", found)
 
     def rows(self, table: Any, ids: Tensor) -> Tensor:
         return table.rows(ids)

@@ -6,14 +6,32 @@ in the dictionary of `task_metrics` it is None.
 """
 
 from pipelines.metrics.checks import UndefinedMetricWarning
+from pipelines.metrics.intervals import (
+    Difference,
+    Interval,
+    auc_difference,
+    auc_interval,
+    delong_interval,
+    gauc_interval,
+)
 from pipelines.metrics.own import METRICS, own_metrics
 from pipelines.metrics.probability import (
     CalibrationCurve,
     calibration,
     calibration_curve,
+    calibration_error,
     logloss,
+    normalised_entropy,
+    recalibrated_entropy,
 )
-from pipelines.metrics.ranking import RocCurve, auc, auc_by_class, gauc, roc_curve
+from pipelines.metrics.ranking import (
+    RocCurve,
+    auc,
+    auc_by_class,
+    average_precision,
+    gauc,
+    roc_curve,
+)
 from pipelines.metrics.task import task_metrics
 from pipelines.metrics.top_k import AT_K, TopK
 
@@ -21,16 +39,26 @@ __all__ = [
     "AT_K",
     "METRICS",
     "CalibrationCurve",
+    "Difference",
+    "Interval",
     "RocCurve",
     "TopK",
     "UndefinedMetricWarning",
     "auc",
     "auc_by_class",
+    "auc_difference",
+    "auc_interval",
+    "average_precision",
     "calibration",
     "calibration_curve",
+    "calibration_error",
+    "delong_interval",
     "gauc",
+    "gauc_interval",
     "logloss",
+    "normalised_entropy",
     "own_metrics",
+    "recalibrated_entropy",
     "roc_curve",
     "task_metrics",
 ]

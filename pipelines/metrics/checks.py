@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+ONE_CLASS = "only one class is present in `labels`"
 
 
 class UndefinedMetricWarning(UserWarning):

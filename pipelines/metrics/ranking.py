@@ -5,10 +5,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, check_pairs, group_codes, undefined
+from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
 
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
-_ONE_CLASS = "only one class is present in `labels`"
 _PART = 2**18  # positives that are looked up at a time
 
 
@@ -58,7 +57,7 @@ def auc_by_class(positive: NDArray[Any], negative: NDArray[Any]) -> float:
     """
     pairs = positive.size * negative.size
     if not pairs:
-        return undefined("AUC", _ONE_CLASS)
+        return undefined("AUC", ONE_CLASS)
     negative.sort()
     parts = [positive[start : start + _PART] for start in range(0, positive.size, _PART)]
     won = sum(int(negative.searchsorted(part, side).sum()) for part in parts for side in _SIDES)
@@ -89,22 +88,55 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
         >>> gauc([0, 1, 0, 1, 1], [0.1, 0.2, 0.9, 0.3, 0.5], ["a", "a", "b", "b", "c"])
         (0.5, 2)
     """
+    values, rows = auc_by_group(labels, scores, groups)
+    if not rows.size:
+        return undefined("GAUC", "no group holds both classes"), 0
+    return float(np.average(values, weights=rows)), rows.size
+
+
+def auc_by_group(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[Floats, Floats]:
+    """The AUC and the number of rows of each group that holds both classes."""
     labels, scores = check_pairs(labels, scores)
     codes = group_codes(groups, labels)
     known = codes >= 0
     labels, scores, codes = labels[known], scores[known], codes[known]
-    (_, block_codes), positive, negative = _tie_blocks(labels, (scores, codes))
+    _, (_, block_codes), positive, negative = tie_blocks(labels, (scores, codes))
     firsts = _starts(block_codes)
     below = np.cumsum(negative) - negative
     below -= below[firsts][block_codes]  # codes are 0..groups-1, each of them present
     won = _sums(positive * (below + negative / 2), firsts)
     positives, negatives = _sums(positive, firsts), _sums(negative, firsts)
     counted = (positives > 0) & (negatives > 0)
-    if not counted.any():
-        return undefined("GAUC", "no group holds both classes"), 0
     won, positives, negatives = won[counted], positives[counted], negatives[counted]
-    value = np.average(won / (positives * negatives), weights=positives + negatives)
-    return float(value), int(counted.sum())
+    return won / (positives * negatives), positives + negatives
+
+
+def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
+    """Area under the precision-recall curve, as a mean of precisions; equal scores share theirs.
+
+    `ap = sum_t (recall_t - recall_(t-1)) * precision_t` over the falling distinct scores t
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A number per row, shape (rows,).
+
+    Returns:
+        A number in [0, 1], at random the share of positives; nan with a warning without positives.
+
+    Raises:
+        ValueError: As for `auc`.
+
+    Example:
+        >>> round(average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
+        0.8333
+    """
+    labels, scores = check_pairs(labels, scores)
+    if not labels.any():
+        return undefined("average precision", "`labels` holds no positives")
+    _, _, positive, negative = tie_blocks(labels, (scores,))
+    positive, negative = positive[::-1], negative[::-1]
+    found = np.cumsum(positive)
+    return float(positive @ (found / (found + np.cumsum(negative))) / found[-1])
 
 
 def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCurve:
@@ -119,9 +151,9 @@ def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCur
     if points < 2:
         raise ValueError(f"`points` must be at least 2. Received: points={points}")
     labels, scores = check_pairs(labels, scores)
-    positive, negative = _tie_blocks(labels, (scores,))[1:]
+    _, _, positive, negative = tie_blocks(labels, (scores,))
     if not (positive.any() and negative.any()):
-        nan = np.array([undefined("ROC curve", _ONE_CLASS)])
+        nan = np.array([undefined("ROC curve", ONE_CLASS)])
         return RocCurve(nan, nan)
     hits, alarms = (np.append(0.0, np.cumsum(c[::-1]) / c.sum()) for c in (positive, negative))
     length = hits + alarms
@@ -129,19 +161,20 @@ def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCur
     return RocCurve(alarms[kept], hits[kept])
 
 
-def _tie_blocks(
+def tie_blocks(
     labels: Floats, keys: tuple[NDArray[Any], ...]
-) -> tuple[list[NDArray[Any]], Floats, Floats]:
+) -> tuple[NDArray[np.intp], list[NDArray[Any]], Floats, Floats]:
     """Sorts the rows by the keys (the last one first) and counts the rows that have all keys equal.
 
-    Returns the keys of the blocks in rising order, and their numbers of positives and negatives.
+    Returns the order of the rows, the keys of the blocks in rising order, and their numbers of
+    positives and negatives.
     """
     order = np.lexsort(keys) if len(keys) > 1 else np.argsort(keys[0])
     keys = tuple(key[order] for key in keys)
     labels = labels[order]
     starts = _starts(*keys)
     positive, negative = _sums(labels, starts), _sums(1 - labels, starts)
-    return [key[starts] for key in keys], positive, negative
+    return order, [key[starts] for key in keys], positive, negative
 
 
 def _starts(*keys: NDArray[Any]) -> NDArray[np.intp]:

@@ -8,8 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_shape, group_codes
-from pipelines.metrics.probability import calibration, logloss
-from pipelines.metrics.ranking import auc, gauc
+from pipelines.metrics.intervals import Interval, auc_interval, delong_interval, gauc_interval
+from pipelines.metrics.probability import (
+    calibration,
+    calibration_error,
+    logloss,
+    normalised_entropy,
+    recalibrated_entropy,
+)
+from pipelines.metrics.ranking import auc, auc_by_group, average_precision, gauc
 from pipelines.metrics.top_k import TopK
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
@@ -43,9 +50,11 @@ def task_metrics(
         baselines: Other scores per row by name, of any scale.
 
     Returns:
-        Counts and metrics by name; a metric that the data does not define is None. `at_k` has the
-        metrics at k by name, and `trivial` what the training rate for every row reaches, whose
-        order is random.
+        Counts and metrics by name; a metric that the data does not define is None. `intervals` has
+        the ends of 95 % intervals: of AUC and GAUC for rows that depend on each other within a
+        group (else a request), and of AUC by DeLong, for independent rows. `at_k` has the metrics
+        at k by name, and `trivial` what the training rate for every row reaches, whose order is
+        random.
     """
     every = np.asarray(labels, dtype=np.float64)
     known = ~np.isnan(every)
@@ -74,6 +83,7 @@ def task_metrics(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
         own, counts = ranking("scores", scores)
+        z = rows("scores", scores)
         best = trivial = None
         if ceiling is not None:
             best, _ = ranking("ceiling", ceiling)
@@ -87,7 +97,10 @@ def task_metrics(
             "positives": int(np.count_nonzero(y)),
             **own,
             **counts,
-            **_of_probabilities(y, rows("scores", scores), probabilities),
+            "average_precision": _or_none(average_precision(y, z)),
+            **_of_probabilities(y, z, probabilities),
+            **_entropies(y, z, probabilities),
+            **_intervals(y, z, codes, named if codes is None else codes),
             "trivial": trivial,
             "ceiling": best,
             "baselines": {n: ranking(n, column)[0] for n, column in (baselines or {}).items()},
@@ -106,6 +119,38 @@ def _of_probabilities(
         "calibration": _or_none(ratio),
         "calibration_off": _off(ratio, labels, scores.astype(np.float64)),
     }
+
+
+def _entropies(
+    labels: Floats, scores: NDArray[Any], probabilities: bool
+) -> dict[str, float | None]:
+    """What probabilities say of the labels beyond their mean, and how far off they are."""
+    metrics = {
+        "normalised_entropy": normalised_entropy,
+        "recalibrated_entropy": recalibrated_entropy,
+        "calibration_error": calibration_error,
+    }
+    return {n: _or_none(f(labels, scores)) if probabilities else None for n, f in metrics.items()}
+
+
+def _intervals(
+    labels: Floats,
+    scores: NDArray[Any],
+    groups: NDArray[Any] | None,
+    clusters: NDArray[Any] | None,
+) -> dict[str, Any]:
+    """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
+
+    def ends(interval: Interval) -> list[float] | None:
+        return None if np.isnan(interval.low) else [interval.low, interval.high]
+
+    whole = auc_interval(labels, scores, clusters)
+    found = {"auc": ends(whole), "auc_delong": ends(delong_interval(labels, scores))}
+    share = None
+    if groups is not None:
+        found["gauc"] = ends(gauc_interval(labels, scores, groups))
+        share = float(auc_by_group(labels, scores, groups)[1].sum() / max(labels.size, 1))
+    return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
 
 
 def _off(ratio: float, labels: Floats, scores: Floats) -> str | None:

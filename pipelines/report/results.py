@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
+from pipelines.metrics.intervals import cluster_codes
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,18 @@ class Evaluation:
             ceiling=columns.get(ceiling),
             baselines={n: columns[column] for n, column in baselines.items() if column in columns},
         )
+
+    def clusters(self, task: str) -> NDArray[np.intp]:
+        """The number of the group (that of GAUC, else the request) of each row of `task_rows`."""
+        label = f"{task}/label"
+        try:
+            present = pq.read_schema(self.predictions).names
+            name = "group" if "group" in present else "request"
+            table = pq.read_table(self.predictions, columns=[name, label])
+        except pa.ArrowException as error:
+            raise PipelineError(f"{self.predictions} cannot be read: {error}") from error
+        labels = table[label].cast(pa.float64()).to_numpy()
+        return cluster_codes(table[name].combine_chunks(), labels)[~np.isnan(labels)]
 
     def _columns(
         self, required: tuple[str, ...], optional: tuple[str, ...]

@@ -8,9 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.metrics import AT_K
-from pipelines.report.numbers import ABSENT, below, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal
 
-COLUMNS = ("rows", "positives", "AUC", "ceiling", "distance", "GAUC", "logloss", "calibration")
+COLUMNS = ("rows", "positives", "AUC", "±95%", "ceiling", "GAUC", "logloss", "calibration")
 ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
 Cells = Mapping[str, str]  # text by column
 
@@ -39,6 +39,12 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
         console.print(_places(metrics["tasks"]))
     if own_names(metrics["tasks"]):
         console.print(_own(metrics["tasks"]))
+
+
+def margin(task: Mapping[str, Any], metric: str = "auc") -> float | None:
+    """Half of the width of the 95 % interval of a metric."""
+    ends = task.get("intervals", {}).get(metric)
+    return None if ends is None else (ends[1] - ends[0]) / 2
 
 
 def calibrated(task: Mapping[str, Any]) -> str:
@@ -100,7 +106,7 @@ def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
     for name, task in tasks.items():
         ceiling = (task["ceiling"] or {}).get("auc")
         counts = {"rows": count(task["rows"]), "positives": count(task["positives"])}
-        best = {"ceiling": decimal(ceiling), "distance": decimal(below(ceiling, task["auc"]))}
+        best = {"ceiling": decimal(ceiling), "±95%": decimal(margin(task))}
         yield name, {**counts, **best, **_metrics(task)}, ""
         trivial = task.get("trivial")
         if trivial and trivial["logloss"] is not None:

@@ -65,11 +65,11 @@ class WarmStart:
         best = self._best()
         self._check_parts(schema, best, saver)
         features = FittedFeatures.load(self.folder / FEATURES)
-        old = {table.width: table for table in plan_tables(schema, width)}
-        new = {t.width: t for t in plan_tables(model.schema, model.embedding.width)}
+        old = {table.name: table for table in plan_tables(schema, width)}
+        new = {t.name: t for t in plan_tables(model.schema, model.embedding.width)}
         rows = {
-            width: _same_rows(old[width], new[width], features, fitted)
-            for width in old.keys() & new.keys()
+            name: _same_rows(old[name], new[name], features, fitted)
+            for name in old.keys() & new.keys()
         }
         for name, array in best.arrays():
             variable = variables.pop(name, None)
@@ -77,10 +77,11 @@ class WarmStart:
                 raise self._another("it has more variables")
             if variable.name == "learning_rate":
                 continue
-            found = re.search(r"table_(\d+)", variable.path)
-            if found and int(found[1]) in rows and len(array) == old[int(found[1])].rows:
+            found = re.search(r"table_\d+(_to_\d+)?", variable.path)
+            table = found[0] if found else ""
+            if table in rows and len(array) == old[table].rows:
                 value = keras.ops.convert_to_numpy(variable).copy()
-                value[rows[int(found[1])].new] = array[rows[int(found[1])].old]
+                value[rows[table].new] = array[rows[table].old]
                 variable.assign(value)
             elif array.shape == tuple(variable.shape):
                 variable.assign(array)
@@ -163,7 +164,5 @@ def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
     return reserved, reserved
 
 
-def _counts(rows: Mapping[int, RowMapping], new: Mapping[int, Table]) -> list[tuple[int, int]]:
-    return [
-        (len(rows[width].new) if width in rows else 0, table.rows) for width, table in new.items()
-    ]
+def _counts(rows: Mapping[str, RowMapping], new: Mapping[str, Table]) -> list[tuple[int, int]]:
+    return [(len(rows[name].new) if name in rows else 0, table.rows) for name, table in new.items()]

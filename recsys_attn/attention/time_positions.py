@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.relative_positions import ScorePositions
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.dot import Dot
 from recsys_attn.blocks.positions.base import POSITIONS
+from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config
 
 
@@ -16,11 +20,24 @@ class TimePositions(ScorePositions):
 
     uses_times = True
 
+    def _in_dense(self, mechanism: Any, reason: str, **parts: Any) -> Any:
+        """Returns a `Dense` with more parts, in each mechanism of `HeadGroups`."""
+        if isinstance(mechanism, HeadGroups):
+            return mechanism  # whose mechanisms have them already
+        if not isinstance(mechanism, Dense):
+            raise ValueError(
+                f"{type(self).__name__} {reason}, which only the mechanism Dense does. Received: "
+                f"{type(mechanism).__name__}. Leave this out, or use Dense, such as 'transformer'"
+            )
+        return Dense(**{**mechanism.get_config(), **parts})
+
 
 @POSITIONS.register("time_buckets")
 @dataclasses.dataclass(frozen=True)
 class TimeBucketPositions(TimePositions):
     """HSTU's `score + table[bucket(log |t_i - t_j|)]`, a table of each head. See `TimeBuckets`.
+
+    With `place_distances` it is the paper's `score + table[bucket] + places[i - j]`.
 
     In a model, they stand beside learned positions, and the history needs the ages of its events.
 
@@ -30,6 +47,9 @@ class TimeBucketPositions(TimePositions):
         num_buckets: Number of buckets; the last one holds all longer times.
         step: Width of a bucket in the logarithm of the seconds. With the defaults, 20 buckets of
             1.0, the last one starts at 5 years.
+        place_distances: Number of distances between the places of events, in both directions, with
+            a learned number of their own; longer ones share numbers. Give the `max_length` of the
+            history. Defaults to none. It needs the mechanism `Dense`.
 
     Example:
 
@@ -40,16 +60,32 @@ class TimeBucketPositions(TimePositions):
 
     num_buckets: int = 20
     step: float = 1.0
+    place_distances: int | None = None
 
     def __post_init__(self) -> None:
         SCORES.get(self._bias)
+        if self.place_distances is not None:
+            require_positive("place_distances", self.place_distances)
 
     @property
     def _bias(self) -> Config:
-        return {"class_name": "time_buckets", "config": dataclasses.asdict(self)}
+        config = {"num_buckets": self.num_buckets, "step": self.step}
+        return {"class_name": "time_buckets", "config": config}
 
     def in_score(self, score: Config) -> Config:
         return {"class_name": "sum", "config": {"scores": [score, self._bias]}}
+
+    def in_mechanism(self, mechanism: Any) -> Any:
+        made = super().in_mechanism(mechanism)
+        if self.place_distances is None:
+            return made
+        # Half of a direction's buckets hold one distance each.
+        config = {
+            "num_buckets": 4 * self.place_distances,
+            "max_distance": 2 * self.place_distances,
+        }
+        bias = {"class_name": "relative_buckets", "config": config}
+        return self._in_dense(made, "with `place_distances` read places too", place_bias=bias)
 
 
 @POSITIONS.register("time_intervals")
@@ -57,7 +93,8 @@ class TimeBucketPositions(TimePositions):
 class TimeIntervalPositions(TimePositions):
     """TiSASRec's `score + q . K[r]` of the interval r. See `TimeIntervals`.
 
-    It is scaled where the score is a scaled dot product.
+    It is scaled where the score is a scaled dot product. With `values` the output has
+    `sum_s weight[s] R[r]` too, as in the paper. See `TimeIntervalValues`.
 
     In a model, they stand beside learned positions, and the history needs the ages of its events.
 
@@ -66,6 +103,8 @@ class TimeIntervalPositions(TimePositions):
     Args:
         max_interval: Largest interval, in units of the user's shortest one; longer ones count as
             it. The paper takes 256 to 2048.
+        values: Whether intervals have vectors beside the values too, as in the paper. It needs the
+            mechanism `Dense`.
 
     Example:
 
@@ -75,9 +114,19 @@ class TimeIntervalPositions(TimePositions):
     """
 
     max_interval: int = 256
+    values: bool = False
 
     def __post_init__(self) -> None:
+        require_bool("values", self.values)
         SCORES.get(self._term(False))
+
+    def in_mechanism(self, mechanism: Any) -> Any:
+        made = super().in_mechanism(mechanism)
+        if not self.values:
+            return made
+        values = {"class_name": "time_intervals", "config": {"max_interval": self.max_interval}}
+        reason = "with values=True add vectors of pairs to the values"
+        return self._in_dense(made, reason, pair_values=values)
 
     def _term(self, scale: bool) -> Config:
         config = {"max_interval": self.max_interval, "scale": scale}

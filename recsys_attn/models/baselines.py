@@ -46,7 +46,7 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     embedding = FeatureEmbedding(
         schema, 1, embeddings_initializer="zeros", embeddings_regularizer=embeddings_regularizer
     )
-    return _baseline("logistic_regression", embedding, None)
+    return _baseline("logistic_regression", embedding, FieldInteraction())
 
 
 @MODELS.register("mlp")
@@ -55,18 +55,21 @@ def mlp(
     *,
     width: Count = 16,
     history_pooling: Literal["max", "mean"] = "mean",
+    field_pooling: Literal["concatenate", "max", "mean"] = "concatenate",
     units: Sizes = (256, 128, 64),
     activation: Activation = "relu",
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """A network over the concatenated embeddings, shared by all tasks.
+    """A network over the concatenated or pooled embeddings, shared by all tasks.
 
     Args:
         schema: A fitted schema.
         width: Embedding width.
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel, for which
             one striking event is enough.
+        field_pooling: `"concatenate"` the embeddings; or the `"mean"`, or the `"max"` of each
+            channel, of those that are not missing: a control, which loses the field of a vector.
         units: Hidden units of the network.
         activation: Activation of the network.
         dropout: Dropout of the network.
@@ -91,19 +94,20 @@ def mlp(
     (1, 3)
     """
     network = Mlp(units, activation=activation, dropout=dropout)
+    interaction = FieldInteraction(mlp=network, field_pooling=field_pooling)
     embedding = FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer)
-    return _baseline("mlp", embedding, network, history_pooling)
+    return _baseline("mlp", embedding, interaction, history_pooling)
 
 
 def _baseline(
-    name: str, embedding: FeatureEmbedding, network: Mlp | None, history_pooling: str = "mean"
+    name: str, embedding: FeatureEmbedding, interaction: FieldInteraction, pooling: str = "mean"
 ) -> RankingModel:
     schema = embedding.schema
     return RankingModel(
         embedding,
         Tower(
-            histories=pooled(history_pooling, schema.histories),
-            interaction=FieldInteraction(mlp=network),
+            histories=pooled(pooling, schema.histories),
+            interaction=interaction,
             head=TaskHeads([task.name for task in schema.tasks]),
         ),
         name=name,

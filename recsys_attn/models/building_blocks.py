@@ -9,12 +9,15 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes
+from recsys_attn.checks import require_sizes, unknown_name
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
+from recsys_attn.masked_mean import masked_max, masked_mean
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
+
+_POOLINGS = {"concatenate": None, "max": masked_max, "mean": masked_mean}
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -22,11 +25,14 @@ class FieldInteraction(Layer):
     """From fields to one vector, by attention between fields, an MLP, both or neither.
 
     `autoint` alone is AutoInt; with `mlp` it is AutoInt+; `mlp` alone is a plain network; without
-    both the result is the concatenated embeddings.
+    both the result is the embeddings.
 
     Args:
         autoint: An `AutoInt` layer, for fields of one width.
-        mlp: An `Mlp` over the concatenated embeddings.
+        mlp: An `Mlp` over the embeddings.
+        field_pooling: `"concatenate"` the embeddings; or the `"mean"`, or the `"max"` of each
+            channel, of those that are not missing: zeros if all are. These two need fields of one
+            width and lose the field of a vector: controls, or for very many fields.
 
     Call arguments:
         blocks: List of fields `(B, T, F, E)`, one per width.
@@ -37,7 +43,8 @@ class FieldInteraction(Layer):
         `(B, T, D)`, the concatenated outputs.
 
     Raises:
-        ValueError: `autoint` is given and the fields have several widths.
+        ValueError: The fields have several widths, and `autoint` is given or they are pooled; or
+            `field_pooling` is unknown, or has no effect beside `autoint` without `mlp`.
 
     Example:
 
@@ -50,8 +57,25 @@ class FieldInteraction(Layer):
     (2, 3, 8)
     """
 
-    def __init__(self, autoint: AutoInt | None = None, mlp: Mlp | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        autoint: AutoInt | None = None,
+        mlp: Mlp | None = None,
+        field_pooling: str = "concatenate",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        if field_pooling not in _POOLINGS:
+            raise ValueError(
+                f"`field_pooling` must be a name. {unknown_name(field_pooling, _POOLINGS)}"
+            )
+        if field_pooling != "concatenate" and autoint is not None and mlp is None:
+            raise ValueError(
+                "`field_pooling` is for the embeddings that `mlp` gets, and AutoInt's are "
+                "concatenated. Give `mlp`, or leave `field_pooling` out. "
+                f"Received: field_pooling={field_pooling!r}, mlp=None"
+            )
+        self.field_pooling = field_pooling
         self.autoint = self.mlp = None
         if autoint is not None:
             self.autoint = layer_of("autoint", autoint, "field_mask", such_as="AutoInt")
@@ -73,17 +97,29 @@ class FieldInteraction(Layer):
         if self.autoint is not None:
             outputs.append(flatten(self.autoint(blocks[0], present[0])))
         if self.mlp is not None or self.autoint is None:
-            vector = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+            vector = self._vector(blocks, present)
             if self.mlp is not None:
                 vector = self.mlp(vector, where=row_mask)
             outputs.append(vector)
         return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
+
+    def _vector(self, blocks: list[Tensor], present: list[Tensor]) -> Tensor:
+        pool = _POOLINGS[self.field_pooling]
+        if pool is None:
+            return ops.concatenate([flatten(block) for block in blocks], axis=-1)
+        if len(blocks) > 1:
+            raise ValueError(
+                f"field_pooling={self.field_pooling!r} needs fields of one width. Received: widths "
+                f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
+            )
+        return flatten(pool(blocks[0], present[0]))
 
     def get_config(self) -> Config:
         return {
             **super().get_config(),
             "autoint": serialize(self.autoint),
             "mlp": serialize(self.mlp),
+            "field_pooling": self.field_pooling,
         }
 
 

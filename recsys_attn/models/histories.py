@@ -12,7 +12,7 @@ from recsys_attn.attention import presets
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
-from recsys_attn.masked_mean import masked_mean
+from recsys_attn.masked_mean import masked_max, masked_mean
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -77,12 +77,7 @@ class MaxHistory(Layer):
     def call(
         self, query: Tensor, events: Tensor, event_mask: Tensor, query_mask: Tensor | None = None
     ) -> Tensor:
-        present = ops.cast(event_mask, "bool")[..., None]
-        least = float("-inf")
-        events = ops.where(present, events, ops.full_like(events, least))
-        greatest = ops.max(events, axis=1, keepdims=True, initial=least)
-        some = ops.any(present, axis=1, keepdims=True)
-        return ops.where(some, greatest, ops.zeros_like(greatest))
+        return masked_max(events, event_mask)
 
 
 POOLINGS = {"max": MaxHistory, "mean": MeanHistory}

@@ -16,7 +16,7 @@ from recsys_attn.optimizers.frozen import AllowsFrozen
 from recsys_attn.tensors import Config, Tensor
 
 # The tables of `FeatureEmbedding`, and those of `keras.layers.Embedding`.
-TABLES = r"(.*/)?(table_\d+|embeddings)"
+TABLES = r"(.*/)?(table_\d+(_to_\d+)?|embeddings)"
 _WHOLE = "reads and writes whole tables in each step"
 _REFUSED = {
     "use_ema": _WHOLE,

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -107,12 +108,23 @@ def test_compare_shows_runs_beside_each_other(
         assert lines[at].split()[-4:] == ["HR", "NDCG", "MRR", "MAP"]
         assert lines[at + 1].split()[2] == f"{found['at_k']['ndcg@10']:.4f}"
 
+    same = [line for line in lines if " to " in line]
+    assert len(same) == 2  # tasks
+    zero = "+0.0000"
+    assert same[0].split()[-9:] == [zero, zero, "to", zero, "1.000", zero, zero, "to", zero]
     changed = shutil.copytree(folder / "run" / "evaluation", folder / "other" / "evaluation")
     (changed / "metrics.json").write_text(json.dumps({**metrics, "data_hash": "other"}), "utf-8")
+    predictions = pq.read_table(changed / "predictions.parquet")
+    at, table = predictions.column_names.index("click/score"), predictions
+    low = pc.divide(predictions["click/score"], 100.0)  # the same order, other probabilities
+    pq.write_table(table.set_column(at, "click/score", low), changed / "predictions.parquet")
     output = invoke("compare", "run", "other").stdout
     assert "compare no numbers" not in output  # the data may differ in columns
+    line = next(line for line in output.splitlines() if " to " in line)
+    auc, least, _, most, p, loss, low_loss, _, high_loss = line.split()[1:]
+    assert [auc, least, most, p] == ["+0.0000", "+0.0000", "+0.0000", "1.000"]
+    assert 0 < float(low_loss) < float(loss) < float(high_loss)
 
-    predictions = pq.read_table(changed / "predictions.parquet")
     pq.write_table(
         predictions.take(np.arange(len(predictions))[::-1]), changed / "predictions.parquet"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -275,7 +277,83 @@ def test_vectors_start_small() -> None:
         np.testing.assert_allclose(drawn.std(), 0.01, rtol=0.05)
 
 
+def test_narrow_rows_are_projected() -> None:
+    """The fields are those of a plain layer with the products in its table."""
+    widths = {"user": 3, "topics": 2, "item": 3, "tags": 3, "how": 3}
+    schema = Schema(
+        tuple(
+            replace(f, table_width=widths[f.name]) if f.name in widths else f
+            for f in SCHEMA.features
+        ),
+        SCHEMA.tasks,
+    )
+    layer, plain = FeatureEmbedding(schema, width=E), FeatureEmbedding(SCHEMA, width=E)
+    inputs = random_inputs()
+    layer(inputs), plain(inputs)
+    own = {weight.name: weight for weight in layer.weights}
+    rng = np.random.default_rng(5)
+    for weight in own.values():
+        weight.assign(rng.normal(size=weight.shape))
+    found = {name: numpy(weight) for name, weight in own.items()}
+    assert {name: value.shape for name, value in found.items()} == {
+        "table_4": (3, E),
+        "table_2_to_4": (5, 2),
+        "projection_2_to_4": (1, 2, E),
+        "table_3_to_4": (11 + 13 + 7 + 5, 3),
+        "projection_3_to_4": (4, 3, E),
+        "candidate_vectors_4": (1, E),
+        "context_vectors_4": (1, E),
+    }
+    parts = np.split(found["table_3_to_4"], np.cumsum([11, 13, 7]))
+    user, item, tags, how = (
+        rows @ matrix for rows, matrix in zip(parts, found["projection_3_to_4"], strict=True)
+    )
+    topics = found["table_2_to_4"] @ found["projection_2_to_4"][0]
+    for weight in plain.weights:
+        rows = [user, topics, item, found["table_4"], tags, how]
+        weight.assign(np.concatenate(rows) if weight.name == "table_4" else found[weight.name])
+    expected, fields = plain(inputs), layer(inputs)
+    order = {"candidate": [1, 3, 0, 2], "context": [2, 1, 0]}  # of the tables: width 4, 2, 3
+    for side, places in order.items():
+        values, present = (
+            np.concatenate([numpy(block) for block in fields[key]], axis)
+            for key, axis in ((side, -2), (f"{side}_present", -1))
+        )
+        np.testing.assert_allclose(
+            values, numpy(expected[side][0])[..., places, :], rtol=1e-5, atol=1e-6
+        )
+        np.testing.assert_array_equal(present, numpy(expected[f"{side}_present"][0])[..., places])
+    for key in ("query", "events"):
+        np.testing.assert_allclose(
+            numpy(fields["histories"]["seen"][key]),
+            numpy(expected["histories"]["seen"][key]),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+def test_projected_rows_start_as_small_as_plain_ones() -> None:
+    schema = Schema((Categorical("item", size=1009, table_width=17),), (Task("click"),))
+    layer = FeatureEmbedding(schema, width=31)
+    layer.build()
+    table, projection = map(numpy, layer.weights)
+    np.testing.assert_allclose((table[2:] @ projection[0]).std(), 0.01, rtol=0.1)
+    np.testing.assert_array_equal(table[:2], 0)
+
+
+def test_penalty_is_that_of_the_narrow_table() -> None:
+    schema = Schema((Categorical("item", size=7, table_width=3),), (Task("click"),))
+    layer = FeatureEmbedding(schema, width=E, embeddings_regularizer="l2")
+    layer.build()
+    (penalty,) = layer.losses
+    expected = 0.01 * np.sum(numpy(layer.weights[0]) ** 2)
+    np.testing.assert_allclose(numpy(penalty), expected, rtol=1e-5)
+
+
 def test_errors() -> None:
+    wide = Schema((Categorical("item", size=7, table_width=4),), (Task("click"),))
+    with pytest.raises(ValueError, match="'item': `table_width` must be less than the embedding"):
+        FeatureEmbedding(wide, width=4)
     unfitted = Schema((Categorical("item"),), (Task("click"),))
     with pytest.raises(ValueError, match="Feature 'item' has no `size`"):
         FeatureEmbedding(unfitted)

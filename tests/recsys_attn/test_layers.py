@@ -34,6 +34,7 @@ def test_every_exported_layer_is_checked() -> None:
     }
     layers = {item for item in exported if issubclass(item, keras.layers.Layer)}
     abstract = {mechanisms.Mechanism, scores.Score, weightings.Weighting, routers.Router}
+    abstract |= {mechanisms.PairValues}
     cases = [*LAYER_CASES.values(), *(each.case for each in COMPOSITIONS.values())]
     checked = {type(part) for case in cases for part in case.make()._flatten_layers()}
     assert layers - abstract - checked == set()

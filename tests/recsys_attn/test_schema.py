@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
+from recsys_attn.id_transforms import Age, Hash, Quantile, Vocabulary
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task, is_listed
 from tests.support.refusals import refusals
 
@@ -112,6 +112,15 @@ test_inconsistent_schemas_are_refused = refusals(
     (lambda: Hash(0), "`buckets` must be a positive integer"),
     (lambda: Quantile(1), "`buckets` must be at least 2"),
     (lambda: Categorical("a", width=0), "`width` must be a positive integer"),
+    (lambda: Categorical("a", table_width=0), "`table_width` must be a positive integer"),
+    (
+        lambda: Sequence("a", dtype="int64", transform=Age(), table_width=2),
+        "times, which have no table. Received: table_width=2",
+    ),
+    (
+        lambda: Schema((*FEATURES, Sequence("h", shares="tags", table_width=2)), TASKS),
+        "whose `table_width` is None. Received: table_width=2",
+    ),
     (lambda: Sequence("a", max_length=0), "`max_length` must be a positive integer"),
     (lambda: Categorical("a", dtype="float32"), "float32 values take the transform Quantile"),
     (lambda: Categorical("a", transform=Quantile(3)), "float32 values take the transform"),

@@ -113,6 +113,20 @@ _SCORES = {
     "T5": Composition(part("t5", num_buckets=8, max_distance=5)),
     "ALiBi": Composition("alibi"),
     "rotary": Composition("rotary"),
+    "intervals in keys and values": Composition(
+        dense(
+            total("scaled_dot", part("time_intervals", max_interval=3)),
+            pair_values=part("time_intervals", max_interval=3),
+        ),
+        crosses=False,
+    ),
+    "times and places": Composition(
+        dense(
+            total("dot", part("time_buckets", num_buckets=3)),
+            place_bias=part("relative_buckets", num_buckets=8, max_distance=5),
+        ),
+        crosses=False,
+    ),
     "shared query and key": Composition(dense("shared_dot"), crosses=False),
 }
 _PATTERNS = {

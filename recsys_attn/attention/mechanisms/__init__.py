@@ -6,6 +6,7 @@ from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
 from recsys_attn.attention.mechanisms.lookup import Lookup
+from recsys_attn.attention.mechanisms.pair_values import PairValues, TimeIntervalValues
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.serialization import deserialize, serialize
 
@@ -20,7 +21,9 @@ __all__ = [
     "LinearState",
     "Lookup",
     "Mechanism",
+    "PairValues",
     "Routed",
+    "TimeIntervalValues",
     "deserialize",
     "get",
     "serialize",

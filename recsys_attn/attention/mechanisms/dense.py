@@ -18,6 +18,7 @@ from recsys_attn.attention.core.head_layout import (
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both, in_front
 from recsys_attn.attention.core.positions import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.position_tables import fitting
@@ -38,6 +39,7 @@ def attention(
     allowed: Tensor | None = None,
     bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    pair_values: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention of each head: `weighting(score(query, key) + bias) value`.
 
@@ -50,6 +52,7 @@ def attention(
         allowed: Booleans that broadcast to (B, N, T, S); None for all pairs.
         bias: Added to the logits.
         dropout: Applied to the weights that meet the values.
+        pair_values: From these weights to what is added to the output.
 
     Returns:
         The output (B, T, N, V) and the weights before dropout (B, N, T, S).
@@ -59,7 +62,8 @@ def attention(
         logits = ops.add(logits, bias)
     weights = weighting(logits, allowed)
     kept = weights if dropout is None else dropout(weights)
-    return swap_heads(batched_matmul(kept, swap_heads(value))), weights
+    output = swap_heads(batched_matmul(kept, swap_heads(value)))
+    return output if pair_values is None else output + pair_values(kept), weights
 
 
 @MECHANISMS.register("dense")
@@ -77,6 +81,11 @@ class Dense(Mechanism):
             `"softmax"`.
         dropout: Share of the weights dropped in training. Defaults to 0; raise it against
             overfitting.
+        pair_values: Vectors of pairs beside the values, such as `TimeIntervalValues` (a
+            `mechanisms.PairValues`): an instance, a name or a config. Defaults to none.
+        place_bias: A score such as `"relative_buckets"` that is added to `score` and reads the
+            places of events in their sequence where the positions are times: 0 ... S-1 for the
+            keys, the last T of them for the queries. It uses no content. Defaults to none.
 
     Call arguments:
         query: (B, T, N, H).
@@ -120,6 +129,8 @@ class Dense(Mechanism):
         *,
         weighting: Any = "softmax",
         dropout: float = 0.0,
+        pair_values: Any = None,
+        place_bias: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -129,12 +140,25 @@ class Dense(Mechanism):
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
         require_share("dropout", dropout)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.pair_values: Any = None
+        if pair_values is not None:
+            self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)
+
+        self.place_bias: Any = None
+        if place_bias is not None:
+            self.place_bias = scores.get(place_bias, dtype=self.dtype_policy)
+            _require_bias(self.place_bias)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
+        if self.place_bias is not None:
+            build_part(self, "part `place_bias`", self.place_bias, query_shape, key_shape)
+        if self.pair_values is not None:
+            shapes = query_shape, key_shape, value_shape
+            build_part(self, "part `pair_values`", self.pair_values, *shapes)
 
     def call(
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
@@ -146,9 +170,10 @@ class Dense(Mechanism):
             allowed = both(self._pattern(query, key, masks), allowed)
 
         def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-            if not (masks.context_size and self.score.positional):
-                return logits_of(self.score, query, key, allowed, rows, columns)
-            return self._beside_context(query, key, allowed, masks)
+            if masks.context_size and self.score.positional:
+                return self._beside_context(query, key, allowed, masks)
+            logits = logits_of(self.score, query, key, allowed, rows, columns)
+            return logits if self.place_bias is None else logits + self.place_bias(query, key)
 
         def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
             if masks.bias is not None:
@@ -156,8 +181,21 @@ class Dense(Mechanism):
             weights = weights_of(self.weighting, logits, allowed, query)
             return ops.cast(weights, self.compute_dtype)
 
+        def pair_values(weights: Tensor) -> Tensor:
+            return self.pair_values(weights, query, key, allowed, rows, columns)
+
         bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
-        return attention(query, key, value, score, weighting, allowed, bias, self.dropout)
+        added = None if self.pair_values is None else pair_values
+        return attention(query, key, value, score, weighting, allowed, bias, self.dropout, added)
+
+    def as_cross_attention(self) -> Mechanism:
+        if self.place_bias is not None:
+            raise ValueError(
+                "`place_bias` counts the events between a query and a key of one sequence, and the "
+                "queries (candidates, tasks, learned queries) have no place in it. Leave it out "
+                f"here. Received: place_bias={self.place_bias!r}"
+            )
+        return super().as_cross_attention()
 
     def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
         rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
@@ -190,6 +228,8 @@ class Dense(Mechanism):
             f"{score} has weights for each place": self.built and self.score.most_keys is not None,
             f"{score} has one projection for queries and keys": self.shares_query_and_key,
             f"{weighting} counts the keys": self.weighting.needs_query,
+            "`place_bias` counts the events between a query and a key": self.place_bias is not None,
+            "`pair_values` reads the place or the time of a key": self.pair_values is not None,
         }
         for reason, holds in reasons.items():
             if holds:
@@ -214,7 +254,8 @@ class Dense(Mechanism):
     @property
     def positional(self) -> bool:
         """Whether it uses positions."""
-        return self.score.positional or self.pattern is not None
+        parts = self.pattern, self.pair_values
+        return self.score.positional or any(part is not None for part in parts)
 
     @property
     def is_causal(self) -> bool:
@@ -238,4 +279,14 @@ class Dense(Mechanism):
             "pattern": serialize(self.pattern),
             "weighting": serialize(self.weighting),
             "dropout": self.dropout.rate,
+            "pair_values": serialize(self.pair_values),
+            "place_bias": serialize(self.place_bias),
         }
+
+
+def _require_bias(score: Any) -> None:
+    if not score.positional or score.uses_query or score.uses_key:
+        raise ValueError(
+            "`place_bias` must be a score that reads positions and no content, such as 'alibi' or "
+            f"'relative_buckets'; others belong to `score`. Received: place_bias={score!r}"
+        )

@@ -22,6 +22,9 @@ class TimeBuckets(Score):
     buckets of near times are narrow, and those of far ones wide. A pattern reads the same
     positions: `"causal"` then compares times, and events of one time see each other.
 
+    The paper adds a bias by place too: `Dense(Dot() + TimeBuckets(), place_bias=...)`, with
+    `RelativeBuckets` for example.
+
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations" (HSTU), ICML 2024, arXiv 2402.17152. The heads of
     the authors' code share one table.

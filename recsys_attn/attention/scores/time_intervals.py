@@ -16,6 +16,31 @@ from recsys_attn.tensors import Config, Shape, Tensor
 _FAR = 2**31 - 1
 
 
+def intervals(
+    query: Tensor,
+    key: Tensor,
+    allowed: Tensor | None,
+    query_positions: Tensor | None,
+    key_positions: Tensor | None,
+    longest: int,
+) -> Tensor:
+    """Returns the interval of each pair in units of the user's shortest one, int32.
+
+    Args:
+        query, key, allowed, query_positions, key_positions: See `TimeIntervals`.
+        longest: Longer intervals count as it.
+
+    Returns:
+        (B or 1, N or 1, T, S).
+    """
+    apart = ops.abs(distances(query, key, query_positions, key_positions))
+    counted = apart > 0
+    if allowed is not None:
+        counted = ops.logical_and(counted, allowed)
+    unit = ops.min(ops.where(counted, apart, _FAR), axis=(-2, -1), keepdims=True, initial=_FAR)
+    return ops.minimum(apart // unit, longest)
+
+
 @SCORES.register("time_intervals")
 class TimeIntervals(Score):
     """`score = q . K[r]` with `r = min(max_interval, floor(|t_i - t_j| / unit))`; K for each head.
@@ -25,9 +50,9 @@ class TimeIntervals(Score):
     with `query_positions` in seconds, for example. A pattern reads the same positions: `"causal"`
     then compares times, and events of one time see each other.
 
-    The paper's attention is `Dot(scale=True) + TimeIntervals(k, scale=True)` over events with
-    `LearnedPositions`; it also adds vectors of intervals and of positions to the values, which are
-    left out here.
+    The paper's attention is `Dense(Dot(scale=True) + TimeIntervals(k, scale=True), "causal",
+    pair_values=TimeIntervalValues(k))` over events with `LearnedPositions`, which are a part of
+    keys and values; the paper adds vectors of positions after the projections, and none to queries.
 
     Source: Li et al., "Time Interval Aware Self-Attention for Sequential Recommendation"
     (TiSASRec), WSDM 2020.
@@ -86,13 +111,9 @@ class TimeIntervals(Score):
     ) -> Tensor:
         if self.scale:
             query = query * query.shape[-1] ** -0.5
-        apart = ops.abs(distances(query, key, query_positions, key_positions))
-        counted = apart > 0
-        if allowed is not None:
-            counted = ops.logical_and(counted, allowed)
-        unit = ops.min(ops.where(counted, apart, _FAR), axis=(-2, -1), keepdims=True, initial=_FAR)
-        intervals = ops.minimum(apart // unit, self.max_interval)
-        return spread(read_last(per_head(query, self.kernel), intervals), query, key)
+        positions = query_positions, key_positions
+        apart = intervals(query, key, allowed, *positions, longest=self.max_interval)
+        return spread(read_last(per_head(query, self.kernel), apart), query, key)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "max_interval": self.max_interval, "scale": self.scale}

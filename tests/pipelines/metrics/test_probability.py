@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve as sklearn_calibration_curve
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from pipelines.metrics import calibration, calibration_curve, logloss
+from pipelines.metrics import (
+    calibration,
+    calibration_curve,
+    calibration_error,
+    logloss,
+    normalised_entropy,
+    recalibrated_entropy,
+)
 from tests.pipelines.metrics.samples import ROWS, sample
 
 
@@ -48,3 +56,35 @@ def test_calibration_curve_keeps_equal_scores_together(levels):
     np.testing.assert_allclose(found.observed @ found.counts, labels.sum(), rtol=1e-12)
     if levels <= 3:
         np.testing.assert_allclose(found.predicted, np.unique(scores), rtol=1e-12)
+
+
+def test_normalised_entropy_is_one_for_the_mean_label():
+    labels, scores, _ = sample()
+    assert normalised_entropy(labels, np.full(ROWS, labels.mean())) == pytest.approx(1)
+    entropy = log_loss(labels, np.full(ROWS, labels.mean()))
+    expected = log_loss(labels, scores) / entropy
+    assert normalised_entropy(labels, scores) == pytest.approx(expected, rel=1e-12)
+
+
+def test_recalibrated_entropy_is_that_of_a_logistic_regression():
+    labels, scores, _ = sample()
+    wrong = scores**2 / 3
+    x = np.log(wrong) - np.log1p(-wrong)
+    fitted = LogisticRegression(C=np.inf, tol=1e-10).fit(x[:, None], labels)
+    expected = normalised_entropy(labels, fitted.predict_proba(x[:, None])[:, 1])
+    assert recalibrated_entropy(labels, wrong) == pytest.approx(expected, rel=1e-8)
+    moved = 1 / (1 + np.exp(-(0.3 * x - 2)))
+    assert recalibrated_entropy(labels, moved) == pytest.approx(expected, rel=1e-8)
+    assert recalibrated_entropy([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4]) < 1e-3  # separable
+    assert recalibrated_entropy(labels, np.full(ROWS, 0.2)) == pytest.approx(1)
+
+
+def test_calibration_error_is_that_of_the_probabilities():
+    rng = np.random.default_rng(0)
+    truth = rng.beta(1, 4, size=(300, 2000))
+    labels = rng.random(truth.shape) < truth
+    # Squares, as their mean has no bias; the bins alone would give about 20 times .25 / 2000.
+    right = [calibration_error(y, p) ** 2 for y, p in zip(labels, truth, strict=True)]
+    off = [calibration_error(y, p * 0.8) ** 2 for y, p in zip(labels, truth, strict=True)]
+    assert np.mean(right) < 5e-4
+    assert np.mean(off) == pytest.approx(0.04 * (truth**2).mean(), rel=0.15)

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from pipelines.metrics import auc, gauc, probability, ranking, roc_curve
+from pipelines.metrics import (
+    auc,
+    average_precision,
+    gauc,
+    intervals,
+    probability,
+    ranking,
+    roc_curve,
+)
 from tests.pipelines.metrics.samples import LEVELS, ROWS, sample
 
 
@@ -40,6 +48,13 @@ def test_auc_equals_scikit_learn_and_the_pairs(levels, dtype):
     few = slice(0, 101)
     expected = auc_by_pairs(labels[few], scores[few])
     np.testing.assert_allclose(auc(labels[few], scores[few]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_average_precision_equals_scikit_learn(levels):
+    labels, scores, _ = sample(levels)
+    expected = sklearn_metrics.average_precision_score(labels, scores)
+    np.testing.assert_allclose(average_precision(labels, scores), expected, rtol=1e-12)
 
 
 def test_auc_sees_only_the_order():
@@ -104,7 +119,7 @@ def test_thinned_roc_curve_keeps_its_shape():
     np.testing.assert_allclose(area, auc(labels, scores), atol=1e-4)
 
 
-@pytest.mark.parametrize("module", [probability, ranking])
+@pytest.mark.parametrize("module", [intervals, probability, ranking])
 def test_the_examples_in_the_docstrings_run(module):
     found = doctest.testmod(module)
     assert found.attempted >= 3

@@ -6,7 +6,21 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pipelines.metrics import TopK, auc, calibration, gauc, logloss, task_metrics
+from pipelines.metrics import (
+    TopK,
+    auc,
+    auc_interval,
+    average_precision,
+    calibration,
+    calibration_error,
+    delong_interval,
+    gauc,
+    gauc_interval,
+    logloss,
+    normalised_entropy,
+    recalibrated_entropy,
+    task_metrics,
+)
 from tests.pipelines.metrics.samples import ROWS, sample
 from tests.support.refusals import refusals
 
@@ -48,6 +62,17 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         "logloss": logloss(y, s),
         "calibration": calibration(y, s),
         "calibration_off": None,
+        "average_precision": average_precision(y, s),
+        "normalised_entropy": normalised_entropy(y, s),
+        "recalibrated_entropy": recalibrated_entropy(y, s),
+        "calibration_error": calibration_error(y, s),
+        "intervals": {
+            "auc": list(auc_interval(y, s, g)[1:3]),
+            "auc_delong": list(delong_interval(y, s)[1:3]),
+            "gauc": list(gauc_interval(y, s, g)[1:3]),
+        },
+        "clusters": 31,
+        "gauc_share": 1.0,
         "trivial": {
             "auc": 0.5,
             "gauc": 0.5,
@@ -90,18 +115,32 @@ def test_scores_of_a_ranking_loss_are_no_probabilities():
 
 def test_undefined_task_metrics_are_none():
     names = "auc gauc gauc_groups ranked_requests logloss calibration calibration_off trivial"
-    nothing = {**dict.fromkeys([*names.split(), "ceiling"]), "at_k": {}}
+    names += " ceiling average_precision normalised_entropy recalibrated_entropy gauc_share"
+    nothing = {**dict.fromkeys(names.split()), "at_k": {}}
+    ends = {"auc": None, "auc_delong": None}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unlabelled = task_metrics([np.nan, np.nan], [0.1, 0.2])
         negative = task_metrics(
             [0, 0, np.nan], [0.5, 0.5, 0.1], groups=[1, 1, 2], baselines={"b": [1, 2, 3]}
         )
-    assert unlabelled == {"rows": 0, "positives": 0, **nothing, "baselines": {}}
+    assert unlabelled == {
+        "rows": 0,
+        "positives": 0,
+        **nothing,
+        "calibration_error": None,
+        "intervals": ends,
+        "clusters": 0,
+        "baselines": {},
+    }
     assert negative == {
         "rows": 2,
         "positives": 0,
         **nothing,
+        "calibration_error": pytest.approx(0.5),
+        "intervals": {**ends, "gauc": None},
+        "clusters": 1,
+        "gauc_share": 0.0,
         "gauc_groups": 0,
         "logloss": pytest.approx(np.log(2)),
         "baselines": {"b": {"auc": None, "gauc": None, "at_k": {}}},

@@ -42,6 +42,17 @@ METRICS: dict[str, Any] = {
             "logloss": 0.45678912,
             "calibration": 1.13456789,
             "calibration_off": "high",
+            "average_precision": 0.38246801,
+            "normalised_entropy": 0.81357924,
+            "recalibrated_entropy": 0.79246813,
+            "calibration_error": 0.02345678,
+            "intervals": {
+                "auc": [0.69123456, 0.73345678],
+                "auc_delong": [0.69567891, 0.72901243],
+                "gauc": [0.67123459, 0.72629627],
+            },
+            "clusters": 97,
+            "gauc_share": 0.86420975,
             "at_k": at_k(0.41, 0.42),
             "ranked_requests": 71,
             "trivial": {

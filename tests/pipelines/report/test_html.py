@@ -36,11 +36,13 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     click = folders.METRICS["tasks"]["click"]
     best, rule = click["ceiling"], click["baselines"]["popularity"]
     found = page.summary["click"]
-    rows = ["about", "model", "ceiling", "distance", "train rate for every row"]
+    rows = ["about", "model", "95 % interval", "ceiling", "distance", "train rate for every row"]
     assert list(found) == [*rows, "popularity baseline"]
     names = ("auc", "gauc", "logloss", "calibration")
     calibration = (f"{click['calibration']:.3f} too high", click["calibration"])
     assert found["model"] == [*shown(*(click[name] for name in names))[:3], calibration]
+    texts = [text for text, _ in found["95 % interval"]]
+    assert texts == ["0.6912 to 0.7335", "0.6712 to 0.7263", "", ""]
     trivial = click["trivial"]
     assert found["train rate for every row"] == shown(*(trivial[name] for name in names))
     assert found["ceiling"][:3] == shown(*(best[name] for name in names[:3]), places=(4, 4, 4))
@@ -65,6 +67,8 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     expected = ["2 of 3", "AUC of click 0.7033 on the validation rows", "17"]
     stopped = "after 1 epoch without a better one (training.patience)"
     assert [page.facts[name] for name in names] == [*expected[:2], stopped, *expected[2:]]
+    more = [row[-1] for row in page.tables["more"][1:]]
+    assert more == ["0.3825", "0.8136", "0.7925", "0.0235", "0.6957 to 0.7290", "86.42%"]
     places = page.tables["places"]
     assert places[0] == ["Order within 71 requests", "k", "HR", "NDCG", "MRR", "MAP"]
     assert places[1] == ["model", "5", "0.4100", "0.4120", "0.4140", "0.4160"]

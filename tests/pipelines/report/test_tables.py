@@ -17,9 +17,9 @@ def lines(metrics) -> list[str]:
 def test_every_task_and_baseline_has_its_line():
     title, head, click, rate, popularity, conversion, *places = lines(folders.metrics())
     assert title.strip() == "spring sale: attention_ranker on valid"
-    expected = "task rows positives AUC ceiling distance GAUC logloss calibration"
+    expected = "task rows positives AUC ±95% ceiling GAUC logloss calibration"
     assert head.split() == expected.split()
-    expected = "click 1,009 251 0.7123 0.7346 0.0222 0.6988 0.4568 1.135 high"
+    expected = "click 1,009 251 0.7123 0.0211 0.7346 0.6988 0.4568 1.135 high"
     assert click.split() == expected.split()
     assert rate.split() == ["train", "rate", "0.5000", "0.5000", "0.5613", "0.975"]
     assert popularity.split() == ["popularity", "0.6136", "0.6025"]
@@ -40,7 +40,7 @@ def test_names_are_no_markup_and_undefined_metrics_a_dash():
     metrics = folders.metrics()
     metrics["name"] = "[red]sale[/red]"
     names = ("auc", "gauc", "logloss", "calibration", "calibration_off", "trivial")
-    click = metrics["tasks"]["click"] | dict.fromkeys(names)
+    click = metrics["tasks"]["click"] | dict.fromkeys(names) | {"intervals": {"auc": None}}
     metrics["tasks"] = {"[bold]click": click}
     found = lines(metrics)
     assert found[0].startswith("[red]sale[/red]: ")
@@ -50,6 +50,6 @@ def test_names_are_no_markup_and_undefined_metrics_a_dash():
 def test_columns_that_no_task_has_are_left_out():
     metrics = folders.metrics()
     for task in metrics["tasks"].values():
-        task |= {"ceiling": None, "gauc": None, "trivial": None, "baselines": {}}
+        task |= {"intervals": {}, "ceiling": None, "gauc": None, "trivial": None, "baselines": {}}
     head = lines(metrics)[1]
     assert head.split() == ["task", "rows", "positives", "AUC", "logloss", "calibration"]

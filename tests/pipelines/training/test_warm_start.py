@@ -30,11 +30,12 @@ OPTIONS = {
     "training__embeddings_l2": 0.0,
     "training__calibrate": False,
 }
+NARROW = [(line, f"{line}\ntable_width = 3") for line in ('name = "user_id"', 'name = "item_id"')]
 
 
 def run(folder: Path, name: str, *changes: tuple[str, str], **options: object) -> tuple[Steps, str]:
     output = io.StringIO()
-    experiment = load(folder, *changes, **{**OPTIONS, **options})
+    experiment = load(folder, *NARROW, *changes, **{**OPTIONS, **options})
     steps = Steps.of(experiment, folder / name, Console(file=output, width=200), force=False)
     steps.ingest()
     steps.fit()
@@ -75,9 +76,9 @@ def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) ->
     checkpoint = Checkpoints(older.run.folder / "checkpoints").newest
     assert checkpoint is not None
     arrays = dict(checkpoint.arrays())
-    (old,), (new,) = plan_tables(before.schema, 4), plan_tables(schema, 4)
+    (_, old), (_, new) = plan_tables(before.schema, 4), plan_tables(schema, 4)
     of_old, of_new = (t.offsets["user_id"] + RESERVED_IDS for t in (old, new))
-    named = {name: v.numpy() for name, v in saver.variables() if "table_4" in v.path}
+    named = {name: v.numpy() for name, v in saver.variables() if "table_3_" in v.path}
     assert len(named) == 1 + 2  # the table, and Adam's two slots
     for name, found in named.items():
         kept = len(users) - 1
@@ -88,6 +89,9 @@ def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) ->
         first, last = (t.offsets["item_id"] for t in (old, new))
         items = sizes["item_id"]
         np.testing.assert_array_equal(found[last : last + items], arrays[name][first:][:items])
+    (projections,) = (name for name, v in saver.variables() if v.name == "projection_3_to_4")
+    found = {name: v.numpy() for name, v in saver.variables()}[projections]
+    np.testing.assert_array_equal(found, arrays[projections])
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def changed_by_a_reversal(ranker: RankingModel) -> bool:
     return max(float(np.abs(first[task] - second[task]).max()) for task in first) > 1e-4
 
 
+TISASREC = {"class_name": "time_intervals", "config": {"max_interval": 5, "values": True}}
+HSTU = {"class_name": "time_buckets", "config": {"place_distances": S}}
+EVERY: list[Any] = [*POSITIONS.members, TISASREC, HSTU]
 CAUSAL = {"class_name": "additive", "config": {"pattern": "causal"}}
 # ALiBi's distances are equal in both directions: with it alone a reversal changes nothing.
 ORDERED: list[tuple[Any, Any]] = [
@@ -51,6 +54,7 @@ ORDERED: list[tuple[Any, Any]] = [
     ("alibi", CAUSAL),
 ]
 ORDERED += [({"class_name": "coordinates", "config": {"gaps": True}}, "transformer")]
+ORDERED += [(TISASREC, "transformer"), (HSTU, "transformer")]
 ORDERED += [(name, "transformer") for name in POSITIONS.members if name not in ("none", "alibi")]
 
 
@@ -64,7 +68,7 @@ def test_none_is_blind_to_the_order(encoder: str) -> None:
     assert not changed_by_a_reversal(model(encoder, "none"))
 
 
-@pytest.mark.parametrize("positions", POSITIONS.members)
+@pytest.mark.parametrize("positions", EVERY, ids=str)
 def test_missing_events_shift_no_position(positions: str) -> None:
     ranker = model("transformer", positions)
     values = inputs()
@@ -78,7 +82,7 @@ def test_missing_events_shift_no_position(positions: str) -> None:
             assert_close(score, expected[task])
 
 
-@pytest.mark.parametrize("positions", POSITIONS.members)
+@pytest.mark.parametrize("positions", EVERY, ids=str)
 def test_a_saved_model_keeps_its_positions(positions: str, tmp_path: Path) -> None:
     ranker = model("transformer", positions, encoder_layers=2)
     ranker.save(tmp_path / "model.keras")

@@ -81,6 +81,8 @@ def test_numbers_kept_for_each_row(make: type[RowOptimizer], numbers: int) -> No
     [
         ("table_5", True),
         ("model/feature_embedding/table_16", True),
+        ("model/feature_embedding/table_8_to_16", True),
+        ("model/feature_embedding/projection_8_to_16", False),
         ("embedding/embeddings", True),
         ("dense/kernel", False),
         ("tower/table_16/bias", False),

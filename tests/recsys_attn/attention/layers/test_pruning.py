@@ -36,6 +36,10 @@ MECHANISMS = [
     "rotary",
     "local_p",
     {"class_name": "dense", "config": {"score": CAPPED, "weighting": "attention_sink"}},
+    {
+        "class_name": "dense",
+        "config": {"pair_values": "time_intervals", "place_bias": "relative_buckets"},
+    },
     "hstu",
     "linformer",
     "memory_compressed",

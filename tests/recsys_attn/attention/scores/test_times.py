@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, MultiHeadAttention
-from recsys_attn.attention.scores import Dot, TimeBuckets, TimeIntervals
+from recsys_attn.attention import AttentionPooling, Dense, MultiHeadAttention
+from recsys_attn.attention.mechanisms import HeadGroups, Routed, TimeIntervalValues
+from recsys_attn.attention.relative_positions import encodes_order
+from recsys_attn.attention.scores import Alibi, Dot, TimeBuckets, TimeIntervals
+from recsys_attn.attention.time_positions import TimeBucketPositions, TimeIntervalPositions
 from tests.support.arrays import assert_close, normal, weights_of
 from tests.support.layer_case import randomise
+from tests.support.references import scores as reference
 from tests.support.score_case import B, H, N, with_random_weights
 
 S = 6
@@ -32,6 +36,84 @@ def test_intervals_follow_the_equation(scale: bool) -> None:
         expected /= H**0.5 if scale else 1
         np.testing.assert_allclose(logits[b, n, i, j], expected, atol=1e-5)
     assert unit == 21  # 3 seconds of the first user
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_tisasrec_follows_its_equation(causal: bool) -> None:
+    """Equations 3 to 5: intervals in the keys and in the values, of random weights."""
+    mechanism = Dense(
+        Dot(scale=True) + TimeIntervals(8, scale=True),
+        "causal" if causal else None,
+        pair_values=TimeIntervalValues(8),
+    )
+    query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
+    present = np.broadcast_to(np.arange(S) < 5, (B, S))
+    arguments = {"query_positions": TIMES, "key_positions": TIMES, "key_mask": present}
+    mechanism(query, key, value, **arguments)
+    randomise(mechanism)
+    keys, values = weights_of(mechanism)
+    output, _ = mechanism(query, key, value, **arguments)
+    for b in range(B):
+        apart = TIMES[b][:, None] - TIMES[b][None]
+        allowed = present[b] & ((apart >= 0) | (not causal))
+        apart = np.abs(apart)
+        r = np.minimum(apart // apart[allowed & (apart > 0)].min(), 8)
+        for n, i in np.ndindex(N, S):
+            q, k, v = (x[b, :, n].astype("float64") for x in (query, key, value))
+            seen = np.flatnonzero(allowed[i])
+            logits = np.array([q[i] @ (k[j] + keys[n, :, r[i, j]]) for j in seen]) / H**0.5
+            weights = np.exp(logits) / np.exp(logits).sum()
+            expected = weights @ np.array([v[j] + values[n, r[i, j]] for j in seen])
+            np.testing.assert_allclose(np.asarray(output)[b, i, n], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("queries", [S, 2])
+def test_hstu_adds_the_bias_by_place_and_by_time(queries: int) -> None:
+    """`q k + table[bucket of the time] + places[i - j]`; a number for each distance of places."""
+    positions = TimeBucketPositions(4, step=0.7, place_distances=S)
+    mechanism = positions.in_mechanism(Dense("dot", weighting="silu"))
+    query, key, value = normal((B, queries, N, H), (B, S, N, H), (B, S, N, 3))
+    arguments = {"query_positions": TIMES[:, S - queries :], "key_positions": TIMES}
+    mechanism(query, key, value, **arguments)
+    randomise(mechanism)
+    _, weights = mechanism(query, key, value, **arguments)
+    by_time, by_place = weights_of(mechanism)
+    distances = [mechanism.place_bias.bucket(d) for d in range(1 - S, S)]
+    assert len(set(distances)) == 2 * S - 1
+    time_score = reference.total(reference.dot(), reference.time_buckets(by_time, 0.7))
+    for b, n, i, j in np.ndindex(np.asarray(weights).shape):
+        t = S - queries + i
+        pair = query[b, i, n].astype("float64"), key[b, j, n].astype("float64"), n
+        logit = time_score(*pair, int(TIMES[b, t]), int(TIMES[b, j]))
+        logit += by_place[n, distances[t - j + S - 1]]
+        expected = logit / (1 + np.exp(-logit)) / S  # SiLU over the number of keys
+        np.testing.assert_allclose(np.asarray(weights)[b, n, i, j], expected, atol=1e-5)
+
+
+def test_place_bias_reads_places_and_no_content() -> None:
+    query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
+    at = {"query_positions": TIMES, "key_positions": TIMES}
+    beside, inside = Dense("dot", place_bias="alibi"), Dense(Dot() + Alibi())
+    output, weights = beside(query, key, value, **at)
+    assert_close(output, inside(query, key, value)[0])  # without positions, places
+    assert np.abs(np.asarray(weights) - inside(query, key, value, **at)[1]).max() > 1e-3
+    with pytest.raises(ValueError, match="`place_bias` must be a score that reads positions and"):
+        Dense(place_bias="rotary")
+    with pytest.raises(ValueError, match="have no place in it"):
+        AttentionPooling(beside)
+    with pytest.raises(ValueError, match=r"read places too, which only .* Dense does.*Routed"):
+        TimeBucketPositions(place_distances=S).in_mechanism("longformer")
+
+
+def test_only_dense_has_values_of_pairs() -> None:
+    positions = TimeIntervalPositions(8, values=True)
+    made = positions.in_mechanism(HeadGroups(["transformer", "sparsemax"]))
+    assert [type(each.pair_values) for each in made.mechanisms] == [TimeIntervalValues] * 2
+    assert encodes_order(Dense(pair_values="time_intervals"))
+    with pytest.raises(ValueError, match=r"values=True .* only the mechanism Dense does.*Routed"):
+        positions.in_mechanism("longformer")
+    with pytest.raises(TypeError, match="Routed has no argument `pair_values`"):
+        Routed("lsh", pair_values="time_intervals")
 
 
 @pytest.mark.parametrize("kind", ["intervals", "buckets"])

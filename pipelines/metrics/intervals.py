@@ -1,0 +1,273 @@
+"""Intervals of metrics whose rows depend on each other within a cluster, such as a user."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
+from pipelines.metrics.ranking import auc_by_group, tie_blocks
+
+Influence = tuple[float, Floats]  # a metric, and how far each cluster moves it
+NORMAL = NormalDist()
+Z = NORMAL.inv_cdf(0.975)
+
+
+class Interval(NamedTuple):
+    """A metric with the interval that holds its true value in 95 % of all samples.
+
+    Attributes:
+        value: The metric of these rows.
+        low, high: Ends of the interval.
+        error: Standard error.
+        clusters: Number of independent clusters of rows.
+    """
+
+    value: float
+    low: float
+    high: float
+    error: float
+    clusters: int
+
+    @property
+    def margin(self) -> float:
+        """Half of the width."""
+        return (self.high - self.low) / 2
+
+
+class Difference(NamedTuple):
+    """A difference of two metrics on the same rows.
+
+    Attributes:
+        value: The first metric minus the second.
+        low, high: Ends of the 95 % interval.
+        p: Probability of a difference at least as large by chance alone.
+        clusters: Number of independent clusters of rows.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    clusters: int
+
+
+def auc_interval(
+    labels: ArrayLike, scores: ArrayLike, clusters: ArrayLike | None = None
+) -> Interval:
+    """The AUC with the interval for rows that depend on each other within a cluster.
+
+    With the share `v_i` of negatives below a positive i, or of positives above a negative i, m
+    positives, n negatives and G clusters:
+
+    `psi_c = sum_(positive i in c) (v_i - auc) / m + sum_(negative i in c) (v_i - auc) / n`,
+    `error^2 = G / (G - 1) * sum_c psi_c^2`, `auc -+ 1.96 * error`.
+
+    Rows of one user are alike, so there are fewer independent rows than rows, and an interval that
+    takes them as independent (`delong_interval`) is too narrow. With fewer than some 30 clusters
+    this one is too narrow as well.
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A number per row, shape (rows,).
+        clusters: The user or the request of each row, shape (rows,); the larger of them. Rows
+            without one (None or nan) are a cluster each. Defaults to each row alone.
+
+    Returns:
+        An `Interval`; nan with a warning unless both classes are present.
+
+    Raises:
+        ValueError: As for `auc`.
+
+    Source: Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 1997.
+
+    Example:
+        >>> labels, users = [0, 0, 1, 1, 0, 1], ["a", "a", "b", "b", "c", "c"]
+        >>> found = auc_interval(labels, [0.1, 0.4, 0.35, 0.8, 0.2, 0.3], users)
+        >>> print(f"{found.value:.3f}, {found.low:.3f} to {found.high:.3f}")
+        0.778, 0.560 to 0.996
+    """
+    return _interval(*auc_influence(labels, scores, clusters), bounds=(0.0, 1.0))
+
+
+def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
+    """The AUC with the interval for independent rows.
+
+    `error^2 = var(v of positives) / m + var(v of negatives) / n`, with v, m and n as for
+    `auc_interval`. Use that one where a user or a request has several rows.
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A number per row, shape (rows,).
+
+    Returns:
+        An `Interval`; nan with a warning unless both classes are present.
+
+    Raises:
+        ValueError: As for `auc`.
+
+    Source: DeLong et al., "Comparing the areas under two or more correlated receiver operating
+    characteristic curves", Biometrics 1988, by ranks as in Sun and Xu, IEEE SPL 2014.
+
+    Example:
+        >>> round(delong_interval([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.3]).error, 3)
+        0.248
+    """
+    y, z = check_pairs(labels, scores)
+    found = _Shares.of(y, z)
+    if found is None:
+        return _interval(undefined("AUC", ONE_CLASS), np.zeros(y.size))
+    value, counts = found.auc, (found.positive, found.negative)
+    squares = (
+        sizes @ (shares - value) ** 2 / (sizes.sum() * max(sizes.sum() - 1, 1))
+        for sizes, shares in zip(counts, found.shares, strict=True)
+    )
+    return _wald(value, float(np.sqrt(sum(squares))), y.size, bounds=(0.0, 1.0))
+
+
+def gauc_interval(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> Interval:
+    """The GAUC with the interval for independent groups.
+
+    `error^2 = G / (G - 1) * sum_g (rows_g * (auc_g - gauc))^2 / (sum_g rows_g)^2`
+
+    Args:
+        labels, scores, groups: As for `gauc`.
+
+    Returns:
+        An `Interval`, whose clusters are the groups that hold both classes.
+
+    Raises:
+        ValueError: As for `gauc`.
+
+    Example:
+        >>> users = ["a", "a", "b", "b", "c", "c"]
+        >>> found = gauc_interval([0, 1, 0, 1, 0, 1], [0.1, 0.2, 0.9, 0.3, 0.4, 0.5], users)
+        >>> round(found.value, 3), round(found.error, 3)
+        (0.667, 0.333)
+    """
+    values, rows = auc_by_group(labels, scores, groups)
+    if not rows.size:
+        return _interval(undefined("GAUC", "no group holds both classes"), rows)
+    mean = float(np.average(values, weights=rows))
+    return _interval(mean, rows * (values - mean) / rows.sum(), bounds=(0.0, 1.0))
+
+
+def auc_difference(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    others: ArrayLike,
+    clusters: ArrayLike | None = None,
+) -> Difference:
+    """How much larger the AUC of some scores is than that of others, on the same rows.
+
+    The difference of the two `psi_c` of `auc_interval` takes the place of one: the two AUCs err
+    alike, so their difference is known better than each of them.
+
+    Args:
+        labels, scores, clusters: As for `auc_interval`.
+        others: The other scores, shape (rows,), of any scale.
+
+    Returns:
+        A `Difference`; nan with a warning unless both classes are present.
+
+    Raises:
+        ValueError: As for `auc`.
+
+    Example:
+        >>> labels, users = [0, 0, 1, 1, 0, 1], ["a", "a", "b", "b", "c", "c"]
+        >>> found = auc_difference(labels, [0, 1, 2, 3, 1, 2], [3, 1, 2, 0, 1, 2], users)
+        >>> round(found.value, 3), found.clusters
+        (0.556, 3)
+    """
+    return difference(
+        auc_influence(labels, scores, clusters), auc_influence(labels, others, clusters)
+    )
+
+
+def difference(first: Influence, second: Influence) -> Difference:
+    """The difference of two metrics of the same rows, from how far each cluster moves them."""
+    found = _interval(first[0] - second[0], first[1] - second[1])
+    if found.error > 0:
+        p = 2 * NORMAL.cdf(-abs(found.value) / found.error)
+    else:
+        p = np.nan if np.isnan(found.error) else float(found.value == 0)
+    return Difference(found.value, found.low, found.high, p, found.clusters)
+
+
+def auc_influence(
+    labels: ArrayLike, scores: ArrayLike, clusters: ArrayLike | None = None
+) -> Influence:
+    """The AUC and `psi_c` of `auc_interval`, of shape (clusters,)."""
+    y, z = check_pairs(labels, scores)
+    codes = np.arange(y.size) if clusters is None else cluster_codes(clusters, y)
+    count = int(codes.max(initial=-1)) + 1
+    found = _Shares.of(y, z)
+    if found is None:
+        return undefined("AUC", ONE_CLASS), np.zeros(count)
+    of_row = np.repeat(
+        np.arange(found.positive.size), (found.positive + found.negative).astype(int)
+    )
+    of_positive, of_negative = (
+        (shares - found.auc) / sizes.sum()
+        for shares, sizes in zip(found.shares, (found.positive, found.negative), strict=True)
+    )
+    moved = np.where(y[found.order] == 1, of_positive[of_row], of_negative[of_row])
+    return found.auc, _sums(codes[found.order], moved, count)
+
+
+def mean_influence(values: Floats, clusters: NDArray[np.integer]) -> Influence:
+    """A mean over rows, such as logloss, and how far each cluster moves it."""
+    mean = float(values.mean())
+    return mean, _sums(clusters, (values - mean) / values.size)
+
+
+def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
+    """Numbers the clusters 0, 1, 2, ...; a row without one is a cluster of its own."""
+    codes = group_codes(clusters, labels)
+    alone = codes < 0
+    codes[alone] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(alone))
+    return codes
+
+
+def _sums(codes: NDArray[np.integer], values: Floats, count: int = 0) -> Floats:
+    return np.bincount(codes, values, count).astype(np.float64)
+
+
+class _Shares(NamedTuple):
+    """Rows by rising score, in blocks of equal scores."""
+
+    order: NDArray[np.intp]
+    positive: Floats  # positives of each block
+    negative: Floats
+    auc: float
+    shares: tuple[Floats, Floats]  # of negatives below a positive, of positives above a negative
+
+    @classmethod
+    def of(cls, labels: Floats, scores: NDArray[Any]) -> _Shares | None:
+        """The shares, or None with one class only."""
+        order, _, positive, negative = tie_blocks(labels, (scores,))
+        positives, negatives = positive.sum(), negative.sum()
+        if not (positives and negatives):
+            return None
+        below = (np.cumsum(negative) - negative / 2) / negatives
+        above = 1 - (np.cumsum(positive) - positive / 2) / positives
+        return cls(order, positive, negative, float(positive @ below / positives), (below, above))
+
+
+def _interval(
+    value: float, influence: Floats, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> Interval:
+    count = influence.size
+    if np.isnan(value) or count < 2:
+        return Interval(value, np.nan, np.nan, np.nan, count)
+    error = float(np.sqrt(count / (count - 1) * np.square(influence).sum()))
+    return _wald(value, error, count, bounds)
+
+
+def _wald(value: float, error: float, count: int, bounds: tuple[float, float]) -> Interval:
+    half = Z * error
+    low, high = max(value - half, bounds[0]), min(value + half, bounds[1])
+    return Interval(value, low, high, error, count)
