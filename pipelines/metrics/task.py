@@ -63,10 +63,7 @@ def task_metrics(
     def rows(name: str, column: ArrayLike) -> NDArray[Any]:
         return check_shape(name, np.asarray(column), every)[known]
 
-    codes = None
-    if groups is not None:
-        found = group_codes(rows("groups", groups), y)
-        codes = np.where(found < 0, np.nan, found)
+    codes = None if groups is None else _codes(rows("groups", groups), y)
     named = None if requests is None else rows("requests", requests)
 
     def ranking(name: str, column: ArrayLike) -> tuple[dict[str, Any], dict[str, int | None]]:
@@ -105,6 +102,12 @@ def task_metrics(
             "ceiling": best,
             "baselines": {n: ranking(n, column)[0] for n, column in (baselines or {}).items()},
         }
+
+
+def _codes(groups: NDArray[Any], labels: Floats) -> Floats:
+    """Numbers of the groups; nan for rows without one."""
+    found = group_codes(groups, labels)
+    return np.where(found < 0, np.nan, found)
 
 
 def _of_probabilities(

@@ -25,6 +25,16 @@ from tests.pipelines.metrics.samples import ROWS, sample
 from tests.support.refusals import refusals
 
 
+OF_ROWS = {
+    "logloss": logloss,
+    "calibration": calibration,
+    "average_precision": average_precision,
+    "normalised_entropy": normalised_entropy,
+    "recalibrated_entropy": recalibrated_entropy,
+    "calibration_error": calibration_error,
+}
+
+
 def test_task_metrics_are_those_of_the_labelled_rows():
     labels, scores, groups = sample(levels=13)
     truth, popularity = np.sqrt(scores), 5.0 - 3 * scores
@@ -59,13 +69,8 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         "gauc_groups": counted,
         "at_k": at_k(s),
         "ranked_requests": ranked,
-        "logloss": logloss(y, s),
-        "calibration": calibration(y, s),
         "calibration_off": None,
-        "average_precision": average_precision(y, s),
-        "normalised_entropy": normalised_entropy(y, s),
-        "recalibrated_entropy": recalibrated_entropy(y, s),
-        "calibration_error": calibration_error(y, s),
+        **{name: metric(y, s) for name, metric in OF_ROWS.items()},
         "intervals": {
             "auc": list(auc_interval(y, s, g)[1:3]),
             "auc_delong": list(delong_interval(y, s)[1:3]),
