@@ -24,7 +24,6 @@ from pipelines.metrics import (
 from tests.pipelines.metrics.samples import ROWS, sample
 from tests.support.refusals import refusals
 
-
 OF_ROWS = {
     "logloss": logloss,
     "calibration": calibration,
@@ -82,8 +81,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
             "auc": 0.5,
             "gauc": 0.5,
             "at_k": at_k(rate),
-            "logloss": logloss(y, rate),
-            "calibration": calibration(y, rate),
+            **{name: OF_ROWS[name](y, rate) for name in ("logloss", "calibration")},
             "calibration_off": "low",
         },
         "ceiling": {
