@@ -33,6 +33,7 @@ from rich.table import Table
 from benchmarks.shared import command_line
 
 _NEAR = 50
+_WITH_LENGTH = ("gmlp", "mlp_mixer", "fnet")  # weights of each place
 ENCODERS: Mapping[str, Any] = {
     "transformer": "transformer",
     "t5": "t5",
@@ -53,9 +54,7 @@ ENCODERS: Mapping[str, Any] = {
     "random_feature_attention": "random_feature_attention",
     "gated_linear_attention": "gated_linear_attention",
     "synthesizer": {"class_name": "synthesizer", "config": {"kind": "factorised_random"}},
-    "gmlp": "gmlp",
-    "mlp_mixer": "mlp_mixer",
-    "fnet": "fnet",
+    **dict.fromkeys(_WITH_LENGTH),
 }
 # By name: the model, and the number of last events it sees; None for all.
 CONTROLS: Mapping[str, tuple[Mapping[str, Any], int | None]] = {
@@ -104,13 +103,15 @@ def main() -> None:
         _draw(found, chosen.picture)
 
 
-def _model(name: str) -> tuple[dict[str, Any], int | None]:
+def _model(name: str, longest: int) -> tuple[dict[str, Any], int | None]:
     model, events = CONTROLS.get(name) or ({"name": "din", "encoder": ENCODERS[name]}, None)
+    if name in _WITH_LENGTH:
+        model["encoder"] = {"class_name": name, "config": {"length": longest}}
     return {**model, **(_MLP if model["name"] == "mlp" else _DIN)}, events
 
 
 def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
-    model, near = _model(name)
+    model, near = _model(name, chosen.events)
     length = chosen.events if near is None else near
     common = {
         "name": "long",

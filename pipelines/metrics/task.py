@@ -75,7 +75,7 @@ def task_metrics(
     def rows(name: str, column: ArrayLike) -> NDArray[Any]:
         return check_shape(name, np.asarray(column), every)[known]
 
-    codes = None if groups is None else _numbered(rows("groups", groups), y)
+    codes = None if groups is None else _codes(rows("groups", groups), y)
     named = None if requests is None else rows("requests", requests)
 
     def ranking(name: str, column: ArrayLike) -> tuple[dict[str, Any], dict[str, int | None]]:
@@ -116,10 +116,10 @@ def task_metrics(
         }
 
 
-def _numbered(groups: NDArray[Any], labels: Floats) -> Floats:
-    """The groups as numbers; nan is missing."""
-    codes = group_codes(groups, labels)
-    return np.where(codes < 0, np.nan, codes)
+def _codes(groups: NDArray[Any], labels: Floats) -> Floats:
+    """Numbers of the groups; nan for rows without one."""
+    found = group_codes(groups, labels)
+    return np.where(found < 0, np.nan, found)
 
 
 def _of_probabilities(

@@ -10,7 +10,7 @@ from recsys_attn.blocks.attended import attend, is_mixer, join_shapes, require_a
 from recsys_attn.blocks.residual_block import ResidualBlock, checked_shape
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import deserialize, layer_of, serialize
+from recsys_attn.serialization import deserialize, layer_of, serialize, takes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -121,7 +121,7 @@ class TransformerBlock(ResidualBlock):
         shapes: tuple[Any, ...] = (shape,)
         if not is_mixer(self.attention):
             shapes = (shape, join_shapes(memory_shape, shape))
-        if context_shape is not None:
+        if context_shape is not None and takes(self.attention, "context"):
             shapes = (*shapes, None, context_shape)
         build_part(self, "attention", self.attention, *shapes)
         self.build_sublayers(shape, condition_shape)

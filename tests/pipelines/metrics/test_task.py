@@ -24,6 +24,15 @@ from pipelines.metrics import (
 from tests.pipelines.metrics.samples import ROWS, sample
 from tests.support.refusals import refusals
 
+OF_ROWS = {
+    "logloss": logloss,
+    "calibration": calibration,
+    "average_precision": average_precision,
+    "normalised_entropy": normalised_entropy,
+    "recalibrated_entropy": recalibrated_entropy,
+    "calibration_error": calibration_error,
+}
+
 
 def test_task_metrics_are_those_of_the_labelled_rows():
     labels, scores, groups = sample(levels=13)
@@ -57,13 +66,8 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         "gauc_groups": counted,
         "at_k": at_k(s),
         "ranked_requests": ranked,
-        "logloss": logloss(y, s),
-        "calibration": calibration(y, s),
         "calibration_off": None,
-        "average_precision": average_precision(y, s),
-        "normalised_entropy": normalised_entropy(y, s),
-        "recalibrated_entropy": recalibrated_entropy(y, s),
-        "calibration_error": calibration_error(y, s),
+        **{name: metric(y, s) for name, metric in OF_ROWS.items()},
         "intervals": intervals(y, s, g),
         "clusters": 31,
         "gauc_share": 1.0,
@@ -71,8 +75,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
             "auc": 0.5,
             "gauc": 0.5,
             "at_k": at_k(rate),
-            "logloss": logloss(y, rate),
-            "calibration": calibration(y, rate),
+            **{name: OF_ROWS[name](y, rate) for name in ("logloss", "calibration")},
             "calibration_off": "low",
         },
         "ceiling": {

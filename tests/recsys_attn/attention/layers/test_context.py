@@ -12,11 +12,12 @@ from recsys_attn.attention import (
     Linear,
     MultiHeadAttention,
     Recurrence,
+    SegmentAttention,
     dense_weights,
     prune_heads,
 )
 from recsys_attn.attention.patterns import Causal, Local
-from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+from recsys_attn.blocks import RecurrentMixer, TransformerBlock, TransformerEncoder
 from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise
 
@@ -160,6 +161,14 @@ def test_a_pruned_encoder_is_built_like_the_whole_one() -> None:
 def test_a_mechanism_without_place_for_a_context(mechanism: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         MultiHeadAttention(2, H, mechanism)(EVENTS, context=CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "part", [RecurrentMixer(), SegmentAttention(MultiHeadAttention(2, H, "xlnet"))]
+)
+def test_a_block_whose_attention_takes_no_context(part: Any) -> None:
+    with pytest.raises(TypeError, match="`context` needs an attention that takes context"):
+        TransformerBlock(part)(EVENTS, context=CONTEXT)
 
 
 def test_a_context_is_given_each_time() -> None:
