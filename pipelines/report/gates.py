@@ -60,6 +60,8 @@ def measured(gate: Gate) -> str:
 
 
 def limits(gate: Gate) -> str:
-    """`at least 0.9, at most 1.1`."""
-    given = {"at least": gate["at_least"], "at most": gate["at_most"]}
-    return ", ".join(f"{word} {limit:g}" for word, limit in given.items() if limit is not None)
+    """`at least 0.7`, `at most 0.3`, or `0.9 to 1.1`."""
+    low, high = gate["at_least"], gate["at_most"]
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    return f"at most {high:g}" if low is None else f"at least {low:g}"

@@ -92,7 +92,7 @@ def test_a_failed_gate_stops_the_export(run: Path, tmp_path: Path) -> None:
     shutil.rmtree(run / "export")
     gates = [{"task": "click", "metric": "auc", "at_least": 0.01, "at_most": limit}
              for limit in (1.0, 0.02)]  # fmt: skip
-    named = r"failed a gate.*gates\[1\]`: auc of click is 0\.\d{4}, expected at least 0.01, at mo"
+    named = r"failed a gate.*gates\[1\]`: auc of click is 0\.\d{4}, expected 0.01 to 0.02"
     steps = _steps(tmp_path, run, evaluation__gates=gates)
     with pytest.raises(PipelineError, match=r"another configuration.*evaluate"):
         steps.export()  # the evaluation on disk has decided no gates
