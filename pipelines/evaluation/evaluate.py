@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.evaluation.importance import permutation_importance, units_of
 from pipelines.experiment.config import Experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
@@ -85,6 +86,11 @@ def evaluate(
             ) from None
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = extras[column]
+    if options.importance_rows:
+        clusters = requests if group is None else _codes(extras[group])
+        important = _importance(experiment, feed, model, requests, labels, clusters, progress)
+        for task, entries in important.items():
+            tasks[task]["importance"] = entries
     summary = {
         "split": split.name,
         "rows": len(requests),
@@ -94,6 +100,41 @@ def evaluate(
         "tasks": tasks,
     }
     return pa.table(columns), summary
+
+
+def _importance(
+    experiment: Experiment,
+    feed: Feed,
+    model: RankingModel,
+    requests: np.ndarray,
+    labels: Mapping[str, np.ndarray],
+    clusters: np.ndarray,
+    progress: Progress,
+) -> dict[str, list[dict[str, Any]]]:
+    """Importance of the features on some of the requests, of about `importance_rows` rows."""
+    rng = np.random.default_rng(experiment.seed)
+    share = experiment.evaluation.importance_rows / len(requests)
+    kept = (rng.random(requests[-1] + 1) < share)[requests]
+    if not kept.any():
+        return {}
+    tables, done = [], 0
+    for table in feed.split.batches(feed.column_names):
+        tables.append(table.filter(pa.array(kept[done : done + len(table)])))
+        done += len(table)
+    table, schema, scorer = pa.concat_tables(tables), model.schema, Scorer(model)
+    try:
+        return permutation_importance(
+            lambda changed: scorer.score_table(changed, feed.fitted, feed.request),
+            table,
+            schema,
+            feed.request,
+            {task: label[kept] for task, label in labels.items()},
+            clusters[kept],
+            experiment.seed,
+            progress.start("importance of features", len(table) * units_of(schema)),
+        )
+    finally:
+        progress.stop()
 
 
 def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]) -> None:

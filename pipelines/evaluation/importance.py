@@ -9,7 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.metrics.intervals import Difference, auc_influence, difference, mean_influence
+from pipelines.metrics.intervals import (
+    Difference,
+    auc_influence,
+    cluster_codes,
+    difference,
+    mean_influence,
+)
 from pipelines.metrics.probability import row_losses
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Sequence
@@ -23,7 +29,7 @@ def permutation_importance(
     schema: Schema,
     request: str | None,
     labels: Arrays,
-    clusters: NDArray[np.integer],
+    clusters: NDArray[Any],
     seed: int = 0,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, list[dict[str, Any]]]:
@@ -39,7 +45,7 @@ def permutation_importance(
         schema: The features and tasks.
         request: Column of the request id; None: every row is a request.
         labels: 0, 1 or nan for unknown of each row, by task.
-        clusters: Number of each row's user or request, whose rows depend on each other.
+        clusters: Number of each row's user or request, whose rows depend on each other; nan: alone.
         seed: Seed of the permutations.
         advance: Is called with the number of rows done.
 
@@ -55,6 +61,7 @@ def permutation_importance(
     starts = request_starts(table, request)
     whole = score(table)
     found: dict[str, list[dict[str, Any]]] = {task: [] for task in labels}
+    probabilities = {task.name: task.has_probabilities for task in schema.tasks}
     for name, columns, of_request in _units(schema):
         changed = score(_permuted(table, columns, starts, of_request, rng))
         advance(len(table))
@@ -62,7 +69,8 @@ def permutation_importance(
             known = ~np.isnan(label)
             arrays = (label, whole[task], changed[task], clusters)
             entry = {"feature": name, "columns": list(columns)}
-            found[task].append(entry | _changes(*(array[known] for array in arrays)))
+            changes = _changes(probabilities[task], *(array[known] for array in arrays))
+            found[task].append(entry | changes)
     for entries in found.values():
         entries.sort(key=lambda entry: -entry["auc"][0] if entry["auc"] else 0.0)
     return found
@@ -101,18 +109,22 @@ def _permuted(
 
 
 def _changes(
+    probabilities: bool,
     labels: NDArray[Any],
     scores: NDArray[Any],
     changed: NDArray[Any],
-    clusters: NDArray[np.integer],
+    clusters: NDArray[Any],
 ) -> dict[str, list[float] | None]:
     """Loss of AUC and gain of logloss, each with the ends of its interval."""
     if not 0 < labels.sum() < labels.size:
         return {"auc": None, "logloss": None}
-    codes = np.unique(clusters, return_inverse=True)[1]
+    codes = cluster_codes(clusters, labels)
     auc = difference(auc_influence(labels, scores, codes), auc_influence(labels, changed, codes))
-    losses = (mean_influence(row_losses(labels, each), codes) for each in (changed, scores))
-    return {"auc": _ends(auc), "logloss": _ends(difference(*losses))}
+    loss = None
+    if probabilities:
+        each = (mean_influence(row_losses(labels, those), codes) for those in (changed, scores))
+        loss = _ends(difference(*each))
+    return {"auc": _ends(auc), "logloss": loss}
 
 
 def _ends(found: Difference) -> list[float]:

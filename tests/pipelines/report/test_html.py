@@ -146,7 +146,12 @@ def test_a_task_without_probabilities_has_no_calibration(tmp_path):
     assert page.summary["click"]["model"][2:] == [("—", None)] * 2
     assert "train rate for every row" not in page.summary["click"]
     assert "are no probabilities" in page.sections["click"].text
-    assert page.sections["click"].pictures == ["ROC curve", "Scores by label", "Training", "Importance"]
+    assert page.sections["click"].pictures == [
+        "ROC curve",
+        "Scores by label",
+        "Training",
+        "Importance",
+    ]
     assert "NDCG@10" in page.html
 
 
