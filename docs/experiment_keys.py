@@ -107,6 +107,7 @@ EXAMPLES: Mapping[str, Any] = {
     "evaluation.ceiling": {"click": "p_click"},
     "evaluation.baselines": {"popularity": "item_clicks"},
     "evaluation.metrics": ["brier", {"name": "precision_at", "k": 5}],
+    "evaluation.segments": ["device", "history_length", ["country", "device"]],
     "export.name": "clicks_v2",
 }
 _WORDS = {str: "string", int: "whole number", float: "number", bool: "boolean", Path: "path"}

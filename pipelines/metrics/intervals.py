@@ -90,7 +90,7 @@ def auc_interval(
         >>> print(f"{found.value:.3f}, {found.low:.3f} to {found.high:.3f}")
         0.778, 0.560 to 0.996
     """
-    return _interval(*auc_influence(labels, scores, clusters), bounds=(0.0, 1.0))
+    return interval_of(*auc_influence(labels, scores, clusters), bounds=(0.0, 1.0))
 
 
 def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
@@ -119,7 +119,7 @@ def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
     y, z = check_pairs(labels, scores)
     found = _Shares.of(y, z)
     if found is None:
-        return _interval(undefined("AUC", ONE_CLASS), np.zeros(y.size))
+        return interval_of(undefined("AUC", ONE_CLASS), np.zeros(y.size))
     value, counts = found.auc, (found.positive, found.negative)
     squares = (
         sizes @ (shares - value) ** 2 / (sizes.sum() * max(sizes.sum() - 1, 1))
@@ -150,9 +150,9 @@ def gauc_interval(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> In
     """
     values, rows = auc_by_group(labels, scores, groups)
     if not rows.size:
-        return _interval(undefined("GAUC", "no group holds both classes"), rows)
+        return interval_of(undefined("GAUC", "no group holds both classes"), rows)
     mean = float(np.average(values, weights=rows))
-    return _interval(mean, rows * (values - mean) / rows.sum(), bounds=(0.0, 1.0))
+    return interval_of(mean, rows * (values - mean) / rows.sum(), bounds=(0.0, 1.0))
 
 
 def auc_difference(
@@ -188,8 +188,12 @@ def auc_difference(
 
 
 def difference(first: Influence, second: Influence) -> Difference:
-    """The difference of two metrics of the same rows, from how far each cluster moves them."""
-    found = _interval(first[0] - second[0], first[1] - second[1])
+    """The difference of two metrics, from how far each cluster moves them.
+
+    They are of the same rows, or of different rows of the same clusters: a cluster without rows
+    of one of them moves it by 0.
+    """
+    found = interval_of(first[0] - second[0], first[1] - second[1])
     if found.error > 0:
         p = 2 * NORMAL.cdf(-abs(found.value) / found.error)
     else:
@@ -203,7 +207,13 @@ def auc_influence(
     """The AUC and `psi_c` of `auc_interval`, of shape (clusters,)."""
     y, z = check_pairs(labels, scores)
     codes = np.arange(y.size) if clusters is None else cluster_codes(clusters, y)
-    count = int(codes.max(initial=-1)) + 1
+    return coded_auc_influence(y, z, codes, int(codes.max(initial=-1)) + 1)
+
+
+def coded_auc_influence(
+    y: Floats, z: NDArray[Any], codes: NDArray[np.integer], count: int
+) -> Influence:
+    """The same from the codes of clusters; `count` may exceed those of the rows."""
     found = _Shares.of(y, z)
     if found is None:
         return undefined("AUC", ONE_CLASS), np.zeros(count)
@@ -218,10 +228,23 @@ def auc_influence(
     return found.auc, _sums(codes[found.order], moved, count)
 
 
-def mean_influence(values: Floats, clusters: NDArray[np.integer]) -> Influence:
+def mean_influence(values: Floats, clusters: NDArray[np.integer], count: int = 0) -> Influence:
     """A mean over rows, such as logloss, and how far each cluster moves it."""
-    mean = float(values.mean())
-    return mean, _sums(clusters, (values - mean) / values.size)
+    return ratio_influence(values, np.ones(values.size), clusters, count)
+
+
+def ratio_influence(
+    values: Floats, others: Floats, clusters: NDArray[np.integer], count: int = 0
+) -> Influence:
+    """A ratio of sums over rows, such as calibration, and how far each cluster moves it.
+
+    `psi_c = sum_(i in c) (values_i - ratio * others_i) / sum_i others_i`; nan if that sum is 0.
+    """
+    total = others.sum()
+    if not total:
+        return np.nan, _sums(clusters, np.zeros(values.size), count)
+    ratio = float(values.sum() / total)
+    return ratio, _sums(clusters, (values - ratio * others) / total, count)
 
 
 def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
@@ -257,9 +280,10 @@ class _Shares(NamedTuple):
         return cls(order, positive, negative, float(positive @ below / positives), (below, above))
 
 
-def _interval(
+def interval_of(
     value: float, influence: Floats, bounds: tuple[float, float] = (-np.inf, np.inf)
 ) -> Interval:
+    """The interval of a metric, from how far each cluster moves it."""
     count = influence.size
     if np.isnan(value) or count < 2:
         return Interval(value, np.nan, np.nan, np.nan, count)

@@ -8,13 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_shape, group_codes
-from pipelines.metrics.intervals import Interval, auc_interval, delong_interval, gauc_interval
+from pipelines.metrics.intervals import (
+    Difference,
+    Influence,
+    Interval,
+    auc_interval,
+    cluster_codes,
+    delong_interval,
+    gauc_interval,
+    interval_of,
+    mean_influence,
+    ratio_influence,
+)
 from pipelines.metrics.probability import (
     calibration,
     calibration_error,
     logloss,
     normalised_entropy,
     recalibrated_entropy,
+    row_losses,
 )
 from pipelines.metrics.ranking import auc, auc_by_group, average_precision, gauc
 from pipelines.metrics.top_k import TopK
@@ -51,10 +63,10 @@ def task_metrics(
 
     Returns:
         Counts and metrics by name; a metric that the data does not define is None. `intervals` has
-        the ends of 95 % intervals: of AUC and GAUC for rows that depend on each other within a
-        group (else a request), and of AUC by DeLong, for independent rows. `at_k` has the metrics
-        at k by name, and `trivial` what the training rate for every row reaches, whose order is
-        random.
+        the ends of 95 % intervals: of AUC, GAUC, logloss and calibration for rows that depend on
+        each other within a group (else a request), and of AUC by DeLong, for independent rows.
+        `at_k` has the metrics at k by name, and `trivial` what the training rate for every row
+        reaches, whose order is random.
     """
     every = np.asarray(labels, dtype=np.float64)
     known = ~np.isnan(every)
@@ -97,7 +109,7 @@ def task_metrics(
             "average_precision": _or_none(average_precision(y, z)),
             **_of_probabilities(y, z, probabilities),
             **_entropies(y, z, probabilities),
-            **_intervals(y, z, codes, named if codes is None else codes),
+            **_intervals(y, z, codes, named if codes is None else codes, probabilities),
             "trivial": trivial,
             "ceiling": best,
             "baselines": {n: ranking(n, column)[0] for n, column in (baselines or {}).items()},
@@ -120,7 +132,7 @@ def _of_probabilities(
     return {
         "logloss": _or_none(logloss(labels, scores)),
         "calibration": _or_none(ratio),
-        "calibration_off": _off(ratio, labels, scores.astype(np.float64)),
+        "calibration_off": calibration_off(ratio, labels, scores.astype(np.float64)),
     }
 
 
@@ -141,14 +153,18 @@ def _intervals(
     scores: NDArray[Any],
     groups: NDArray[Any] | None,
     clusters: NDArray[Any] | None,
+    probabilities: bool,
 ) -> dict[str, Any]:
     """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
-
-    def ends(interval: Interval) -> list[float] | None:
-        return None if np.isnan(interval.low) else [interval.low, interval.high]
-
     whole = auc_interval(labels, scores, clusters)
     found = {"auc": ends(whole), "auc_delong": ends(delong_interval(labels, scores))}
+    if probabilities:
+        rows = np.arange(labels.size)
+        codes = rows if clusters is None else cluster_codes(clusters, labels)
+        found |= {
+            name: ends(interval_of(*influence))
+            for name, influence in probability_influences(labels, scores, codes).items()
+        }
     share = None
     if groups is not None:
         found["gauc"] = ends(gauc_interval(labels, scores, groups))
@@ -156,7 +172,25 @@ def _intervals(
     return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
 
 
-def _off(ratio: float, labels: Floats, scores: Floats) -> str | None:
+def probability_influences(
+    labels: Floats, scores: NDArray[Any], clusters: NDArray[np.integer], count: int = 0
+) -> dict[str, Influence]:
+    """Logloss and calibration, and how far each cluster moves them."""
+    if not labels.size:
+        nothing = np.nan, np.zeros(count)
+        return {"logloss": nothing, "calibration": nothing}
+    return {
+        "logloss": mean_influence(row_losses(labels, scores), clusters, count),
+        "calibration": ratio_influence(scores.astype(np.float64), labels, clusters, count),
+    }
+
+
+def ends(interval: Interval | Difference) -> list[float] | None:
+    """The ends of an interval; None if it is not defined."""
+    return None if np.isnan(interval.low) else [interval.low, interval.high]
+
+
+def calibration_off(ratio: float, labels: Floats, scores: Floats) -> str | None:
     """`"high"` or `"low"`: outside `CALIBRATED`, and by more than two standard errors.
 
     The standard error is that of the number of positives under the predicted probabilities.

@@ -11,6 +11,7 @@ from pipelines.metrics import AT_K
 from pipelines.report import plots
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
+from pipelines.report.segments import mark, sign, signed, titled
 from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
@@ -61,6 +62,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
+    found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 

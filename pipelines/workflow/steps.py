@@ -42,6 +42,7 @@ from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -55,7 +56,13 @@ from pipelines.prediction_log.skew import (
 )
 from pipelines.prediction_log.statistics import load as load_statistics
 from pipelines.prediction_log.statistics import save as save_statistics
-from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
+from pipelines.report import (
+    print_metrics,
+    print_segments,
+    print_skew,
+    write_report,
+    write_skew_report,
+)
 from pipelines.scoring.batch import score
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
@@ -126,10 +133,7 @@ class Steps:
         where = str(self.run.path("ingest"))
         for key, name in named.items():
             require_column(manifest["columns"], name, key, where)
-            if manifest["columns"][name].startswith("list"):
-                raise PipelineError(
-                    f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
-                )
+            check_nesting(key, name, manifest["columns"][name], where)
         check_train_labels(self.experiment, manifest["labels"])
 
     def fit(self, engine: Engine = LOCAL) -> None:
@@ -251,7 +255,9 @@ class Steps:
         folder = self.run.path("evaluate")
         target = self.run.folder / REPORT
         write_report(folder, target)
-        print_metrics(self.console, read_json(folder / METRICS))
+        metrics = read_json(folder / METRICS)
+        print_metrics(self.console, metrics)
+        print_segments(self.console, metrics)
         place = f"[dim]{escape(str(target))}[/dim]"
         self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
