@@ -9,6 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 class PipelineError(Exception):
     """An error that a user can fix: one sentence, shown without a stack trace."""
 
+    exit_status = 1
+
+
+class GateError(PipelineError):
+    """The error for a model that failed a gate of its experiment."""
+
+    exit_status = 4  # 2 is a wrong command line, 3 a shift that `skew` found
+
 
 def did_you_mean(name: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
     """Returns ` Did you mean 'price'?`, or an empty text without a similar name."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.evaluation.gates import check_segments, decide
 from pipelines.evaluation.importance import permutation_importance, units_of
 from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
 from pipelines.experiment.config import Experiment
@@ -51,6 +52,7 @@ def evaluate(
     """
     options = experiment.evaluation
     rows = _Rows.read(split, options, request)
+    check_segments(options.gates, rows.cuts)
     feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
@@ -83,6 +85,7 @@ def evaluate(
         "group": rows.group,
         "drawn_negatives": _drawn_negatives(experiment, split),
         "tasks": tasks,
+        "gates": decide(options.gates, tasks),
     }
     return pa.table(columns), summary
 
@@ -119,6 +122,16 @@ def _importance(
         )
     finally:
         progress.stop()
+
+
+def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, float]:
+    """The share of positives in the training rows by task.
+
+    Args:
+        labels: Known and positive rows by task and split.
+    """
+    counts = {task: of_split["train"] for task, of_split in labels.items()}
+    return {task: positive / known for task, (known, positive) in counts.items() if known}
 
 
 def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from pipelines.common.errors import check_known
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.gate_options import GateOptions, check_gate
+from pipelines.metrics import AT_K
+from recsys_attn.schema import Task
 
 
 class EvaluationOptions(TomlTable):
@@ -24,6 +29,7 @@ class EvaluationOptions(TomlTable):
             cut into five of equally many rows, and a list counts by its length.
         importance_rows: About how many rows show how important the features are: more make the
             intervals narrower, 0 leaves it out.
+        gates: Limits of metrics; a model outside of them is not exported.
     """
 
     split: Literal["train", "valid", "test"] = "test"
@@ -34,6 +40,7 @@ class EvaluationOptions(TomlTable):
     metrics: tuple[str | dict[str, Any], ...] = ()
     segments: tuple[str | tuple[str, ...], ...] = ()
     importance_rows: int = Field(default=20_000, ge=0)
+    gates: tuple[GateOptions, ...] = ()
 
     @model_validator(mode="after")
     def _check_segments(self) -> EvaluationOptions:
@@ -73,3 +80,17 @@ class EvaluationOptions(TomlTable):
             else:
                 named |= {f"{key}[{place}]": column for place, column in enumerate(given)}
         return named
+
+
+def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
+    """Checks that gates name tasks, metrics and segments of the experiment.
+
+    Raises:
+        ValueError: One does not; the message names the key and the most similar name.
+    """
+    by_name = {task.name: task for task in tasks}
+    further = [f"{metric}@{k}" for k in options.at for metric in AT_K] + list(options.own_metrics)
+    for index, gate in enumerate(options.gates):
+        key = f"evaluation.gates[{index}]"
+        check_known(f"{key}.task", [gate.task], list(by_name))
+        check_gate(key, gate, by_name[gate.task], further, options.segmentations)

@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import plots
+from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
 from pipelines.report.segments import mark, sign, signed, titled
@@ -62,6 +63,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
+    found.globals.update(limits=limits, measured=measured, subject=subject)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.metrics.segments import SegmentMetrics
-from pipelines.report import print_segments
+from pipelines.report.segments import print_segments
 from tests.pipelines.report import folders
 from tests.pipelines.report.test_html import render
 
