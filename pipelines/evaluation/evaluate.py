@@ -16,6 +16,7 @@ from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation.gates import check_segments, decide
+from pipelines.evaluation.importance import permutation_importance, units_of
 from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.evaluation_options import EvaluationOptions
@@ -52,10 +53,10 @@ def evaluate(
     options = experiment.evaluation
     rows = _Rows.read(split, options, request)
     check_segments(options.gates, rows.cuts)
-    feed = Feed(split, fitted, request)
+    feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        labels, scores = Scorer(model).score_labelled(feed, advance)
+        labels, scores = scorer.score_labelled(feed, advance)
     finally:
         progress.stop()
     columns: dict[str, Any] = {"request": rows.requests}
@@ -73,6 +74,10 @@ def evaluate(
         tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
+    if options.importance_rows:
+        important = _importance(experiment, feed, scorer, rows, labels, progress)
+        for name, entries in important.items():
+            tasks[name]["importance"] = entries
     summary = {
         "split": split.name,
         "rows": len(rows.requests),
@@ -83,6 +88,40 @@ def evaluate(
         "gates": decide(options.gates, tasks),
     }
     return pa.table(columns), summary
+
+
+def _importance(
+    experiment: Experiment,
+    feed: Feed,
+    scorer: Scorer,
+    rows: _Rows,
+    labels: Mapping[str, np.ndarray],
+    progress: Progress,
+) -> dict[str, list[dict[str, Any]]]:
+    """Importance of the features on some of the requests, of about `importance_rows` rows."""
+    rng = np.random.default_rng(experiment.seed)
+    share = experiment.evaluation.importance_rows / len(rows.requests)
+    kept = (rng.random(rows.requests[-1] + 1) < share)[rows.requests]
+    if not kept.any():
+        return {}
+    tables, done = [], 0
+    for table in feed.split.batches(feed.column_names):
+        tables.append(table.filter(pa.array(kept[done : done + len(table)])))
+        done += len(table)
+    table, schema = pa.concat_tables(tables), feed.fitted.schema
+    try:
+        return permutation_importance(
+            lambda changed: scorer.score_table(changed, feed.fitted, feed.request),
+            table,
+            schema,
+            feed.request,
+            {task: label[kept] for task, label in labels.items()},
+            (rows.requests if rows.groups is None else rows.groups)[kept],
+            experiment.seed,
+            progress.start("importance of features", len(table) * units_of(schema)),
+        )
+    finally:
+        progress.stop()
 
 
 def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, float]:

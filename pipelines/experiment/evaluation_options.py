@@ -27,6 +27,8 @@ class EvaluationOptions(TomlTable):
         segments: Columns, and pairs of them, whose values divide the rows: metrics of each
             segment, with its difference to all other rows. A number with more than 12 values is
             cut into five of equally many rows, and a list counts by its length.
+        importance_rows: About how many rows show how important the features are: more make the
+            intervals narrower, 0 leaves it out.
         gates: Limits of metrics; a model outside of them is not exported.
     """
 
@@ -37,6 +39,7 @@ class EvaluationOptions(TomlTable):
     baselines: dict[str, str] = Field(default_factory=dict)
     metrics: tuple[str | dict[str, Any], ...] = ()
     segments: tuple[str | tuple[str, ...], ...] = ()
+    importance_rows: int = Field(default=20_000, ge=0)
     gates: tuple[GateOptions, ...] = ()
 
     @model_validator(mode="after")

@@ -21,6 +21,8 @@ HINTS = {
     "Scores by label": "The less the two overlap, the higher the AUC.",
     "Training": "After each epoch, on the validation rows; rings mark the best, the line what is "
     "kept.",
+    "Importance": "Each feature in turn with the values of other rows; the bars are 95% intervals, "
+    "grey ones hold 0. Features that say the same share their importance.",
 }
 
 
@@ -81,6 +83,8 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:
         pictures["Scores by label"] = plots.distribution(rows)
     if epochs:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
+    if any(entry["auc"] for entry in metrics.get("importance", ())):
+        pictures["Importance"] = plots.importance(metrics["importance"])
     return pictures
 
 

@@ -30,6 +30,7 @@ LABEL_0, LABEL_1 = "#6d5f9c", "#cf5c26"
 INK, SOFT, FAINT = "#3a3f47", "#6f7680", "#c9ccd1"
 BASELINE_DASHES: Sequence[Any] = ((0, (1, 1)), (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5)), "solid")
 LABEL_LENGTH = 22
+MOST_FEATURES = 15
 SIZE = (4.6, 3.7)  # inches; about half of the page's width, or all of a phone's
 STYLE = {
     "svg.fonttype": "none",
@@ -196,6 +197,23 @@ def training(
         _mark_best(axes, x[at], values[at], above=not falls)
     panels[-1].set(xlabel="epoch", xlim=(x.min() - 0.5, x.max() + 0.5))
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+@picture
+def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> None:
+    """AUC that is lost with a feature's values of other rows, with 95 % intervals."""
+    shown = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
+    lost, low, high = np.array([entry["auc"] for entry in shown]).T
+    place = np.arange(len(shown))
+    axes = figure.add_subplot()
+    axes.axvline(0, color=FAINT, linewidth=0.8)
+    clear = (low > 0) | (high < 0)
+    for some, color in ((clear, MODEL), (~clear, BASELINE)):
+        axes.hlines(place[some], low[some], high[some], color=color, linewidth=1.2, alpha=0.55)
+        axes.scatter(lost[some], place[some], 20, color=color, linewidths=0, zorder=3)
+    axes.set_yticks(place, [short(entry["feature"]) for entry in shown])
+    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="AUC lost without it")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:

@@ -94,6 +94,7 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
             ceiling=saved["click/ceiling"].to_numpy()[known] if task == "click" else None,
             baselines={"popular": saved["baseline/popular"].to_numpy()[known]},
         )
+        assert {entry["feature"] for entry in found.pop("importance")} > {"item"}
         assert found == {**expected, "own": {}, "segments": []}
         assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
         assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)

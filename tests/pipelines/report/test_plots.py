@@ -99,3 +99,12 @@ def test_training_curve_marks_best_epoch_and_skips_missing():
     assert {"0.6000", "validation", "AUC", "1", "2"} <= set(written)
     assert "logloss" not in written  # nothing was measured
     assert not [text for text in written if "nan" in text]
+
+
+def test_the_importance_plot_names_features_from_the_most_important_down():
+    names = [f"feature {number}" for number in range(20)]
+    entries = [{"feature": n, "auc": [0.2 - i / 100, 0.1, 0.3]} for i, n in enumerate(names)]
+    entries.insert(1, {"feature": "one class", "auc": None})
+    written = texts(plots.importance(entries))
+    assert [text for text in written if "feature" in text] == names[: plots.MOST_FEATURES][::-1]
+    assert "AUC lost without it" in written
