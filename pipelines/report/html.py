@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
-from pipelines.report import plots
+from pipelines.report import palette, plots
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
 from pipelines.report.tables import ordered, own_names, places
@@ -40,7 +40,6 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     page = template.render(
         metrics=metrics,
         own=own_names(metrics["tasks"]),
-        colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
         hints=HINTS,
         at_k=AT_K,
         pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
@@ -58,17 +57,18 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals.update(light=palette.LIGHT, dark=palette.DARK)
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
 
-def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:
-    """Title and SVG of every picture that the task's data allows."""
+def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
+    """Title of every picture that the task's data allows."""
     metrics = evaluation.metrics["tasks"][task]
     rows = evaluation.task_rows(task)
     epochs = _epochs_of(task, evaluation.metrics["training"])
-    pictures = {}
+    pictures: dict[str, plots.Picture] = {}
     if metrics["auc"] is not None:
         pictures["ROC curve"] = plots.roc(rows, metrics)
     if rows.labels.size:
