@@ -1,6 +1,7 @@
 """The offline report: one self-contained HTML file."""
 
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,45 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     Raises:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
-    evaluation = Evaluation.read(Path(evaluation_dir))
-    metrics = evaluation.metrics
-    template = environment().get_template("template.html")
-    page = template.render(
-        metrics=metrics,
-        own=own_names(metrics["tasks"]),
-        hints=HINTS,
-        at_k=AT_K,
-        pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
-    )
+    page = ReportPage(evaluation_dir).html
     with atomic_file(Path(out_file)) as part:
         part.write_text(page, encoding="utf-8")
+
+
+class ReportPage:
+    """The page of an evaluation folder; a notebook shows it inline.
+
+    Args:
+        evaluation_dir: Folder with metrics.json and predictions.parquet.
+
+    Attributes:
+        html: The page.
+
+    Raises:
+        PipelineError: A file of the folder is missing, damaged, or belongs to another.
+    """
+
+    def __init__(self, evaluation_dir: str | Path) -> None:
+        evaluation = Evaluation.read(Path(evaluation_dir))
+        metrics = evaluation.metrics
+        self.html = (
+            environment()
+            .get_template("template.html")
+            .render(
+                metrics=metrics,
+                own=own_names(metrics["tasks"]),
+                hints=HINTS,
+                at_k=AT_K,
+                pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+            )
+        )
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that its style and the notebook's stay apart."""
+        # Without its own base, links inside the page lead to the notebook.
+        page = escape(self.html.replace("<head>", '<head><base href="about:srcdoc">', 1))
+        style = "width: 100%; height: 45rem; border: 0"
+        return f'<iframe title="Report" srcdoc="{page}" style="{style}"></iframe>'
 
 
 def environment() -> Environment:

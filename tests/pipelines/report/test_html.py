@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.report import write_report
+from pipelines.report import ReportPage, write_report
 from tests.pipelines.report import folders
 from tests.pipelines.report.pages import Page
 
@@ -121,6 +121,15 @@ def test_the_contents_lead_to_every_section(page):
         ["2", "0.7033", "0.4744"],
         ["3", "0.6955", "0.4866"],
     ]
+
+
+def test_a_notebook_shows_the_page_in_a_frame(page, tmp_path):
+    folders.write(tmp_path, folders.metrics(), folders.columns())
+    frame = Page(ReportPage(tmp_path)._repr_html_())
+    ((tag, attributes),) = frame.tags
+    base = '<base href="about:srcdoc">'  # else its links lead to the notebook
+    assert (tag, attributes["srcdoc"].replace(base, "", 1)) == ("iframe", page.html)
+    assert f"<head>{base}" in attributes["srcdoc"]
 
 
 def test_the_same_folder_gives_the_same_file(page, tmp_path):
