@@ -107,6 +107,12 @@ EXAMPLES: Mapping[str, Any] = {
     "evaluation.ceiling": {"click": "p_click"},
     "evaluation.baselines": {"popularity": "item_clicks"},
     "evaluation.metrics": ["brier", {"name": "precision_at", "k": 5}],
+    "evaluation.segments": ["device", "history_length", ["country", "device"]],
+    "evaluation.gates.task": "click",
+    "evaluation.gates.metric": "auc",
+    "evaluation.gates.at_least": 0.7,
+    "evaluation.gates.at_most": 1.1,
+    "evaluation.gates.segment": "device=tablet",
     "export.name": "clicks_v2",
 }
 _WORDS = {str: "string", int: "whole number", float: "number", bool: "boolean", Path: "path"}

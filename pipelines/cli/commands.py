@@ -365,7 +365,7 @@ def reported() -> Iterator[None]:
         yield
     except (PipelineError, OSError) as error:
         ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
-        raise SystemExit(1) from None
+        raise SystemExit(getattr(error, "exit_status", 1)) from None
     except KeyboardInterrupt as interrupt:
         ERRORS.print(
             "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.evaluation.gates import check_segments, decide
+from pipelines.evaluation.importance import permutation_importance, units_of
+from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
 from pipelines.experiment.config import Experiment
+from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
@@ -21,6 +27,7 @@ from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Task
 
 
 def evaluate(
@@ -44,62 +51,157 @@ def evaluate(
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
     """
     options = experiment.evaluation
-    probabilities = {task.name: task.has_probabilities for task in model.schema.tasks}
-    group = options.group or request
-    extra_names = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
-    _check_columns(split, extra_names)
-    feed = Feed(split, fitted, request)
+    rows = _Rows.read(split, options, request)
+    check_segments(options.gates, rows.cuts)
+    feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        labels, scores = Scorer(model).score_labelled(feed, advance)
+        labels, scores = scorer.score_labelled(feed, advance)
     finally:
         progress.stop()
-    extras, requests = _extra_columns(split, sorted(extra_names), request)
-    columns: dict[str, Any] = {"request": requests}
-    if group is not None:
-        columns["group"] = extras[group]
+    columns: dict[str, Any] = {"request": rows.requests}
+    if rows.group is not None:
+        columns["group"] = rows.extras[rows.group]
     tasks = {}
-    for task, label in labels.items():
-        ceiling = options.ceiling.get(task)
-        columns[f"{task}/label"] = pa.array(label, from_pandas=True)
-        columns[f"{task}/score"] = scores[task]
+    for task in model.schema.tasks:
+        label, score = labels[task.name], scores[task.name]
+        ceiling = options.ceiling.get(task.name)
+        columns[f"{task.name}/label"] = pa.array(label, from_pandas=True)
+        columns[f"{task.name}/score"] = score
         if ceiling is not None:
-            columns[f"{task}/ceiling"] = extras[ceiling]
-        try:
-            tasks[task] = task_metrics(
-                label,
-                scores[task],
-                groups=None if group is None else _codes(extras[group]),
-                requests=None if request is None else requests,
-                at=options.at,
-                probabilities=probabilities[task],
-                train_rate=(train_rates or {}).get(task),
-                ceiling=None if ceiling is None else _numbers(extras, ceiling),
-                baselines={n: _numbers(extras, c) for n, c in options.baselines.items()},
-            )
-            tasks[task]["own"] = own_metrics(options.own_metrics, label, scores[task], requests)
-        except ValueError as error:
-            raise PipelineError(
-                f"Task {task!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
-                f"names: {', '.join(sorted(extra_names))}."
-            ) from None
+            columns[f"{task.name}/ceiling"] = rows.extras[ceiling]
+        rate = (train_rates or {}).get(task.name)
+        tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
     for name, column in options.baselines.items():
-        columns[f"baseline/{name}"] = extras[column]
+        columns[f"baseline/{name}"] = rows.extras[column]
+    if options.importance_rows:
+        important = _importance(experiment, feed, scorer, rows, labels, progress)
+        for name, entries in important.items():
+            tasks[name]["importance"] = entries
     summary = {
         "split": split.name,
-        "rows": len(requests),
-        "requests": int(requests[-1]) + 1,
-        "group": group,
+        "rows": len(rows.requests),
+        "requests": int(rows.requests[-1]) + 1,
+        "group": rows.group,
         "drawn_negatives": _drawn_negatives(experiment, split),
         "tasks": tasks,
+        "gates": decide(options.gates, tasks),
     }
     return pa.table(columns), summary
+
+
+def _importance(
+    experiment: Experiment,
+    feed: Feed,
+    scorer: Scorer,
+    rows: _Rows,
+    labels: Mapping[str, np.ndarray],
+    progress: Progress,
+) -> dict[str, list[dict[str, Any]]]:
+    """Importance of the features on some of the requests, of about `importance_rows` rows."""
+    rng = np.random.default_rng(experiment.seed)
+    share = experiment.evaluation.importance_rows / len(rows.requests)
+    kept = (rng.random(rows.requests[-1] + 1) < share)[rows.requests]
+    if not kept.any():
+        return {}
+    tables, done = [], 0
+    for table in feed.split.batches(feed.column_names):
+        tables.append(table.filter(pa.array(kept[done : done + len(table)])))
+        done += len(table)
+    table, schema = pa.concat_tables(tables), feed.fitted.schema
+    try:
+        return permutation_importance(
+            lambda changed: scorer.score_table(changed, feed.fitted, feed.request),
+            table,
+            schema,
+            feed.request,
+            {task: label[kept] for task, label in labels.items()},
+            (rows.requests if rows.groups is None else rows.groups)[kept],
+            experiment.seed,
+            progress.start("importance of features", len(table) * units_of(schema)),
+        )
+    finally:
+        progress.stop()
+
+
+def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, float]:
+    """The share of positives in the training rows by task.
+
+    Args:
+        labels: Known and positive rows by task and split.
+    """
+    counts = {task: of_split["train"] for task, of_split in labels.items()}
+    return {task: positive / known for task, (known, positive) in counts.items() if known}
 
 
 def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]) -> None:
     """Writes the evaluation folder that the report reads."""
     pq.write_table(predictions, folder / PREDICTIONS, compression="zstd")
     write_json(folder / METRICS, metrics)
+
+
+class _Rows(NamedTuple):
+    """What an evaluation reads of the rows besides features and labels.
+
+    Attributes:
+        extras: Columns by name; of a list column that divides the rows, its lengths.
+        requests: The number of each row's request.
+        ranked: Whether a request may have several rows.
+        group: Column of the groups of GAUC, if there are any.
+        groups: The group of each row as a number, NaN for rows without one.
+        cuts: The segments.
+    """
+
+    extras: dict[str, pa.Array]
+    requests: np.ndarray
+    ranked: bool
+    group: str | None
+    groups: np.ndarray | None
+    cuts: list[Cut]
+
+    @classmethod
+    def read(cls, split: DataSplit, options: EvaluationOptions, request: str | None) -> _Rows:
+        group = options.group or request
+        divided = set(itertools.chain(*options.segmentations))
+        named = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
+        _check_columns(split, named | divided)
+        extras, requests = _extra_columns(split, sorted(named | divided), request, divided)
+        groups = None if group is None else _codes(extras[group])
+        cuts = cut_all(options.segmentations, extras)
+        return cls(extras, requests, request is not None, group, groups, cuts)
+
+
+def _task_metrics(
+    task: Task,
+    label: np.ndarray,
+    score: np.ndarray,
+    options: EvaluationOptions,
+    rows: _Rows,
+    train_rate: float | None,
+) -> dict[str, Any]:
+    """The metrics of a task, of all rows and of the segments."""
+    ceiling, probabilities = options.ceiling.get(task.name), task.has_probabilities
+    clusters = rows.requests if rows.groups is None else rows.groups
+    try:
+        found = task_metrics(
+            label,
+            score,
+            groups=rows.groups,
+            requests=rows.requests if rows.ranked else None,
+            at=options.at,
+            probabilities=probabilities,
+            train_rate=train_rate,
+            ceiling=None if ceiling is None else _numbers(rows.extras, ceiling),
+            baselines={n: _numbers(rows.extras, c) for n, c in options.baselines.items()},
+        )
+        found["own"] = own_metrics(options.own_metrics, label, score, rows.requests)
+        found["segments"] = segment_metrics(rows.cuts, label, score, clusters, probabilities)
+    except ValueError as error:
+        raise PipelineError(
+            f"Task {task.name!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
+            f"names: {', '.join(sorted(rows.extras))}."
+        ) from None
+    return found
 
 
 def _drawn_negatives(experiment: Experiment, split: DataSplit) -> int:
@@ -118,9 +220,12 @@ def _check_columns(split: DataSplit, names: set[str]) -> None:
 
 
 def _extra_columns(
-    split: DataSplit, names: list[str], request: str | None
+    split: DataSplit, names: list[str], request: str | None, divided: Collection[str]
 ) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """Columns by name, and the number of each row's request, in one pass."""
+    """Columns by name, and the number of each row's request, in one pass.
+
+    A column of lists in `divided` is read as their lengths.
+    """
     read = sorted({*names, *([request] if request else [])})
     if not read:
         return {}, np.arange(split.rows)
@@ -128,10 +233,18 @@ def _extra_columns(
     for table in split.batches(read):
         lengths = np.diff(request_starts(table, request))
         numbers.append(done + np.repeat(np.arange(len(lengths)), lengths))
-        tables.append(table.select(names))
+        tables.append(_with_lengths(table.select(names), divided))
         done += len(lengths)
     together = pa.concat_tables(tables)
     return {n: together[n].combine_chunks() for n in names}, np.concatenate(numbers)
+
+
+def _with_lengths(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """The table with lengths in the place of lists."""
+    for index, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if name in names and pa.types.is_nested(kind):
+            table = table.set_column(index, name, pc.list_value_length(table[name]))
+    return table
 
 
 def _codes(column: pa.Array) -> np.ndarray:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from pipelines.common.artifacts import EXPERIMENT, read_json
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates
 from pipelines.experiment.export_options import ExportOptions
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
@@ -162,40 +162,6 @@ class TrainingOptions(TomlTable):
         return self
 
 
-class EvaluationOptions(TomlTable):
-    """The `[evaluation]` table.
-
-    Attributes:
-        split: The evaluated split.
-        group: Column of the groups of GAUC, usually the user. None: the request, if there is one.
-        at: Places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
-        ceiling: By task, the column with its true probabilities, as simulated data have them.
-        baselines: By name, the column with the scores of a simple rule to compare with.
-        metrics: Metrics of your own, by name, or as tables of the name and its options.
-    """
-
-    split: Literal["train", "valid", "test"] = "test"
-    group: str | None = None
-    at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
-    ceiling: dict[str, str] = Field(default_factory=dict)
-    baselines: dict[str, str] = Field(default_factory=dict)
-    metrics: tuple[str | dict[str, Any], ...] = ()
-
-    @property
-    def own_metrics(self) -> dict[str, dict[str, Any]]:
-        """The options of each metric in `metrics`."""
-        tables = [{"name": m} if isinstance(m, str) else m for m in self.metrics]
-        return {t["name"]: {k: v for k, v in t.items() if k != "name"} for t in tables}
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Data columns besides features and labels, by key."""
-        named = {} if self.group is None else {"evaluation.group": self.group}
-        for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
-            named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
-        return named
-
-
 _Feature = Annotated[Categorical | Numeric | Sequence, Field(discriminator="kind")]
 
 
@@ -241,12 +207,13 @@ class Experiment(TomlTable):
         for feature in self.features:
             if isinstance(feature.transform, OwnTransform):
                 key = f"transform` of `{feature.name}"
-                _known(key, [feature.transform.name], list(TRANSFORMS))
+                check_known(key, [feature.transform.name], list(TRANSFORMS))
         tasks = [task.name for task in self.tasks]
         check_task_names(tasks)
         check_made_columns(self.data, self.schema_)
-        _known("model.exclude", self.model.exclude, features)
-        _known("evaluation.ceiling", self.evaluation.ceiling, tasks)
+        check_known("model.exclude", self.model.exclude, features)
+        check_known("evaluation.ceiling", self.evaluation.ceiling, tasks)
+        check_gates(self.evaluation, self.tasks)
         self._check_items()
         try:
             used = {feature.name for feature in self.model_schema.features}
@@ -387,12 +354,3 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
                 feature[key] = owner[key]
                 inherited.append(f"features[{index}].{key}")
     return inherited + fill_histories(tables, values.get("data"))
-
-
-def _known(key: str, names: Iterable[str], known: list[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"`{key}` names {name!r}; expected one of {', '.join(map(repr, known))}."
-                f"{did_you_mean(name, known)}"
-            )

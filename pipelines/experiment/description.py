@@ -21,6 +21,7 @@ def described(experiment: Experiment, schema: Schema) -> dict[str, Any]:
     """
     values = resolved(experiment)
     shown = {table: values[table] for table in _TABLES}
+    shown["evaluation"].pop("gates")  # the report has a table of them
     data = values["data"]
     shown["data"] = {key: data[key] for key in ("source", "path", "request", "split", "items")}
     for made in ("histories", "aggregates"):

@@ -15,7 +15,9 @@ from pipelines.ingest.source import Source
 from pipelines.storage.columns import describe_type, require_column
 from recsys_attn.schema import Schema
 
-GROUP = "evaluation.group"  # its column may hold anything; other columns of `evaluation`, numbers
+# Their columns may hold anything, those of segments lists too; others of `evaluation`, numbers.
+GROUP, SEGMENTS = "evaluation.group", "evaluation.segments"
+_LISTS = ("list", "large_list", "fixed_size_list")
 
 
 def check_columns(
@@ -46,14 +48,32 @@ def check_columns(
     lists = {history.name for history in options.histories}
     for key, name in named.items():
         kind = first.field(name).type if name in first.names else None
-        if name in lists or (kind is not None and pa.types.is_nested(kind)):
-            raise PipelineError(
-                f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
-            )
-        if key != GROUP and kind is not None and not is_number(kind):
+        check_nesting(key, name, "list" if name in lists else str(kind), where)
+        if not key.startswith((GROUP, SEGMENTS)) and kind is not None and not is_number(kind):
             raise PipelineError(
                 f"{where}: column {name!r} ({key}): expected numbers, received {kind}."
             )
+
+
+def check_nesting(key: str, name: str, kind: str, where: str) -> None:
+    """Checks that a column that `evaluation` names has one value per row; for segments, or a list.
+
+    Args:
+        key: The key that names the column.
+        name: The column.
+        kind: Its Arrow type, as text.
+        where: The file or the folder.
+
+    Raises:
+        PipelineError: It has not.
+    """
+    outer, for_segments = kind.partition("<")[0], key.startswith(SEGMENTS)
+    if outer in ("struct", "map") or (outer in _LISTS and not for_segments):
+        held = "lists" if outer in _LISTS else "tables"
+        raise PipelineError(
+            f"{where}: column {name!r} ({key}) holds {held}; expected one value per row"
+            f"{' or a list of them' if for_segments else ''}."
+        )
 
 
 def _first_rows(source: Source) -> tuple[pa.Schema, str] | None:

@@ -32,6 +32,7 @@ from pipelines.metrics.ranking import (
     gauc,
     roc_curve,
 )
+from pipelines.metrics.segments import SegmentMetrics
 from pipelines.metrics.task import task_metrics
 from pipelines.metrics.top_k import AT_K, TopK
 
@@ -42,6 +43,7 @@ __all__ = [
     "Difference",
     "Interval",
     "RocCurve",
+    "SegmentMetrics",
     "TopK",
     "UndefinedMetricWarning",
     "auc",

@@ -97,7 +97,7 @@ def auc_interval(
 
 def auc_interval_of(ranked: Ranked, clusters: NDArray[np.intp]) -> Interval:
     """`auc_interval` of sorted rows and the number of each row's cluster."""
-    return _interval(*influence_of(ranked, clusters), bounds=(0.0, 1.0))
+    return interval_of(*influence_of(ranked, clusters), bounds=(0.0, 1.0))
 
 
 def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
@@ -129,7 +129,7 @@ def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
 def delong_of(ranked: Ranked) -> Interval:
     """`delong_interval` of sorted rows."""
     if not ranked.both_classes:
-        return _interval(ranked.auc, np.zeros(ranked.order.size))
+        return interval_of(ranked.auc, np.zeros(ranked.order.size))
     squares = (
         sizes @ shares**2 / (sizes.sum() * max(sizes.sum() - 1, 1))
         for sizes, shares in zip((ranked.positive, ranked.negative), _shares(ranked), strict=True)
@@ -166,9 +166,9 @@ def gauc_interval_of(by_group: ByGroup) -> Interval:
     """`gauc_interval` from the groups' AUCs."""
     values, rows = by_group
     if not rows.size:
-        return _interval(undefined("GAUC", "no group holds both classes"), rows)
+        return interval_of(undefined("GAUC", "no group holds both classes"), rows)
     mean = float(np.average(values, weights=rows))
-    return _interval(mean, rows * (values - mean) / rows.sum(), bounds=(0.0, 1.0))
+    return interval_of(mean, rows * (values - mean) / rows.sum(), bounds=(0.0, 1.0))
 
 
 def auc_difference(
@@ -204,8 +204,12 @@ def auc_difference(
 
 
 def difference(first: Influence, second: Influence) -> Difference:
-    """The difference of two metrics of the same rows, from how far each cluster moves them."""
-    found = _interval(first[0] - second[0], first[1] - second[1])
+    """The difference of two metrics, from how far each cluster moves them.
+
+    They are of the same rows, or of different rows of the same clusters: a cluster without rows
+    of one of them moves it by 0.
+    """
+    found = interval_of(first[0] - second[0], first[1] - second[1])
     if found.error > 0:
         p = 2 * NORMAL.cdf(-abs(found.value) / found.error)
     else:
@@ -221,9 +225,9 @@ def auc_influence(
     return influence_of(Ranked.of(y, z), _numbers(clusters, y))
 
 
-def influence_of(ranked: Ranked, clusters: NDArray[np.intp]) -> Influence:
-    """`auc_influence` of sorted rows and the number of each row's cluster."""
-    count = int(clusters.max(initial=-1)) + 1
+def influence_of(ranked: Ranked, clusters: NDArray[np.intp], count: int = 0) -> Influence:
+    """`auc_influence` of sorted rows; `count` may exceed the numbers of their clusters."""
+    count = max(count, int(clusters.max(initial=-1)) + 1)
     if not ranked.both_classes:
         return ranked.auc, np.zeros(count)
     runs = ranked.runs()
@@ -243,10 +247,23 @@ def _shares(ranked: Ranked) -> tuple[Floats, Floats]:
     return below - auc, above - auc
 
 
-def mean_influence(values: Floats, clusters: NDArray[np.integer]) -> Influence:
+def mean_influence(values: Floats, clusters: NDArray[np.integer], count: int = 0) -> Influence:
     """A mean over rows, such as logloss, and how far each cluster moves it."""
-    mean = float(values.mean())
-    return mean, _sums(clusters, (values - mean) / values.size)
+    return ratio_influence(values, np.ones(values.size), clusters, count)
+
+
+def ratio_influence(
+    values: Floats, others: Floats, clusters: NDArray[np.integer], count: int = 0
+) -> Influence:
+    """A ratio of sums over rows, such as calibration, and how far each cluster moves it.
+
+    `psi_c = sum_(i in c) (values_i - ratio * others_i) / sum_i others_i`; nan if that sum is 0.
+    """
+    total = others.sum()
+    if not total:
+        return np.nan, _sums(clusters, np.zeros(values.size), count)
+    ratio = float(values.sum() / total)
+    return ratio, _sums(clusters, (values - ratio * others) / total, count)
 
 
 def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
@@ -270,9 +287,10 @@ def _sums(codes: NDArray[np.integer], values: Floats, count: int = 0) -> Floats:
     return np.bincount(codes, values, count).astype(np.float64)
 
 
-def _interval(
+def interval_of(
     value: float, influence: Floats, bounds: tuple[float, float] = (-np.inf, np.inf)
 ) -> Interval:
+    """The interval of a metric, from how far each cluster moves it."""
     count = influence.size
     if np.isnan(value) or count < 2:
         return Interval(value, np.nan, np.nan, np.nan, count)

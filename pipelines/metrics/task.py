@@ -17,11 +17,16 @@ from pipelines.metrics.checks import (
     group_codes,
 )
 from pipelines.metrics.intervals import (
+    Difference,
+    Influence,
     Interval,
     auc_interval_of,
     cluster_codes,
     delong_of,
     gauc_interval_of,
+    interval_of,
+    mean_influence,
+    ratio_influence,
     separated,
 )
 from pipelines.metrics.probability import (
@@ -30,6 +35,7 @@ from pipelines.metrics.probability import (
     logloss,
     normalised_entropy,
     recalibrated_entropy,
+    row_losses,
 )
 from pipelines.metrics.ranked import Ranked
 from pipelines.metrics.ranking import ByGroup, auc_by_group, average_precision_of, gauc_of
@@ -67,10 +73,10 @@ def task_metrics(
 
     Returns:
         Counts and metrics by name; a metric that the data does not define is None. `intervals` has
-        the ends of 95 % intervals: of AUC and GAUC for rows that depend on each other within a
-        group (else a request), and of AUC by DeLong, for independent rows. `at_k` has the metrics
-        at k by name, and `trivial` what the training rate for every row reaches, whose order is
-        random.
+        the ends of 95 % intervals: of AUC, GAUC, logloss and calibration for rows that depend on
+        each other within a group (else a request), and of AUC by DeLong, for independent rows.
+        `at_k` has the metrics at k by name, and `trivial` what the training rate for every row
+        reaches, whose order is random.
     """
     every = np.asarray(labels, dtype=np.float64)
     known = ~np.isnan(every)
@@ -98,7 +104,7 @@ def task_metrics(
             "average_precision": _or_none(average_precision_of(own.ranked)),
             **_of_probabilities(y, z, probabilities),
             **_entropies(y, z, probabilities),
-            **own.intervals(_clusters(codes, named, y)),
+            **own.intervals(_clusters(codes, named, y), probabilities),
         }
         del own  # its memory
         best = trivial = None
@@ -139,14 +145,16 @@ class _Order(NamedTuple):
         at_k = self.top.metrics() if self.top.requests else {}
         return {"auc": _or_none(self.ranked.auc), "gauc": within, "at_k": at_k}
 
-    def intervals(self, clusters: NDArray[np.intp]) -> dict[str, Any]:
+    def intervals(self, clusters: NDArray[np.intp], probabilities: bool) -> dict[str, Any]:
         """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
-
-        def ends(interval: Interval) -> list[float] | None:
-            return None if np.isnan(interval.low) else [interval.low, interval.high]
-
         whole = auc_interval_of(self.ranked, clusters)
         found = {"auc": ends(whole), "auc_delong": ends(delong_of(self.ranked))}
+        if probabilities:
+            ranked = self.ranked
+            influences = probability_influences(
+                ranked.labels, ranked.scores, clusters[ranked.order]
+            )
+            found |= {name: ends(interval_of(*moved)) for name, moved in influences.items()}
         share = None
         if self.by_group is not None:
             found["gauc"] = ends(gauc_interval_of(self.by_group))
@@ -173,7 +181,7 @@ def _of_probabilities(
     return {
         "logloss": _or_none(logloss(labels, scores)),
         "calibration": _or_none(ratio),
-        "calibration_off": _off(ratio, labels, scores.astype(np.float64)),
+        "calibration_off": calibration_off(ratio, labels, scores.astype(np.float64)),
     }
 
 
@@ -189,7 +197,25 @@ def _entropies(
     return {n: _or_none(f(labels, scores)) if probabilities else None for n, f in metrics.items()}
 
 
-def _off(ratio: float, labels: Floats, scores: Floats) -> str | None:
+def probability_influences(
+    labels: Floats, scores: NDArray[Any], clusters: NDArray[np.integer], count: int = 0
+) -> dict[str, Influence]:
+    """Logloss and calibration, and how far each cluster moves them."""
+    if not labels.size:
+        nothing = np.nan, np.zeros(count)
+        return {"logloss": nothing, "calibration": nothing}
+    return {
+        "logloss": mean_influence(row_losses(labels, scores), clusters, count),
+        "calibration": ratio_influence(scores.astype(np.float64), labels, clusters, count),
+    }
+
+
+def ends(interval: Interval | Difference) -> list[float] | None:
+    """The ends of an interval; None if it is not defined."""
+    return None if np.isnan(interval.low) else [interval.low, interval.high]
+
+
+def calibration_off(ratio: float, labels: Floats, scores: Floats) -> str | None:
     """`"high"` or `"low"`: outside `CALIBRATED`, and by more than two standard errors.
 
     The standard error is that of the number of positives under the predicted probabilities.

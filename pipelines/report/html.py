@@ -10,8 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import palette, plots
+from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
+from pipelines.report.segments import mark, sign, signed, titled
 from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
@@ -20,6 +22,8 @@ HINTS = {
     "Scores by label": "The less the two overlap, the higher the AUC.",
     "Training": "After each epoch, on the validation rows; rings mark the best, the line what is "
     "kept.",
+    "Importance": "Each feature in turn with the values of other rows; the bars are 95% intervals, "
+    "grey ones hold 0. Features that say the same share their importance.",
 }
 
 
@@ -87,6 +91,8 @@ def environment() -> Environment:
     )
     found.globals.update(light=palette.LIGHT, dark=palette.DARK)
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
+    found.globals.update(limits=limits, measured=measured, subject=subject)
+    found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
@@ -105,6 +111,8 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
         pictures["Scores by label"] = plots.distribution(rows)
     if epochs:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
+    if any(entry["auc"] for entry in metrics.get("importance", ())):
+        pictures["Importance"] = plots.importance(metrics["importance"])
     return pictures
 
 

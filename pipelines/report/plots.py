@@ -31,6 +31,7 @@ LABEL_0, LABEL_1 = LIGHT["label-0"], LIGHT["label-1"]
 INK, SOFT, FAINT = LIGHT["ink"], LIGHT["soft"], LIGHT["faint"]
 BASELINE_DASHES: Sequence[Any] = ((0, (1, 1)), (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5)), "solid")
 LABEL_LENGTH = 22
+MOST_FEATURES = 15
 SIZE = (4.6, 3.7)  # inches; about half of the page's width, or all of a phone's
 STYLE = {
     "svg.fonttype": "none",
@@ -237,6 +238,28 @@ def training(
     ]
     head = ["epoch", *(name if name == "logloss" else name.upper() for name in curves)]
     return Points(head, [[str(epoch), *row] for epoch, row in zip(x, measured, strict=True)])
+
+
+@picture
+def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> Points:
+    """AUC that is lost with a feature's values of other rows, with 95 % intervals."""
+    shown = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
+    lost, low, high = np.array([entry["auc"] for entry in shown]).T
+    place = np.arange(len(shown))
+    axes = figure.add_subplot()
+    axes.axvline(0, color=FAINT, linewidth=0.8)
+    clear = (low > 0) | (high < 0)
+    for some, color in ((clear, MODEL), (~clear, BASELINE)):
+        axes.hlines(place[some], low[some], high[some], color=color, linewidth=1.2, alpha=0.55)
+        axes.scatter(lost[some], place[some], 20, color=color, linewidths=0, zorder=3)
+    axes.set_yticks(place, [short(entry["feature"]) for entry in shown])
+    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="AUC lost without it")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    rows = [
+        [entry["feature"], *(decimal(end) for end in entry["auc"] or [None] * 3)]
+        for entry in entries
+    ]
+    return Points(["feature", "AUC lost", "from", "to"], rows)
 
 
 def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:

@@ -27,6 +27,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
+from pipelines.evaluation.gates import check_passed
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.description import described
 from pipelines.experiment.ranked_tasks import check_comparable
@@ -42,6 +43,7 @@ from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -55,7 +57,7 @@ from pipelines.prediction_log.skew import (
 )
 from pipelines.prediction_log.statistics import load as load_statistics
 from pipelines.prediction_log.statistics import save as save_statistics
-from pipelines.report import print_metrics, print_skew, write_report, write_skew_report
+from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
 from pipelines.scoring.batch import score
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
@@ -126,10 +128,7 @@ class Steps:
         where = str(self.run.path("ingest"))
         for key, name in named.items():
             require_column(manifest["columns"], name, key, where)
-            if manifest["columns"][name].startswith("list"):
-                raise PipelineError(
-                    f"{where}: column {name!r} ({key}) holds lists; expected one value per row."
-                )
+            check_nesting(key, name, manifest["columns"][name], where)
         check_train_labels(self.experiment, manifest["labels"])
 
     def fit(self, engine: Engine = LOCAL) -> None:
@@ -216,12 +215,7 @@ class Steps:
             manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
-            rates = {
-                task: positive / known
-                for task, counts in data["labels"].items()
-                for known, positive in [counts["train"]]
-                if known
-            }
+            rates = evaluation.train_rates(data["labels"])
             predictions, summary = evaluation.evaluate(
                 self.experiment, split, self.request, fitted, model, Progress(self.console), rates
             )
@@ -244,6 +238,13 @@ class Steps:
 
         self._execute("evaluate", build)
         self.report()
+        self._check_gates()
+
+    def _check_gates(self) -> None:
+        """Raises the error for a gate that the evaluated model failed."""
+        if self.experiment.evaluation.gates:
+            self.run.manifest("evaluate")
+            check_passed(read_json(self.run.path("evaluate") / METRICS)["gates"])
 
     def report(self) -> None:
         """Writes the HTML report and prints the metrics."""
@@ -251,7 +252,7 @@ class Steps:
         folder = self.run.path("evaluate")
         target = self.run.folder / REPORT
         write_report(folder, target)
-        print_metrics(self.console, read_json(folder / METRICS))
+        print_evaluation(self.console, read_json(folder / METRICS))
         place = f"[dim]{escape(str(target))}[/dim]"
         self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
@@ -261,7 +262,12 @@ class Steps:
         return self.run.path("export") / (self.experiment.export.name or self.experiment.name)
 
     def export(self) -> None:
-        """Exports a new version of the SavedModel, unless the newest is up to date."""
+        """Exports a new version of the SavedModel, unless the newest is up to date.
+
+        Raises:
+            GateError: The evaluated model failed a gate.
+        """
+        self._check_gates()
         base = self.export_folder
         newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
         version = newest if newest and self.run.is_current("export", base / str(newest)) else 0

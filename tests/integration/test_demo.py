@@ -34,5 +34,5 @@ def test_demo_leaves_a_report_and_equal_scores(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
     table = next(line for line in lines if line.startswith("task "))
     assert "ceiling" in table
-    assert "distance" in table
+    assert "±95%" in table
     assert "rows of raw features scored over gRPC" in output

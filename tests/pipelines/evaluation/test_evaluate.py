@@ -94,7 +94,8 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
             ceiling=saved["click/ceiling"].to_numpy()[known] if task == "click" else None,
             baselines={"popular": saved["baseline/popular"].to_numpy()[known]},
         )
-        assert found == {**expected, "own": {}}
+        assert {entry["feature"] for entry in found.pop("importance")} > {"item"}
+        assert found == {**expected, "own": {}, "segments": []}
         assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
         assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)
         assert found["gauc_groups"] == 2
@@ -163,3 +164,30 @@ def test_invalid_ceiling_or_baseline_is_refused(run, table, option):
         run(table.set_column(position, "truth", holes), **{option: {"click": "truth"}})
     with pytest.raises(PipelineError, match=r"must be probabilities in \[0, 1\].*popularity"):
         run(ceiling={"click": "popularity"})
+
+
+def test_segments_are_the_rows_of_their_values(run, table):
+    predictions, summary = run(segments=["segment", "past_items", ["segment", "age"]])
+    labels = predictions["buy/label"].to_numpy()
+    scores = predictions["buy/score"].to_numpy().astype("float64")
+    found = {each["name"]: each for each in summary["tasks"]["buy"]["segments"]}
+    columns = [["segment"], ["past_items"], ["segment", "age"]]
+    assert [list(c) for c in dict.fromkeys(tuple(e["columns"]) for e in found.values())] == columns
+    values = np.array(table["segment"].to_pylist(), object)
+    lengths = [None if v is None else len(v) for v in table["past_items"].to_pylist()]
+    rows = {
+        "segment=x": values == "x",
+        "segment=(missing)": values == None,  # noqa: E711
+        "past_items=0": np.equal(lengths, 0),
+        "past_items=(missing)": np.equal(lengths, None),
+        "segment=y, age=1.5": (values == "y") & np.equal(table["age"].to_pylist(), 1.5),
+    }
+    for name, inside in rows.items():
+        inside = inside.astype(bool) & ~np.isnan(labels)
+        assert found[name]["rows"] == inside.sum() > 0
+        if found[name]["auc"] is not None:
+            expected = metrics.roc_auc_score(labels[inside], scores[inside])
+            assert found[name]["auc"] == pytest.approx(expected, abs=1e-12)
+            loss = metrics.log_loss(labels[inside], scores[inside])
+            assert found[name]["logloss"] == pytest.approx(loss, abs=1e-9)
+    json.dumps(summary["tasks"], allow_nan=False)

@@ -141,6 +141,10 @@ def test_impossible_features_are_refused(
             {"evaluation": {"baselines": {"old": "clickz"}}},
             r"'clickz' \(evaluation.baselines.old\)",
         ),
+        (
+            {"evaluation": {"segments": ["seen", ["user", "itm"]]}},
+            r"'itm' \(evaluation.segments\[1\]\[1\]\) is missing. Did you mean 'item'",
+        ),
         ({"data__request": "seen"}, r"'seen' \(data.request\) is missing"),
         ({"data__split": {"by": "time", "column": "tme"}}, r"'tme' \(data.split.column\)"),
         ({"tasks": [{"name": "buy"}]}, r"'buy' \(label, 0 or 1 or null\) is missing"),

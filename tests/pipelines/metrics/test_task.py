@@ -36,28 +36,26 @@ OF_ROWS = {
 
 def test_task_metrics_are_those_of_the_labelled_rows():
     labels, scores, groups = sample(levels=13)
-    truth, popularity = np.sqrt(scores), 5.0 - 3 * scores
+    truth, popularity, requests = np.sqrt(scores), 5.0 - 3 * scores, np.arange(ROWS) // 5
     unknown = np.random.default_rng(2).random(ROWS) < 0.3
     found = task_metrics(
         np.where(unknown, np.nan, labels),
         scores,
         groups=groups,
-        requests=np.arange(ROWS) // 5,
+        requests=requests,
         at=(2, 3),
         train_rate=0.4,
         ceiling=truth,
         baselines={"popularity": popularity},
     )
-    columns = (labels, scores, groups, truth, popularity, np.arange(ROWS) // 5)
+    columns = (labels, scores, groups, truth, popularity, requests)
     y, s, g, t, p, r = (column[~unknown] for column in columns)
-    within, counted = gauc(y, s, g)
-    rate = np.full(y.shape, 0.4)
+    (within, counted), rate = gauc(y, s, g), np.full(y.shape, 0.4)
     ranked = np.unique(r[y == 1]).size - sum(y[r == one].all() for one in np.unique(r))
 
     def at_k(column):
         top = TopK((2, 3))
         top.add(y, column, r)
-        assert top.requests == ranked
         return top.metrics()
 
     assert found == {
@@ -70,11 +68,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         "ranked_requests": ranked,
         "calibration_off": None,
         **{name: metric(y, s) for name, metric in OF_ROWS.items()},
-        "intervals": {
-            "auc": list(auc_interval(y, s, g)[1:3]),
-            "auc_delong": list(delong_interval(y, s)[1:3]),
-            "gauc": list(gauc_interval(y, s, g)[1:3]),
-        },
+        "intervals": intervals(y, s, g),
         "clusters": 31,
         "gauc_share": 1.0,
         "trivial": {
@@ -94,6 +88,29 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     }
     counts = ("rows", "positives", "gauc_groups", "ranked_requests")
     assert {type(found[key]) for key in counts} == {int}
+
+
+def intervals(labels, scores, groups):
+    """Their ends; those of logloss and calibration, ratios of sums over groups, by a loop."""
+    losses = -np.log(np.where(labels == 1, scores, 1 - scores))
+    found = {
+        "auc": list(auc_interval(labels, scores, groups)[1:3]),
+        "auc_delong": list(delong_interval(labels, scores)[1:3]),
+        "gauc": list(gauc_interval(labels, scores, groups)[1:3]),
+    }
+    for name, tops, bottoms in (
+        ("logloss", losses, np.ones_like(labels)),
+        ("calibration", scores, labels),
+    ):
+        value = tops.sum() / bottoms.sum()
+        moved = [
+            (tops[groups == one] - value * bottoms[groups == one]).sum() / bottoms.sum()
+            for one in np.unique(groups)
+        ]
+        count = len(moved)
+        half = 1.959963985 * np.sqrt(count / (count - 1) * np.square(moved).sum())
+        found[name] = pytest.approx([value - half, value + half])
+    return found
 
 
 def test_calibration_is_off_beyond_a_tenth_and_chance():
@@ -120,7 +137,7 @@ def test_undefined_task_metrics_are_none():
     names = "auc gauc gauc_groups ranked_requests logloss calibration calibration_off trivial"
     names += " ceiling average_precision normalised_entropy recalibrated_entropy gauc_share"
     nothing = {**dict.fromkeys(names.split()), "at_k": {}}
-    ends = {"auc": None, "auc_delong": None}
+    ends = dict.fromkeys(("auc", "auc_delong", "logloss", "calibration"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unlabelled = task_metrics([np.nan, np.nan], [0.1, 0.2])

@@ -53,6 +53,10 @@ METRICS: dict[str, Any] = {
             },
             "clusters": 97,
             "gauc_share": 0.86420975,
+            "importance": [
+                {"feature": "item_id", "columns": ["item_id"], "auc": [0.071, 0.052, 0.09]},
+                {"feature": "noise", "columns": ["noise"], "auc": [-0.001, -0.004, 0.002]},
+            ],
             "at_k": at_k(0.41, 0.42),
             "ranked_requests": 71,
             "trivial": {

@@ -10,7 +10,7 @@ from pipelines.report import ReportPage, write_report
 from tests.pipelines.report import folders
 from tests.pipelines.report.pages import Page
 
-ALL_PICTURES = ["ROC curve", "Calibration", "Scores by label", "Training"]
+ALL_PICTURES = ["ROC curve", "Calibration", "Scores by label", "Training", "Importance"]
 
 
 def render(folder: Path, metrics=None, columns=None) -> Page:
@@ -84,7 +84,7 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     ]
     assert page.sections["click"].pictures == ALL_PICTURES
     assert page.sections["conversion"].pictures == ALL_PICTURES[:3]  # it was not validated
-    assert [tag for tag, _ in page.tags].count("svg") == 7
+    assert [tag for tag, _ in page.tags].count("svg") == 8
 
 
 def test_the_file_needs_nothing_but_itself(page):
@@ -172,7 +172,12 @@ def test_a_task_without_probabilities_has_no_calibration(tmp_path):
     assert page.summary["click"]["model"][2:] == [("—", None)] * 2
     assert "train rate for every row" not in page.summary["click"]
     assert "are no probabilities" in page.sections["click"].text
-    assert page.sections["click"].pictures == ["ROC curve", "Scores by label", "Training"]
+    assert page.sections["click"].pictures == [
+        "ROC curve",
+        "Scores by label",
+        "Training",
+        "Importance",
+    ]
     assert "NDCG@10" in page.html
 
 

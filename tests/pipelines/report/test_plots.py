@@ -125,5 +125,19 @@ def test_colors_can_be_read_on_their_paper(colors):
     paper = luminance(colors["paper"]) + 0.05
     for name in colors.keys() - {"paper", "wash", "line", "faint"}:
         contrast = paper / (luminance(colors[name]) + 0.05)
-        least = 4.5 if name in ("ink", "soft", "alarm", "caution", "model") else 3.0
+        least = 4.5 if name in ("ink", "soft", "alarm", "caution", "good", "model") else 3.0
         assert max(contrast, 1 / contrast) >= least, name
+
+
+def test_the_importance_plot_names_features_from_the_most_important_down():
+    names = [f"feature {number}" for number in range(20)]
+    entries = [{"feature": n, "auc": [0.2 - i / 100, 0.1, 0.3]} for i, n in enumerate(names)]
+    entries.insert(1, {"feature": "one class", "auc": None})
+    svg, points = plots.importance(entries)
+    written = texts(svg)
+    assert points.rows[:2] == [
+        ["feature 0", "0.2000", "0.1000", "0.3000"],
+        ["one class", "—", "—", "—"],
+    ]
+    assert [text for text in written if "feature" in text] == names[: plots.MOST_FEATURES][::-1]
+    assert "AUC lost without it" in written

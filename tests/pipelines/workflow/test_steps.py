@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import GateError, PipelineError
 from pipelines.experiment.step_fingerprints import config_hash, settings_by_step
 from pipelines.workflow.steps import Steps
 from serving.models.completeness import look
-from tests.integration.commands import finish
+from tests.integration.commands import finish, invoke
 from tests.support.experiments import load
 from tests.support.once import once
 
@@ -86,6 +86,29 @@ def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in (run / "export" / "tiny").iterdir()) == ["1", "2"]
     assert _printed(steps).splitlines()[-1].startswith("export: unchanged, skipped")
     assert json.loads((run / "export" / "tiny" / "2" / "manifest.json").read_text())["version"] == 2
+
+
+def test_a_failed_gate_stops_the_export(run: Path, tmp_path: Path) -> None:
+    shutil.rmtree(run / "export")
+    gates = [{"task": "click", "metric": "auc", "at_least": 0.01, "at_most": limit}
+             for limit in (1.0, 0.02)]  # fmt: skip
+    named = r"failed a gate.*gates\[1\]`: auc of click is 0\.\d{4}, expected 0.01 to 0.02"
+    steps = _steps(tmp_path, run, evaluation__gates=gates)
+    with pytest.raises(PipelineError, match=r"another configuration.*evaluate"):
+        steps.export()  # the evaluation on disk has decided no gates
+    with pytest.raises(GateError, match=named):
+        steps.everything()
+    assert "done" in _printed(steps).partition("evaluate: ...")[2]
+    assert "failed" in _printed(steps)
+    assert (run / "report.html").read_text().count("auc of click") == 2
+    status = invoke("export", run)
+    assert (status.exit_code, status.stderr.count("gates[1]")) == (4, 1)
+    assert not (run / "export").exists()
+
+    steps = _steps(tmp_path, run, evaluation__gates=gates[:1])
+    steps.evaluate()
+    steps.export()
+    assert (run / "export" / "tiny" / "1" / "manifest.json").exists()
 
 
 def test_kept_weights_keep_their_versions(

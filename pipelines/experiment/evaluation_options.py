@@ -1,0 +1,96 @@
+"""The `[evaluation]` table of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.common.errors import check_known
+from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.gate_options import GateOptions, check_gate
+from pipelines.metrics import AT_K
+from recsys_attn.schema import Task
+
+
+class EvaluationOptions(TomlTable):
+    """The `[evaluation]` table.
+
+    Attributes:
+        split: The evaluated split.
+        group: Column of the groups of GAUC, usually the user. None: the request, if there is one.
+        at: Places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
+        ceiling: By task, the column with its true probabilities, as simulated data have them.
+        baselines: By name, the column with the scores of a simple rule to compare with.
+        metrics: Metrics of your own, by name, or as tables of the name and its options.
+        segments: Columns, and pairs of them, whose values divide the rows: metrics of each
+            segment, with its difference to all other rows. A number with more than 12 values is
+            cut into five of equally many rows, and a list counts by its length.
+        importance_rows: About how many rows show how important the features are: more make the
+            intervals narrower, 0 leaves it out.
+        gates: Limits of metrics; a model outside of them is not exported.
+    """
+
+    split: Literal["train", "valid", "test"] = "test"
+    group: str | None = None
+    at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
+    ceiling: dict[str, str] = Field(default_factory=dict)
+    baselines: dict[str, str] = Field(default_factory=dict)
+    metrics: tuple[str | dict[str, Any], ...] = ()
+    segments: tuple[str | tuple[str, ...], ...] = ()
+    importance_rows: int = Field(default=20_000, ge=0)
+    gates: tuple[GateOptions, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_segments(self) -> EvaluationOptions:
+        for columns in self.segmentations:
+            if len(columns) > 2 or len(set(columns)) < len(columns) or not columns:
+                raise ValueError(
+                    "`segments` has columns, and pairs of two different columns. Received: "
+                    f"{list(columns)}"
+                )
+        if len(set(self.segmentations)) < len(self.segmentations):
+            raise ValueError(
+                f"`segments` must name each column or pair once. Received: {list(self.segments)}"
+            )
+        return self
+
+    @property
+    def own_metrics(self) -> dict[str, dict[str, Any]]:
+        """The options of each metric in `metrics`."""
+        tables = [{"name": m} if isinstance(m, str) else m for m in self.metrics]
+        return {t["name"]: {k: v for k, v in t.items() if k != "name"} for t in tables}
+
+    @property
+    def segmentations(self) -> list[tuple[str, ...]]:
+        """`segments`, each as the one or two columns that it names."""
+        return [(one,) if isinstance(one, str) else one for one in self.segments]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Data columns besides features and labels, by key."""
+        named = {} if self.group is None else {"evaluation.group": self.group}
+        for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
+            named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
+        for index, given in enumerate(self.segments):
+            key = f"evaluation.segments[{index}]"
+            if isinstance(given, str):
+                named[key] = given
+            else:
+                named |= {f"{key}[{place}]": column for place, column in enumerate(given)}
+        return named
+
+
+def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
+    """Checks that gates name tasks, metrics and segments of the experiment.
+
+    Raises:
+        ValueError: One does not; the message names the key and the most similar name.
+    """
+    by_name = {task.name: task for task in tasks}
+    further = [f"{metric}@{k}" for k in options.at for metric in AT_K] + list(options.own_metrics)
+    for index, gate in enumerate(options.gates):
+        key = f"evaluation.gates[{index}]"
+        check_known(f"{key}.task", [gate.task], list(by_name))
+        check_gate(key, gate, by_name[gate.task], further, options.segmentations)

@@ -1,0 +1,111 @@
+"""The `[[evaluation.gates]]` tables of an experiment: what a model must reach to be exported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.common.errors import check_known, did_you_mean
+from pipelines.common.toml_table import TomlTable
+from recsys_attn.schema import Task
+
+# Metrics of all rows and of a segment; those of probabilities; those with intervals.
+WHOLE = (
+    "auc",
+    "gauc",
+    "logloss",
+    "calibration",
+    "average_precision",
+    "normalised_entropy",
+    "recalibrated_entropy",
+    "calibration_error",
+)
+SEGMENT = ("auc", "logloss", "calibration", "auc_difference", "logloss_difference")
+_OF_PROBABILITIES = {*WHOLE, *SEGMENT} - {"auc", "gauc", "average_precision", "auc_difference"}
+_WITH_INTERVAL = ("auc", "gauc", "logloss", "calibration", "auc_difference", "logloss_difference")
+
+
+class GateOptions(TomlTable):
+    """A gate: limits of a metric; `evaluate` fails and `export` refuses outside of them.
+
+    Attributes:
+        task: The task.
+        metric: The metric, as metrics.json names it: `auc`, `gauc`, `logloss`, `calibration`,
+            `ndcg@10` or one of your own; of a segment also `auc_difference` and
+            `logloss_difference`, to all other rows.
+        at_least: The smallest number that passes.
+        at_most: The largest number that passes.
+        segment: A segment of `evaluation.segments`, such as `device=tablet`. None: all rows.
+        by: What must keep the limits: the value, or its 95 % interval, so that chance alone
+            rarely lets a worse model pass.
+        rows: Labelled rows below which the gate is not decided: it is reported and does not fail.
+    """
+
+    task: str
+    metric: str
+    at_least: float | None = None
+    at_most: float | None = None
+    segment: str | None = None
+    by: Literal["value", "interval"] = "value"
+    rows: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> GateOptions:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("a gate needs `at_least`, `at_most` or both. Received: neither")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(
+                "`at_least` must not be above `at_most`. Received: "
+                f"at_least={self.at_least:g} and at_most={self.at_most:g}"
+            )
+        return self
+
+
+def check_gate(
+    key: str,
+    gate: GateOptions,
+    task: Task,
+    whole: Sequence[str],
+    segments: Sequence[tuple[str, ...]],
+) -> None:
+    """Checks that a gate names a metric of its task, and columns of segments.
+
+    Args:
+        key: The key of the gate.
+        gate: The gate.
+        task: Its task.
+        whole: Further metrics of all rows: those at k and the user's.
+        segments: The columns and pairs of `evaluation.segments`.
+
+    Raises:
+        ValueError: It does not; the message names the key and the most similar name.
+    """
+    known = [*WHOLE, *whole] if gate.segment is None else SEGMENT
+    if not task.has_probabilities:
+        known = [name for name in known if name not in _OF_PROBABILITIES]
+    check_known(f"{key}.metric", [gate.metric], known)
+    if gate.by == "interval" and gate.metric not in _WITH_INTERVAL:
+        raise ValueError(
+            f"`{key}.by`: {gate.metric!r} has no interval; expected one of "
+            f"{', '.join(map(repr, _WITH_INTERVAL))}, or by = 'value'."
+        )
+    if gate.segment is not None:
+        _check_segment(f"{key}.segment", gate.segment, segments)
+
+
+def _check_segment(key: str, segment: str, segments: Sequence[tuple[str, ...]]) -> None:
+    """Checks the columns of a segment; its values are known with the data."""
+    for columns in segments:
+        pattern = ", ".join(f"{re.escape(column)}=.*" for column in columns)
+        pair_of_others = f"{re.escape(', '.join(columns))}=.*"
+        if re.fullmatch(f"{pattern}|{pair_of_others}", segment, re.DOTALL):
+            return
+    forms = [", ".join(f"{column}=..." for column in columns) for columns in segments]
+    near = did_you_mean(re.sub("=[^,]*", "=...", segment), forms)
+    raise ValueError(
+        f"`{key}` names {segment!r}; expected a segment of `evaluation.segments`: "
+        f"{' or '.join(map(repr, forms)) or 'none is given'}.{near}"
+    )

@@ -1,0 +1,121 @@
+"""Metrics of a segment of the rows, and their differences to all other rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_pairs, check_shape
+from pipelines.metrics.intervals import (
+    Influence,
+    cluster_codes,
+    difference,
+    influence_of,
+    interval_of,
+)
+from pipelines.metrics.ranked import Ranked
+from pipelines.metrics.task import calibration_off, ends, probability_influences
+
+FEW_ROWS, FEW_OF_A_CLASS, FEW_CLUSTERS = 200, 20, 30  # fewer are marked
+COMPARED = ("auc", "logloss")  # with the other rows
+
+
+class SegmentMetrics:
+    """Metrics of segments of one task's rows.
+
+    With the influences `psi_c` of `auc_interval` for the rows of a segment and for all others,
+    both with the clusters of all rows, and G clusters:
+
+    `error^2 = G / (G - 1) * sum_c (psi_c of the segment - psi_c of the others)^2`
+
+    is the squared error of the difference of the two AUCs, and of logloss likewise. Users with
+    rows on both sides make it smaller, or larger, than that of independent rows.
+
+    Args:
+        labels: 0 or 1 per row, shape (rows,).
+        scores: A number per row, shape (rows,).
+        clusters: The user or the request of each row, shape (rows,), as for `auc_interval`.
+        probabilities: Whether the scores are probabilities; if not, there is no logloss and no
+            calibration.
+
+    Raises:
+        ValueError: As for `auc`.
+
+    Example:
+        >>> labels, users = [0, 1, 0, 1, 0, 1, 0, 1], [1, 1, 2, 2, 3, 3, 4, 4]
+        >>> scores = [0.1, 0.9, 0.2, 0.8, 0.6, 0.4, 0.7, 0.8]
+        >>> found = SegmentMetrics(labels, scores, users).of(np.arange(8) < 4)
+        >>> found["rows"], found["auc"], found["auc_difference"], found["few"]
+        (4, 1.0, 0.5, True)
+    """
+
+    def __init__(
+        self,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        clusters: ArrayLike,
+        probabilities: bool = True,
+    ) -> None:
+        y, z = check_pairs(labels, scores)
+        codes = cluster_codes(clusters, y)
+        self._labels, self._scores, self._clusters = y, z, codes
+        self._count = int(codes.max(initial=-1)) + 1
+        self._probabilities = probabilities
+
+    def of(self, inside: NDArray[np.bool_]) -> dict[str, Any]:
+        """The metrics of the rows where `inside`, of shape (rows,), is true.
+
+        Returns:
+            Counts, `few`, and metrics by name, None if they are not defined; `auc_difference` and
+            `logloss_difference` to all other rows; and `intervals`, the 95 % ones of all of them.
+            `few` marks intervals that do not hold: fewer than 200 rows, 20 of a class or 30
+            clusters.
+        """
+        check_shape("inside", inside, self._labels)
+        y = self._labels[inside]
+        positives = int(np.count_nonzero(y))
+        present = np.bincount(self._clusters[inside], minlength=self._count) > 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
+            own, others = self._influences(inside), self._influences(~inside)
+        values = {name: value for name, (value, _) in own.items()}
+        bounds = {"auc": (0.0, 1.0)}
+        intervals: dict[str, Any] = {
+            name: ends(interval_of(value, moved[present], bounds.get(name, (0.0, np.inf))))
+            for name, (value, moved) in own.items()
+        }
+        for name in COMPARED:
+            found = difference(own[name], others[name])
+            values[f"{name}_difference"] = found.value
+            intervals[f"{name}_difference"] = ends(found)
+        clusters = int(np.count_nonzero(present))
+        off = None
+        if not np.isnan(values["calibration"]):
+            z = self._scores[inside].astype(np.float64)
+            off = calibration_off(values["calibration"], y, z)
+        return {
+            "rows": y.size,
+            "positives": positives,
+            "clusters": clusters,
+            "few": y.size < FEW_ROWS
+            or min(positives, y.size - positives) < FEW_OF_A_CLASS
+            or clusters < FEW_CLUSTERS,
+            **{name: None if np.isnan(value) else value for name, value in values.items()},
+            "calibration_off": off,
+            "intervals": intervals,
+        }
+
+    def _influences(self, rows: NDArray[np.bool_]) -> dict[str, Influence]:
+        y, z, codes = self._labels[rows], self._scores[rows], self._clusters[rows]
+        nothing: tuple[float, Floats] = (np.nan, np.zeros(self._count))
+        found = {
+            "auc": influence_of(Ranked.of(y, z), codes, self._count),
+            "logloss": nothing,
+            "calibration": nothing,
+        }
+        if self._probabilities:
+            found |= probability_influences(y, z, codes, self._count)
+        return found

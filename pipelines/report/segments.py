@@ -1,0 +1,96 @@
+"""The segments of an evaluation: the worst ones on the console, all of them on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.tables import calibrated, margin
+
+SHOWN = 5
+Segment = Mapping[str, Any]
+
+
+def print_segments(console: Console, metrics: Mapping[str, Any]) -> None:
+    """Prints the worst segments of each task.
+
+    Args:
+        console: The console.
+        metrics: The content of an evaluation's metrics.json.
+    """
+    for task, found in metrics["tasks"].items():
+        if found.get("segments"):
+            console.print(worst_segments(task, found["segments"]))
+
+
+def worst_segments(task: str, segments: list[Segment]) -> Table:
+    """The segments whose AUC is most surely below that of the other rows.
+
+    They are sorted by the upper end of the interval of the difference; those with few rows are
+    the last ones, as their intervals do not hold.
+
+    Args:
+        task: The task.
+        segments: Its segments in metrics.json.
+    """
+    several = f"worst of {len(segments)}" if len(segments) > SHOWN else f"{len(segments)}"
+    table = Table(
+        title=f"{escape(task)}: {several} segments; * differs from the other rows",
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("segment", overflow="fold")
+    for name in ("rows", "AUC", "to rest", "±95%", "logloss", "to rest", "calibration"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for found in sorted(segments, key=_badness)[:SHOWN]:
+        table.add_row(
+            escape(titled(found)),
+            count(found["rows"]) + (" few" if found["few"] else ""),
+            decimal(found["auc"]),
+            signed(found, "auc_difference"),
+            decimal(margin(found, "auc_difference")),
+            decimal(found["logloss"]),
+            signed(found, "logloss_difference"),
+            calibrated(found),
+            style="dim" if found["few"] else "",
+        )
+    return table
+
+
+def titled(found: Segment) -> str:
+    """The name of a segment, with the values that it does not say."""
+    return found["name"] + (f" ({found['range']})" if found["range"] else "")
+
+
+def signed(found: Segment, metric: str) -> str:
+    """A difference with its sign, and a star if its interval leaves out 0."""
+    value = found[metric]
+    return ABSENT if value is None else f"{value:+.4f}" + ("*" if sign(found, metric) else "")
+
+
+def sign(found: Segment, metric: str) -> int:
+    """1 or -1 if the whole interval of a difference is on that side of 0, else 0."""
+    ends = found["intervals"].get(metric)
+    if ends is None or found["few"]:
+        return 0
+    return int(ends[0] > 0) - int(ends[1] < 0)
+
+
+def mark(found: Segment) -> str:
+    """`few`, `worse` or `better` than the other rows, or an empty text.
+
+    AUC decides; where it says nothing, logloss.
+    """
+    side = sign(found, "auc_difference") or -sign(found, "logloss_difference")
+    return "few" if found["few"] else {-1: "worse", 0: "", 1: "better"}[side]
+
+
+def _badness(found: Segment) -> tuple[bool, float]:
+    ends = found["intervals"].get("auc_difference")
+    return found["few"], float("inf") if ends is None else ends[1]
