@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
-from pipelines.metrics.ranking import auc_by_group, tie_blocks
+from pipelines.metrics.checks import Floats, check_pairs, group_codes, undefined
+from pipelines.metrics.ranked import Ranked
+from pipelines.metrics.ranking import ByGroup, auc_by_group
 
 Influence = tuple[float, Floats]  # a metric, and how far each cluster moves it
 NORMAL = NormalDist()
@@ -90,7 +91,13 @@ def auc_interval(
         >>> print(f"{found.value:.3f}, {found.low:.3f} to {found.high:.3f}")
         0.778, 0.560 to 0.996
     """
-    return interval_of(*auc_influence(labels, scores, clusters), bounds=(0.0, 1.0))
+    y, z = check_pairs(labels, scores)
+    return auc_interval_of(Ranked.of(y, z), _numbers(clusters, y))
+
+
+def auc_interval_of(ranked: Ranked, clusters: NDArray[np.intp]) -> Interval:
+    """`auc_interval` of sorted rows and the number of each row's cluster."""
+    return interval_of(*influence_of(ranked, clusters), bounds=(0.0, 1.0))
 
 
 def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
@@ -116,16 +123,19 @@ def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
         >>> round(delong_interval([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.3]).error, 3)
         0.248
     """
-    y, z = check_pairs(labels, scores)
-    found = _Shares.of(y, z)
-    if found is None:
-        return interval_of(undefined("AUC", ONE_CLASS), np.zeros(y.size))
-    value, counts = found.auc, (found.positive, found.negative)
+    return delong_of(Ranked.of(*check_pairs(labels, scores)))
+
+
+def delong_of(ranked: Ranked) -> Interval:
+    """`delong_interval` of sorted rows."""
+    if not ranked.both_classes:
+        return interval_of(ranked.auc, np.zeros(ranked.order.size))
     squares = (
-        sizes @ (shares - value) ** 2 / (sizes.sum() * max(sizes.sum() - 1, 1))
-        for sizes, shares in zip(counts, found.shares, strict=True)
+        sizes @ shares**2 / (sizes.sum() * max(sizes.sum() - 1, 1))
+        for sizes, shares in zip((ranked.positive, ranked.negative), _shares(ranked), strict=True)
     )
-    return _wald(value, float(np.sqrt(sum(squares))), y.size, bounds=(0.0, 1.0))
+    error = float(np.sqrt(sum(squares)))
+    return _wald(ranked.auc, error, ranked.order.size, bounds=(0.0, 1.0))
 
 
 def gauc_interval(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> Interval:
@@ -148,7 +158,13 @@ def gauc_interval(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> In
         >>> round(found.value, 3), round(found.error, 3)
         (0.667, 0.333)
     """
-    values, rows = auc_by_group(labels, scores, groups)
+    y, z = check_pairs(labels, scores)
+    return gauc_interval_of(auc_by_group(Ranked.of(y, z), group_codes(groups, y)))
+
+
+def gauc_interval_of(by_group: ByGroup) -> Interval:
+    """`gauc_interval` from the groups' AUCs."""
+    values, rows = by_group
     if not rows.size:
         return interval_of(undefined("GAUC", "no group holds both classes"), rows)
     mean = float(np.average(values, weights=rows))
@@ -206,26 +222,29 @@ def auc_influence(
 ) -> Influence:
     """The AUC and `psi_c` of `auc_interval`, of shape (clusters,)."""
     y, z = check_pairs(labels, scores)
-    codes = np.arange(y.size) if clusters is None else cluster_codes(clusters, y)
-    return coded_auc_influence(y, z, codes, int(codes.max(initial=-1)) + 1)
+    return influence_of(Ranked.of(y, z), _numbers(clusters, y))
 
 
-def coded_auc_influence(
-    y: Floats, z: NDArray[Any], codes: NDArray[np.integer], count: int
-) -> Influence:
-    """The same from the codes of clusters; `count` may exceed those of the rows."""
-    found = _Shares.of(y, z)
-    if found is None:
-        return undefined("AUC", ONE_CLASS), np.zeros(count)
-    of_row = np.repeat(
-        np.arange(found.positive.size), (found.positive + found.negative).astype(int)
-    )
+def influence_of(ranked: Ranked, clusters: NDArray[np.intp], count: int = 0) -> Influence:
+    """`auc_influence` of sorted rows; `count` may exceed the numbers of their clusters."""
+    count = max(count, int(clusters.max(initial=-1)) + 1)
+    if not ranked.both_classes:
+        return ranked.auc, np.zeros(count)
+    runs = ranked.runs()
     of_positive, of_negative = (
-        (shares - found.auc) / sizes.sum()
-        for shares, sizes in zip(found.shares, (found.positive, found.negative), strict=True)
+        shares / sizes.sum()
+        for sizes, shares in zip((ranked.positive, ranked.negative), _shares(ranked), strict=True)
     )
-    moved = np.where(y[found.order] == 1, of_positive[of_row], of_negative[of_row])
-    return found.auc, _sums(codes[found.order], moved, count)
+    moved = np.where(ranked.labels == 1, of_positive[runs], of_negative[runs])
+    return ranked.auc, _sums(clusters[ranked.order], moved, count)
+
+
+def _shares(ranked: Ranked) -> tuple[Floats, Floats]:
+    """Per run `v - auc` of its positives and of its negatives, for rows of both classes."""
+    positive, negative, auc = ranked.positive, ranked.negative, ranked.auc
+    below = (np.cumsum(negative) - negative / 2) / negative.sum()
+    above = 1 - (np.cumsum(positive) - positive / 2) / positive.sum()
+    return below - auc, above - auc
 
 
 def mean_influence(values: Floats, clusters: NDArray[np.integer], count: int = 0) -> Influence:
@@ -249,35 +268,23 @@ def ratio_influence(
 
 def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
     """Numbers the clusters 0, 1, 2, ...; a row without one is a cluster of its own."""
-    codes = group_codes(clusters, labels)
-    alone = codes < 0
-    codes[alone] = codes.max(initial=-1) + 1 + np.arange(np.count_nonzero(alone))
+    return separated(group_codes(clusters, labels))
+
+
+def separated(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The codes with a number of its own for each row of -1."""
+    alone = np.flatnonzero(codes < 0)
+    codes = codes.copy()
+    codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.size)
     return codes
+
+
+def _numbers(clusters: ArrayLike | None, labels: Floats) -> NDArray[np.intp]:
+    return np.arange(labels.size) if clusters is None else cluster_codes(clusters, labels)
 
 
 def _sums(codes: NDArray[np.integer], values: Floats, count: int = 0) -> Floats:
     return np.bincount(codes, values, count).astype(np.float64)
-
-
-class _Shares(NamedTuple):
-    """Rows by rising score, in blocks of equal scores."""
-
-    order: NDArray[np.intp]
-    positive: Floats  # positives of each block
-    negative: Floats
-    auc: float
-    shares: tuple[Floats, Floats]  # of negatives below a positive, of positives above a negative
-
-    @classmethod
-    def of(cls, labels: Floats, scores: NDArray[Any]) -> _Shares | None:
-        """The shares, or None with one class only."""
-        order, _, positive, negative = tie_blocks(labels, (scores,))
-        positives, negatives = positive.sum(), negative.sum()
-        if not (positives and negatives):
-            return None
-        below = (np.cumsum(negative) - negative / 2) / negatives
-        above = 1 - (np.cumsum(positive) - positive / 2) / positives
-        return cls(order, positive, negative, float(positive @ below / positives), (below, above))
 
 
 def interval_of(

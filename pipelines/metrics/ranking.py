@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
+from pipelines.metrics.ranked import Ranked, count_labels, run_starts, run_sums
 
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _PART = 2**18  # positives that are looked up at a time
@@ -88,27 +89,42 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
         >>> gauc([0, 1, 0, 1, 1], [0.1, 0.2, 0.9, 0.3, 0.5], ["a", "a", "b", "b", "c"])
         (0.5, 2)
     """
-    values, rows = auc_by_group(labels, scores, groups)
+    labels, scores = check_pairs(labels, scores)
+    return gauc_of(auc_by_group(Ranked.of(labels, scores), group_codes(groups, labels)))
+
+
+class ByGroup(NamedTuple):
+    """The AUC and the number of rows of each group that holds both classes."""
+
+    values: Floats
+    rows: Floats
+
+
+def gauc_of(by_group: ByGroup) -> tuple[float, int]:
+    """`gauc` from the groups' AUCs."""
+    values, rows = by_group
     if not rows.size:
         return undefined("GAUC", "no group holds both classes"), 0
     return float(np.average(values, weights=rows)), rows.size
 
 
-def auc_by_group(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[Floats, Floats]:
-    """The AUC and the number of rows of each group that holds both classes."""
-    labels, scores = check_pairs(labels, scores)
-    codes = group_codes(groups, labels)
-    known = codes >= 0
-    labels, scores, codes = labels[known], scores[known], codes[known]
-    _, (_, block_codes), positive, negative = tie_blocks(labels, (scores, codes))
-    firsts = _starts(block_codes)
+def auc_by_group(ranked: Ranked, groups: NDArray[np.intp]) -> ByGroup:
+    """The AUC of each group that holds both classes.
+
+    Args:
+        ranked: The rows.
+        groups: Number of each row's group, -1 for none.
+    """
+    within = ranked.within(groups)
+    positive, negative = count_labels(within.labels, within.starts)
+    firsts = run_starts(within.groups)
     below = np.cumsum(negative) - negative
-    below -= below[firsts][block_codes]  # codes are 0..groups-1, each of them present
-    won = _sums(positive * (below + negative / 2), firsts)
-    positives, negatives = _sums(positive, firsts), _sums(negative, firsts)
+    below -= np.repeat(below[firsts], np.diff(firsts, append=below.size))
+    won = run_sums(positive * (below + negative / 2), firsts)
+    positives, negatives = run_sums(positive, firsts), run_sums(negative, firsts)
     counted = (positives > 0) & (negatives > 0)
     won, positives, negatives = won[counted], positives[counted], negatives[counted]
-    return won / (positives * negatives), positives + negatives
+    return ByGroup(won / (positives * negatives), positives + negatives)
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
@@ -130,11 +146,14 @@ def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
         0.8333
     """
-    labels, scores = check_pairs(labels, scores)
-    if not labels.any():
+    return average_precision_of(Ranked.of(*check_pairs(labels, scores)))
+
+
+def average_precision_of(ranked: Ranked) -> float:
+    """`average_precision` of sorted rows."""
+    positive, negative = ranked.positive[::-1], ranked.negative[::-1]
+    if not positive.any():
         return undefined("average precision", "`labels` holds no positives")
-    _, _, positive, negative = tie_blocks(labels, (scores,))
-    positive, negative = positive[::-1], negative[::-1]
     found = np.cumsum(positive)
     return float(positive @ (found / (found + np.cumsum(negative))) / found[-1])
 
@@ -150,39 +169,14 @@ def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCur
     """
     if points < 2:
         raise ValueError(f"`points` must be at least 2. Received: points={points}")
-    labels, scores = check_pairs(labels, scores)
-    _, _, positive, negative = tie_blocks(labels, (scores,))
-    if not (positive.any() and negative.any()):
+    ranked = Ranked.of(*check_pairs(labels, scores))
+    if not ranked.both_classes:
         nan = np.array([undefined("ROC curve", ONE_CLASS)])
         return RocCurve(nan, nan)
-    hits, alarms = (np.append(0.0, np.cumsum(c[::-1]) / c.sum()) for c in (positive, negative))
+    hits, alarms = (
+        np.append(0.0, np.cumsum(counts[::-1]) / counts.sum())
+        for counts in (ranked.positive, ranked.negative)
+    )
     length = hits + alarms
     kept = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], points)))
     return RocCurve(alarms[kept], hits[kept])
-
-
-def tie_blocks(
-    labels: Floats, keys: tuple[NDArray[Any], ...]
-) -> tuple[NDArray[np.intp], list[NDArray[Any]], Floats, Floats]:
-    """Sorts the rows by the keys (the last one first) and counts the rows that have all keys equal.
-
-    Returns the order of the rows, the keys of the blocks in rising order, and their numbers of
-    positives and negatives.
-    """
-    order = np.lexsort(keys) if len(keys) > 1 else np.argsort(keys[0])
-    keys = tuple(key[order] for key in keys)
-    labels = labels[order]
-    starts = _starts(*keys)
-    positive, negative = _sums(labels, starts), _sums(1 - labels, starts)
-    return order, [key[starts] for key in keys], positive, negative
-
-
-def _starts(*keys: NDArray[Any]) -> NDArray[np.intp]:
-    """Where a run of rows with equal keys begins."""
-    new = np.ones(keys[0].size, dtype=bool)
-    new[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    return np.flatnonzero(new)
-
-
-def _sums(values: Floats, starts: NDArray[np.intp]) -> Floats:
-    return np.add.reduceat(values, starts) if starts.size else np.zeros(0)

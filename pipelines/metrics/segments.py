@@ -12,10 +12,11 @@ from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_pairs
 from pipelines.metrics.intervals import (
     Influence,
     cluster_codes,
-    coded_auc_influence,
     difference,
+    influence_of,
     interval_of,
 )
+from pipelines.metrics.ranked import Ranked
 from pipelines.metrics.task import calibration_off, ends, probability_influences
 
 FEW_ROWS, FEW_OF_A_CLASS, FEW_CLUSTERS = 200, 20, 30  # fewer are marked
@@ -111,7 +112,7 @@ class SegmentMetrics:
         y, z, codes = self._labels[rows], self._scores[rows], self._clusters[rows]
         nothing: tuple[float, Floats] = (np.nan, np.zeros(self._count))
         found = {
-            "auc": coded_auc_influence(y, z, codes, self._count),
+            "auc": influence_of(Ranked.of(y, z), codes, self._count),
             "logloss": nothing,
             "calibration": nothing,
         }

@@ -1,24 +1,33 @@
 """All metrics of one task in one dictionary."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_shape, group_codes
+from pipelines.metrics.checks import (
+    Floats,
+    UndefinedMetricWarning,
+    check_pairs,
+    check_shape,
+    group_codes,
+)
 from pipelines.metrics.intervals import (
     Difference,
     Influence,
     Interval,
-    auc_interval,
+    auc_interval_of,
     cluster_codes,
-    delong_interval,
-    gauc_interval,
+    delong_of,
+    gauc_interval_of,
     interval_of,
     mean_influence,
     ratio_influence,
+    separated,
 )
 from pipelines.metrics.probability import (
     calibration,
@@ -28,7 +37,8 @@ from pipelines.metrics.probability import (
     recalibrated_entropy,
     row_losses,
 )
-from pipelines.metrics.ranking import auc, auc_by_group, average_precision, gauc
+from pipelines.metrics.ranked import Ranked
+from pipelines.metrics.ranking import ByGroup, auc_by_group, average_precision_of, gauc_of
 from pipelines.metrics.top_k import TopK
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
@@ -75,51 +85,90 @@ def task_metrics(
     def rows(name: str, column: ArrayLike) -> NDArray[Any]:
         return check_shape(name, np.asarray(column), every)[known]
 
-    codes = None if groups is None else _codes(rows("groups", groups), y)
+    codes = None if groups is None else group_codes(rows("groups", groups), y)
     named = None if requests is None else rows("requests", requests)
 
-    def ranking(name: str, column: ArrayLike) -> tuple[dict[str, Any], dict[str, int | None]]:
-        scored = rows(name, column)
-        within, counted = (np.nan, None) if codes is None else gauc(y, scored, codes)
-        top = TopK(at)
-        if named is not None:
-            top.add(y, scored, named)
-        at_k = top.metrics() if top.requests else {}
-        ranked = None if named is None else top.requests
-        counts = {"gauc_groups": counted, "ranked_requests": ranked}
-        return {"auc": _or_none(auc(y, scored)), "gauc": _or_none(within), "at_k": at_k}, counts
+    def order(name: str, column: ArrayLike) -> _Order:
+        return _Order.of(*check_pairs(y, rows(name, column)), codes, named, at)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
-        own, counts = ranking("scores", scores)
         z = rows("scores", scores)
+        own = order("scores", scores)
+        found = {
+            "rows": y.size,
+            "positives": int(np.count_nonzero(y)),
+            **own.metrics(),
+            "gauc_groups": None if own.by_group is None else own.by_group.rows.size,
+            "ranked_requests": None if named is None else own.top.requests,
+            "average_precision": _or_none(average_precision_of(own.ranked)),
+            **_of_probabilities(y, z, probabilities),
+            **_entropies(y, z, probabilities),
+            **own.intervals(_clusters(codes, named, y), probabilities),
+        }
+        del own  # its memory
         best = trivial = None
         if ceiling is not None:
-            best, _ = ranking("ceiling", ceiling)
+            best = order("ceiling", ceiling).metrics()
             best["logloss"] = _or_none(logloss(y, rows("ceiling", ceiling)))
         if train_rate is not None:
             constant = np.full(every.shape, train_rate)
-            trivial, _ = ranking("train_rate", constant)
+            trivial = order("train_rate", constant).metrics()
             trivial |= _of_probabilities(y, constant[known], probabilities)
-        return {
-            "rows": y.size,
-            "positives": int(np.count_nonzero(y)),
-            **own,
-            **counts,
-            "average_precision": _or_none(average_precision(y, z)),
-            **_of_probabilities(y, z, probabilities),
-            **_entropies(y, z, probabilities),
-            **_intervals(y, z, codes, named if codes is None else codes, probabilities),
-            "trivial": trivial,
-            "ceiling": best,
-            "baselines": {n: ranking(n, column)[0] for n, column in (baselines or {}).items()},
-        }
+        others = {n: order(n, column).metrics() for n, column in (baselines or {}).items()}
+        return found | {"trivial": trivial, "ceiling": best, "baselines": others}
 
 
-def _codes(groups: NDArray[Any], labels: Floats) -> Floats:
-    """Numbers of the groups; nan for rows without one."""
-    found = group_codes(groups, labels)
-    return np.where(found < 0, np.nan, found)
+class _Order(NamedTuple):
+    """One column of scores, sorted once for all that its order tells."""
+
+    ranked: Ranked
+    by_group: ByGroup | None
+    top: TopK
+
+    @classmethod
+    def of(
+        cls,
+        labels: Floats,
+        scores: NDArray[Any],
+        groups: NDArray[np.intp] | None,
+        requests: NDArray[Any] | None,
+        at: Sequence[int],
+    ) -> _Order:
+        ranked, top = Ranked.of(*check_pairs(labels, scores)), TopK(at)
+        if requests is not None:
+            top.add(labels, scores, requests)
+        return cls(ranked, None if groups is None else auc_by_group(ranked, groups), top)
+
+    def metrics(self) -> dict[str, Any]:
+        within = None if self.by_group is None else _or_none(gauc_of(self.by_group)[0])
+        at_k = self.top.metrics() if self.top.requests else {}
+        return {"auc": _or_none(self.ranked.auc), "gauc": within, "at_k": at_k}
+
+    def intervals(self, clusters: NDArray[np.intp], probabilities: bool) -> dict[str, Any]:
+        """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
+        whole = auc_interval_of(self.ranked, clusters)
+        found = {"auc": ends(whole), "auc_delong": ends(delong_of(self.ranked))}
+        if probabilities:
+            ranked = self.ranked
+            influences = probability_influences(
+                ranked.labels, ranked.scores, clusters[ranked.order]
+            )
+            found |= {name: ends(interval_of(*moved)) for name, moved in influences.items()}
+        share = None
+        if self.by_group is not None:
+            found["gauc"] = ends(gauc_interval_of(self.by_group))
+            share = float(self.by_group.rows.sum() / max(self.ranked.order.size, 1))
+        return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
+
+
+def _clusters(
+    groups: NDArray[np.intp] | None, requests: NDArray[Any] | None, labels: Floats
+) -> NDArray[np.intp]:
+    """Rows that depend on each other have one number: those of a group, else of a request."""
+    if groups is not None:
+        return separated(groups)
+    return np.arange(labels.size) if requests is None else cluster_codes(requests, labels)
 
 
 def _of_probabilities(
@@ -146,30 +195,6 @@ def _entropies(
         "calibration_error": calibration_error,
     }
     return {n: _or_none(f(labels, scores)) if probabilities else None for n, f in metrics.items()}
-
-
-def _intervals(
-    labels: Floats,
-    scores: NDArray[Any],
-    groups: NDArray[Any] | None,
-    clusters: NDArray[Any] | None,
-    probabilities: bool,
-) -> dict[str, Any]:
-    """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
-    whole = auc_interval(labels, scores, clusters)
-    found = {"auc": ends(whole), "auc_delong": ends(delong_interval(labels, scores))}
-    if probabilities:
-        rows = np.arange(labels.size)
-        codes = rows if clusters is None else cluster_codes(clusters, labels)
-        found |= {
-            name: ends(interval_of(*influence))
-            for name, influence in probability_influences(labels, scores, codes).items()
-        }
-    share = None
-    if groups is not None:
-        found["gauc"] = ends(gauc_interval(labels, scores, groups))
-        share = float(auc_by_group(labels, scores, groups)[1].sum() / max(labels.size, 1))
-    return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
 
 
 def probability_influences(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import Floats, check_pairs, check_shape
+from pipelines.metrics.ranked import Ranked, run_starts, run_sums
 
 AT_K = ("hr", "ndcg", "mrr", "map")
 
@@ -97,19 +98,18 @@ class _Places(NamedTuple):
 
 def _places(labels: Floats, scores: NDArray[np.number], request: NDArray[np.intp]) -> _Places:
     """Sorts each request by falling score and computes the expected values within ties."""
-    order = np.lexsort((-scores.astype(np.float64), request))
-    labels, scores, request = labels[order], scores[order], request[order]
+    within = Ranked.of(labels, -scores.astype(np.float64)).within(request)
+    labels, ties = within.labels.astype(np.float64), within.starts
+    sizes = np.diff(ties, append=labels.size)
+    request, tied = np.repeat(within.groups, sizes), np.repeat(ties, sizes)  # tied: first row
+    begin = ties[run_starts(within.groups)][request]  # first row of the request
+    size = np.repeat(sizes, sizes).astype(float)
+    inside = np.repeat(run_sums(labels, ties), sizes)  # positives of the tie
     rows = np.arange(labels.size)
-    new_request = np.append(True, request[1:] != request[:-1])
-    new_tie = new_request | np.append(True, scores[1:] != scores[:-1])
-    begin, tie = rows[new_request][request], np.cumsum(new_tie) - 1
-    tied = rows[new_tie][tie]  # first row of the tie
-    size = np.bincount(tie)[tie].astype(float)
-    inside = np.bincount(tie, labels)[tie]  # positives of the tie
     total = np.cumsum(labels) - labels
     before = total[tied] - total[begin]  # positives of the request before the tie
     place = (rows - tied).astype(float)  # in the tie, from 0
-    rank = rows - begin + 1.0
+    rank = (rows - begin + 1).astype(np.float64)
     # Drawn one by one, no positive is among the first `place` of a tie with the probability
     # prod_(t < place) (size - inside - t) / (size - t), and then this one is with
     # inside / (size - place).

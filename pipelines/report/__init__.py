@@ -1,7 +1,7 @@
 """Reports: tables on the console and self-contained HTML files."""
 
 from pipelines.report.console import print_evaluation
-from pipelines.report.html import write_report
+from pipelines.report.html import ReportPage, write_report
 from pipelines.report.skew import print_skew, write_skew_report
 
-__all__ = ["print_evaluation", "print_skew", "write_report", "write_skew_report"]
+__all__ = ["ReportPage", "print_evaluation", "print_skew", "write_report", "write_skew_report"]

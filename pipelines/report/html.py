@@ -1,6 +1,7 @@
 """The offline report: one self-contained HTML file."""
 
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
-from pipelines.report import plots
+from pipelines.report import palette, plots
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -38,19 +39,45 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     Raises:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
-    evaluation = Evaluation.read(Path(evaluation_dir))
-    metrics = evaluation.metrics
-    template = environment().get_template("template.html")
-    page = template.render(
-        metrics=metrics,
-        own=own_names(metrics["tasks"]),
-        colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
-        hints=HINTS,
-        at_k=AT_K,
-        pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
-    )
+    page = ReportPage(evaluation_dir).html
     with atomic_file(Path(out_file)) as part:
         part.write_text(page, encoding="utf-8")
+
+
+class ReportPage:
+    """The page of an evaluation folder; a notebook shows it inline.
+
+    Args:
+        evaluation_dir: Folder with metrics.json and predictions.parquet.
+
+    Attributes:
+        html: The page.
+
+    Raises:
+        PipelineError: A file of the folder is missing, damaged, or belongs to another.
+    """
+
+    def __init__(self, evaluation_dir: str | Path) -> None:
+        evaluation = Evaluation.read(Path(evaluation_dir))
+        metrics = evaluation.metrics
+        self.html = (
+            environment()
+            .get_template("template.html")
+            .render(
+                metrics=metrics,
+                own=own_names(metrics["tasks"]),
+                hints=HINTS,
+                at_k=AT_K,
+                pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+            )
+        )
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that its style and the notebook's stay apart."""
+        # Without its own base, links inside the page lead to the notebook.
+        page = escape(self.html.replace("<head>", '<head><base href="about:srcdoc">', 1))
+        style = "width: 100%; height: 45rem; border: 0"
+        return f'<iframe title="Report" srcdoc="{page}" style="{style}"></iframe>'
 
 
 def environment() -> Environment:
@@ -62,6 +89,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals.update(light=palette.LIGHT, dark=palette.DARK)
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.globals.update(limits=limits, measured=measured, subject=subject)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
@@ -69,12 +97,12 @@ def environment() -> Environment:
     return found
 
 
-def _pictures(evaluation: Evaluation, task: str) -> dict[str, str]:
-    """Title and SVG of every picture that the task's data allows."""
+def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
+    """Title of every picture that the task's data allows."""
     metrics = evaluation.metrics["tasks"][task]
     rows = evaluation.task_rows(task)
     epochs = _epochs_of(task, evaluation.metrics["training"])
-    pictures = {}
+    pictures: dict[str, plots.Picture] = {}
     if metrics["auc"] is not None:
         pictures["ROC curve"] = plots.roc(rows, metrics)
     if rows.labels.size:

@@ -9,7 +9,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import matplotlib.style
 import numpy as np
@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from pipelines.metrics import calibration_curve, roc_curve
 from pipelines.report.numbers import decimal, percent
+from pipelines.report.palette import LIGHT, by_name
 from pipelines.report.results import TaskRows
 
 Floats = NDArray[np.float64]
 P = ParamSpec("P")
 
-MODEL, CEILING, BASELINE = "#1668a8", "#2c8a57", "#868b94"
-LABEL_0, LABEL_1 = "#6d5f9c", "#cf5c26"
-INK, SOFT, FAINT = "#3a3f47", "#6f7680", "#c9ccd1"
+MODEL, CEILING, BASELINE = LIGHT["model"], LIGHT["ceiling"], LIGHT["baseline"]
+LABEL_0, LABEL_1 = LIGHT["label-0"], LIGHT["label-1"]
+INK, SOFT, FAINT = LIGHT["ink"], LIGHT["soft"], LIGHT["faint"]
 BASELINE_DASHES: Sequence[Any] = ((0, (1, 1)), (0, (4, 1.5)), (0, (6, 1.5, 1, 1.5)), "solid")
 LABEL_LENGTH = 22
 MOST_FEATURES = 15
@@ -50,18 +51,33 @@ STYLE = {
     "legend.frameon": False,
     "legend.labelcolor": "linecolor",
 }
+ALARMS = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9])
 SCORE_TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999])
 
 
-def picture(draw: Callable[Concatenate[Figure, P], None]) -> Callable[P, str]:
-    """Draws a figure in the report's style and returns it as SVG."""
+class Points(NamedTuple):
+    """The numbers of a picture, as a table."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Picture(NamedTuple):
+    """A picture and its numbers."""
+
+    svg: str
+    points: Points
+
+
+def picture(draw: Callable[Concatenate[Figure, P], Points]) -> Callable[P, Picture]:
+    """Draws a figure in the report's style, as SVG."""
 
     @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Picture:
         with matplotlib.style.context(["default", STYLE]):
             figure = Figure(figsize=SIZE, layout="constrained")
-            draw(figure, *args, **kwargs)
-            return _svg(figure)
+            points = draw(figure, *args, **kwargs)
+            return Picture(_svg(figure), points)
 
     return drawn
 
@@ -76,11 +92,12 @@ def _svg(figure: Figure) -> str:
     svg = svg[svg.index("<svg") :].replace("xlink:href", "href")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' id="[a-z]\w*_\d+"', "", svg)  # groups; the page holds several pictures
+    svg = by_name(svg)
     return re.sub(r'<svg .*?(viewBox="[^"]*").*?>', r"<svg \1>", svg, count=1, flags=re.DOTALL)
 
 
 @picture
-def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
+def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> Points:
     """The ROC curves of the model, of the ceiling and of the baselines."""
     axes = figure.add_subplot(xlim=(0, 1), ylim=(0, 1))
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8)
@@ -94,10 +111,12 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
         curves.append((metrics["ceiling"]["auc"], "ceiling", rows.ceiling, style))
     model = {"color": MODEL, "linewidth": 2.0}
     curves.append((metrics["auc"], "model", rows.scores, model))
-    lines = []
+    lines, found = [], {}
     for value, name, scores, style in curves:
-        (line,) = axes.plot(*roc_curve(rows.labels, scores), clip_on=False, **style)
+        alarms, hits = roc_curve(rows.labels, scores)
+        (line,) = axes.plot(alarms, hits, clip_on=False, **style)
         lines.append((value, f"{decimal(value)}  {short(name)}", line))
+        found[name] = np.interp(ALARMS, alarms, hits)
     lines.sort(key=lambda entry: -entry[0])
     axes.legend(
         [line for _, _, line in lines],
@@ -108,10 +127,13 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> None:
     )
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
+    table = np.column_stack([ALARMS, *reversed(found.values())])
+    head = ["false positive rate", *(short(name) for name in reversed(found))]
+    return Points(head, [[percent(share) for share in row] for row in table])
 
 
 @picture
-def calibration(figure: Figure, rows: TaskRows) -> None:
+def calibration(figure: Figure, rows: TaskRows) -> Points:
     """Observed against predicted rate per quantile bin of the scores, with 95% intervals."""
     predicted, observed, counts = calibration_curve(rows.labels, rows.scores)
     low, high = _wilson(observed, counts)
@@ -136,15 +158,24 @@ def calibration(figure: Figure, rows: TaskRows) -> None:
     axes.text(0.97, 0.03, "predicted too high", transform=axes.transAxes, ha="right", color=SOFT)
     axes.set_xlabel(f"predicted rate, {_bins(counts)}")
     axes.set_ylabel("observed rate")
+    shares = zip(predicted, observed, low, high, strict=True)
+    return Points(
+        ["predicted", "observed", "from", "to", "rows"],
+        [
+            [*(percent(share) for share in row), f"{count:,}"]
+            for row, count in zip(shares, counts, strict=True)
+        ],
+    )
 
 
 @picture
-def distribution(figure: Figure, rows: TaskRows) -> None:
+def distribution(figure: Figure, rows: TaskRows) -> Points:
     """Distribution of the scores by label, on an axis of log-odds."""
     axes = figure.add_subplot()
     logits = _logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
     start, end = np.quantile(logits, [1e-4, 1 - 1e-4]) + np.array([-0.3, 0.3])
     edges, top = np.linspace(start, end, 50), 0.0
+    found: dict[str, Floats] = {}
     for label, color, side in ((0, LABEL_0, "left"), (1, LABEL_1, "right")):
         mine = np.clip(logits[rows.labels == label], start, end)
         name = f"label {label}\n{mine.size:,} rows"
@@ -152,6 +183,7 @@ def distribution(figure: Figure, rows: TaskRows) -> None:
         axes.text(place, 0.98, name, transform=axes.transAxes, color=color, ha=side, va="top")
         if mine.size:
             heights = np.histogram(mine, edges)[0] / mine.size
+            found[f"label {label}"] = heights
             top = max(top, heights.max())
             axes.stairs(heights, edges, fill=True, color=color, alpha=0.18)
             axes.stairs(heights, edges, color=color, linewidth=1.4)
@@ -161,6 +193,9 @@ def distribution(figure: Figure, rows: TaskRows) -> None:
     axes.set_ylim(0, 1.18 * top)  # room for the names of the labels
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     axes.yaxis.set_major_locator(MaxNLocator(4))
+    low, high = (1 / (1 + np.exp(-ends)) for ends in (edges[:-1], edges[1:]))
+    table = np.column_stack([low, high, *found.values()])
+    return Points(["from", "to", *found], [[percent(share) for share in row] for row in table])
 
 
 @picture
@@ -169,7 +204,7 @@ def training(
     task: str,
     epochs: Sequence[Mapping[str, Any]],
     kept: Mapping[str, Any] | None = None,
-) -> None:
+) -> Points:
     """AUC and logloss on the validation rows after each epoch, one above the other.
 
     NDCG takes the place of logloss where the scores are no probabilities.
@@ -197,10 +232,16 @@ def training(
         _mark_best(axes, x[at], values[at], above=not falls)
     panels[-1].set(xlabel="epoch", xlim=(x.min() - 0.5, x.max() + 0.5))
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    measured = [
+        [decimal(None if np.isnan(value) else value) for value in row]
+        for row in zip(*curves.values(), strict=True)
+    ]
+    head = ["epoch", *(name if name == "logloss" else name.upper() for name in curves)]
+    return Points(head, [[str(epoch), *row] for epoch, row in zip(x, measured, strict=True)])
 
 
 @picture
-def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> None:
+def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> Points:
     """AUC that is lost with a feature's values of other rows, with 95 % intervals."""
     shown = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
     lost, low, high = np.array([entry["auc"] for entry in shown]).T
@@ -214,6 +255,11 @@ def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> None:
     axes.set_yticks(place, [short(entry["feature"]) for entry in shown])
     axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="AUC lost without it")
     axes.xaxis.set_major_locator(MaxNLocator(5))
+    rows = [
+        [entry["feature"], *(decimal(end) for end in entry["auc"] or [None] * 3)]
+        for entry in entries
+    ]
+    return Points(["feature", "AUC lost", "from", "to"], rows)
 
 
 def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:

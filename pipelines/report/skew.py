@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.common.artifacts import atomic_file
-from pipelines.report import plots, skew_plots
+from pipelines.report import skew_plots
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.plots import Picture
 
 _STYLES = {"shifted": "bold red", "watch": "yellow", "few rows": "dim"}
 _ORDER = ("shifted", "watch", "few rows", "stable")
@@ -35,7 +36,6 @@ def write_skew_report(found: Mapping[str, Any], name: str, out_file: Path) -> No
             name=name,
             found=found,
             features=ordered,
-            colors={"model": plots.MODEL, "ceiling": plots.CEILING, "baseline": plots.BASELINE},
             pictures=_pictures(found, ordered),
             counts={status: _count(found, status) for status in _ORDER},
         )
@@ -107,8 +107,8 @@ def _change(shares: Mapping[str, float | None] | None) -> str:
 
 def _pictures(
     found: Mapping[str, Any], features: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, str]]:
-    """Title and SVG by section."""
+) -> dict[str, dict[str, Picture]]:
+    """Titles and pictures by section."""
     several = len(found["periods"]) > 1
     of_features = {}
     for name, part in features.items():

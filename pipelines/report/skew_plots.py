@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipelines.report.numbers import percent
+from pipelines.report.numbers import decimal, percent
 from pipelines.report.plots import (
     BASELINE,
     CEILING,
@@ -19,6 +19,7 @@ from pipelines.report.plots import (
     LABEL_1,
     MODEL,
     SOFT,
+    Points,
     picture,
     short,
 )
@@ -36,7 +37,7 @@ def shown_bins(bins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 @picture
-def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> None:
+def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> Points:
     """Share of each bin in the reference and in the log, as pairs of bars."""
     shown = shown_bins(bins)
     places = np.arange(len(shown))
@@ -50,17 +51,22 @@ def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.set_xlabel("share" if len(shown) == len(bins) else f"share, {len(shown)} largest bins")
     figure.legend(loc="outside upper left", ncols=2)
+    return Points(
+        ["bin", "reference", "served"],
+        [[part["name"], percent(part["reference"]), percent(part["served"])] for part in bins],
+    )
 
 
 @picture
-def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> None:
+def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> Points:
     """Stability index over time of the features with the largest shifts."""
     axes = figure.add_subplot()
     x = np.arange(len(periods))
     names = sorted(
         periods[0]["features"], key=lambda n: -max(p["features"][n]["psi"] for p in periods)
     )
-    for name, color in zip(names[: len(_LINES)], _LINES, strict=False):
+    shown = names[: len(_LINES)]
+    for name, color in zip(shown, _LINES, strict=False):
         values = [part["features"][name]["psi"] for part in periods]
         axes.plot(x, values, "o-", color=color, markersize=3, label=short(name))
     for limit in LIMITS.values():
@@ -69,10 +75,15 @@ def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> None:
     _name_periods(axes, periods)
     axes.set_ylabel("stability index")
     figure.legend(loc="outside upper left", ncols=3)
+    rows = [
+        [part["begin"], *(decimal(part["features"][name]["psi"], 3) for name in shown)]
+        for part in periods
+    ]
+    return Points(["from", *map(short, shown)], rows)
 
 
 @picture
-def mean_scores(figure: Figure, task: str, periods: Sequence[Mapping[str, Any]]) -> None:
+def mean_scores(figure: Figure, task: str, periods: Sequence[Mapping[str, Any]]) -> Points:
     """The mean score over time."""
     axes = figure.add_subplot()
     values = np.array([part["tasks"][task]["mean"] for part in periods], dtype=float)
@@ -81,6 +92,8 @@ def mean_scores(figure: Figure, task: str, periods: Sequence[Mapping[str, Any]])
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     _name_periods(axes, periods)
     axes.set_ylabel("mean score")
+    means = [[part["begin"], percent(part["tasks"][task]["mean"])] for part in periods]
+    return Points(["from", "mean score"], means)
 
 
 def _name_periods(axes: Axes, periods: Sequence[Mapping[str, Any]]) -> None:

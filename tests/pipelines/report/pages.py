@@ -24,6 +24,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tables: dict[str, list[list[str]]] = {}  # rows of texts, by class
         self.summary: dict[str, dict[str, list[Cell]]] = {}
+        self.points: dict[str, list[list[str]]] = {}  # rows of texts, by picture
         self.sections: dict[str, Section] = {}
         self.facts: dict[str, str] = {}
         self._row: list[Cell] = []
@@ -49,6 +50,8 @@ class Page(HTMLParser):
         if tag == "tr":
             texts = [" ".join(text.split()) for text, _ in self._row]
             self.tables.setdefault(self._class, []).append(texts)
+            if self._class == "numbers":
+                self.points.setdefault(self._title.strip(), []).append(texts)
         if tag == "tr" and "tbody" in self.open:
             label = self._row[0][0]
             if len(self._row) == 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.report import write_report
+from pipelines.report import ReportPage, write_report
 from tests.pipelines.report import folders
 from tests.pipelines.report.pages import Page
 
@@ -97,13 +97,39 @@ def test_the_file_needs_nothing_but_itself(page):
     style = page.html[page.html.index("<style>") : page.html.index("</style>")]
     assert "url(" not in style
     assert "@import" not in style
-    assert len(page.html) < 200_000
+    assert len(page.html.encode()) < 200_000  # two tasks; 5 MB are fifty
     ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
     used = set(re.findall(r"url\(#(\w+)\)", page.html)) | set(
         re.findall(r'href="#(\w+)"', page.html)
     )
     assert used
     assert used <= ids
+
+
+def test_the_contents_lead_to_every_section(page):
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert links == ["#summary", "#task-1", "#task-2", "#data", "#reading"]
+    ids = [attributes.get("id") for tag, attributes in page.tags if tag in ("section", "div")]
+    assert [ids.count(link[1:]) for link in links] == [1] * 5
+    assert "prefers-color-scheme: dark" in page.html
+    calibration, distribution = page.points["Calibration"], page.points["Scores by label"]
+    assert calibration[0] == ["predicted", "observed", "from", "to", "rows"]
+    assert sum(int(row[4].replace(",", "")) for row in calibration[1:11]) == folders.ROWS
+    assert distribution[0] == ["from", "to", "label 0", "label 1"]
+    assert page.points["Training"][1:] == [
+        ["1", "0.6511", "0.5122"],
+        ["2", "0.7033", "0.4744"],
+        ["3", "0.6955", "0.4866"],
+    ]
+
+
+def test_a_notebook_shows_the_page_in_a_frame(page, tmp_path):
+    folders.write(tmp_path, folders.metrics(), folders.columns())
+    frame = Page(ReportPage(tmp_path)._repr_html_())
+    ((tag, attributes),) = frame.tags
+    base = '<base href="about:srcdoc">'  # else its links lead to the notebook
+    assert (tag, attributes["srcdoc"].replace(base, "", 1)) == ("iframe", page.html)
+    assert f"<head>{base}" in attributes["srcdoc"]
 
 
 def test_the_same_folder_gives_the_same_file(page, tmp_path):

@@ -1,12 +1,13 @@
 """The plots: their numbers and names, and edge cases."""
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pipelines.report import plots
+from pipelines.report import palette, plots
 from pipelines.report.results import TaskRows
 from tests.pipelines.report import folders
 
@@ -35,7 +36,7 @@ def test_the_roc_curves_are_named_with_their_auc_best_first():
         "ceiling": {"auc": 0.72},
         "baselines": {"_$\\frac$": {"auc": 0.69}, "a rule with a name far too long": {"auc": 0.8}},
     }
-    svg = plots.roc(found, metrics)
+    svg, points = plots.roc(found, metrics)
     assert texts(svg)[-5:] == [
         "AUC",
         "0.8000 a rule with a name fa…",
@@ -43,8 +44,13 @@ def test_the_roc_curves_are_named_with_their_auc_best_first():
         "0.7100 model",
         "0.6900 _$\\frac$",
     ]
-    for color in (plots.MODEL, plots.CEILING, plots.BASELINE):
-        assert f"stroke: {color}" in svg
+    for name in ("model", "ceiling", "baseline"):
+        assert f"stroke: var(--{name})" in svg
+    assert not re.search("(fill|stroke): #", svg)  # else a dark page cannot change it
+    assert points.head[:3] == ["false positive rate", "model", "ceiling"]
+    by_hand = np.mean(found.scores[found.labels == 1] > np.quantile(found.scores, 0.9))
+    at_tenth = next(row for row in points.rows if row[0] == "10%")
+    assert float(at_tenth[1].rstrip("%")) / 100 == pytest.approx(by_hand, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_the_roc_curves_are_named_with_their_auc_best_first():
 )
 def test_the_calibration_plot_counts_its_bins(scores, said):
     labels = np.random.default_rng(1).random(1000) < scores
-    assert f"predicted rate, {said}" in texts(plots.calibration(rows(labels, scores)))
+    assert f"predicted rate, {said}" in texts(plots.calibration(rows(labels, scores)).svg)
 
 
 def test_the_intervals_are_wilsons():
@@ -84,27 +90,54 @@ def test_the_intervals_are_wilsons():
 @pytest.mark.parametrize("label", [0, 1, None])
 def test_no_scores_break_the_pictures(scores, label):
     labels = np.arange(scores.size) % 2 if label is None else np.full(scores.size, label)
-    for svg in (plots.calibration(rows(labels, scores)), plots.distribution(rows(labels, scores))):
+    for draw in (plots.calibration, plots.distribution):
+        svg, points = draw(rows(labels, scores))
+        assert {len(row) for row in points.rows} == {len(points.head)}
         assert len([text for text in texts(svg) if text.endswith("%")]) >= 3  # ticks
         assert "nan" not in svg
 
 
 def test_training_curve_marks_best_epoch_and_skips_missing():
-    written = texts(plots.training("click", folders.METRICS["training"]))
+    written = texts(plots.training("click", folders.METRICS["training"]).svg)
     assert "0.7033" in written
     assert "0.4744" in written
     assert {"1", "2", "3"} <= set(written)
     epochs = [{"epoch": 1, "val_click_auc": 0.6}, {"epoch": 2, "val_click_auc": None}]
-    written = texts(plots.training("click", epochs))
+    svg, points = plots.training("click", epochs)
+    written = texts(svg)
+    assert points == (["epoch", "AUC"], [["1", "0.6000"], ["2", "—"]])
     assert {"0.6000", "validation", "AUC", "1", "2"} <= set(written)
     assert "logloss" not in written  # nothing was measured
     assert not [text for text in written if "nan" in text]
+
+
+def luminance(color: str) -> float:
+    """The relative luminance of WCAG 2."""
+    shares = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("colors", [palette.LIGHT, palette.DARK], ids=["light", "dark"])
+def test_colors_can_be_read_on_their_paper(colors):
+    assert colors.keys() == palette.LIGHT.keys()
+    assert len(set(palette.LIGHT.values())) == len(palette.LIGHT)  # a colour has one name
+    paper = luminance(colors["paper"]) + 0.05
+    for name in colors.keys() - {"paper", "wash", "line", "faint"}:
+        contrast = paper / (luminance(colors[name]) + 0.05)
+        least = 4.5 if name in ("ink", "soft", "alarm", "caution", "good", "model") else 3.0
+        assert max(contrast, 1 / contrast) >= least, name
 
 
 def test_the_importance_plot_names_features_from_the_most_important_down():
     names = [f"feature {number}" for number in range(20)]
     entries = [{"feature": n, "auc": [0.2 - i / 100, 0.1, 0.3]} for i, n in enumerate(names)]
     entries.insert(1, {"feature": "one class", "auc": None})
-    written = texts(plots.importance(entries))
+    svg, points = plots.importance(entries)
+    written = texts(svg)
+    assert points.rows[:2] == [
+        ["feature 0", "0.2000", "0.1000", "0.3000"],
+        ["one class", "—", "—", "—"],
+    ]
     assert [text for text in written if "feature" in text] == names[: plots.MOST_FEATURES][::-1]
     assert "AUC lost without it" in written
