@@ -23,9 +23,10 @@ WHOLE = (
     "recalibrated_entropy",
     "calibration_error",
 )
-SEGMENT = ("auc", "logloss", "calibration", "auc_difference", "logloss_difference")
+_DIFFERENCES = ("auc_difference", "excess_logloss", "excess_logloss_difference")
+SEGMENT = ("auc", "logloss", "calibration", *_DIFFERENCES)
 _OF_PROBABILITIES = {*WHOLE, *SEGMENT} - {"auc", "gauc", "average_precision", "auc_difference"}
-_WITH_INTERVAL = ("auc", "gauc", "logloss", "calibration", "auc_difference", "logloss_difference")
+_WITH_INTERVAL = ("auc", "gauc", "logloss", "calibration", *_DIFFERENCES)
 
 
 class GateOptions(TomlTable):
@@ -34,8 +35,8 @@ class GateOptions(TomlTable):
     Attributes:
         task: The task.
         metric: The metric, as metrics.json names it: `auc`, `gauc`, `logloss`, `calibration`,
-            `ndcg@10` or one of your own; of a segment also `auc_difference` and
-            `logloss_difference`, to all other rows.
+            `ndcg@10` or one of your own; of a segment also `excess_logloss`, and `auc_difference`
+            and `excess_logloss_difference` to all other rows.
         at_least: The smallest number that passes.
         at_most: The largest number that passes.
         segment: A segment of `evaluation.segments`, such as `device=tablet`. None: all rows.

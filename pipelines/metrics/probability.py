@@ -41,6 +41,17 @@ def row_losses(labels: ArrayLike, scores: ArrayLike) -> Floats:
     return -np.log(of_label, out=of_label)
 
 
+def row_excess(labels: ArrayLike, scores: ArrayLike) -> Floats:
+    """The logloss of each row beyond what its probability p itself expects, of mean 0 if p is right.
+
+    `loss + p * log(p) + (1 - p) * log(1 - p)`. Unlike logloss, it has one level for rare and for
+    common labels, so that segments can be compared.
+    """
+    labels, scores = check_probabilities(labels, scores)
+    p = np.clip(scores, LOGLOSS_CLIP, 1 - LOGLOSS_CLIP)
+    return row_losses(labels, scores) + p * np.log(p) + (1 - p) * np.log1p(-p)
+
+
 def normalised_entropy(labels: ArrayLike, scores: ArrayLike) -> float:
     """Logloss over the entropy of the share of positives in the same rows; 1 says nothing.
 

@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, UndefinedMetricWarning, check_pairs, check_shape
+from pipelines.metrics.checks import UndefinedMetricWarning, check_pairs, check_shape
 from pipelines.metrics.intervals import (
     Influence,
     cluster_codes,
     difference,
     influence_of,
     interval_of,
+    mean_influence,
 )
+from pipelines.metrics.probability import row_excess
 from pipelines.metrics.ranked import Ranked
 from pipelines.metrics.task import calibration_off, ends, probability_influences
 
 FEW_ROWS, FEW_OF_A_CLASS, FEW_CLUSTERS = 200, 20, 30  # fewer are marked
-COMPARED = ("auc", "logloss")  # with the other rows
+COMPARED = ("auc", "excess_logloss")  # with the other rows
 
 
 class SegmentMetrics:
@@ -31,8 +33,10 @@ class SegmentMetrics:
 
     `error^2 = G / (G - 1) * sum_c (psi_c of the segment - psi_c of the others)^2`
 
-    is the squared error of the difference of the two AUCs, and of logloss likewise. Users with
-    rows on both sides make it smaller, or larger, than that of independent rows.
+    is the squared error of the difference of the two AUCs. Users with rows on both sides make it
+    smaller, or larger, than that of independent rows. The other difference is of the mean of
+    `row_excess`: the logloss beyond what the probabilities themselves expect, as logloss itself
+    differs with the share of positives.
 
     Args:
         labels: 0 or 1 per row, shape (rows,).
@@ -70,7 +74,7 @@ class SegmentMetrics:
 
         Returns:
             Counts, `few`, and metrics by name, None if they are not defined; `auc_difference` and
-            `logloss_difference` to all other rows; and `intervals`, the 95 % ones of all of them.
+            `excess_logloss_difference` to all other rows; and `intervals`, the 95 % ones of all of them.
             `few` marks intervals that do not hold: fewer than 200 rows, 20 of a class or 30
             clusters.
         """
@@ -82,7 +86,7 @@ class SegmentMetrics:
             warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
             own, others = self._influences(inside), self._influences(~inside)
         values = {name: value for name, (value, _) in own.items()}
-        bounds = {"auc": (0.0, 1.0)}
+        bounds = {"auc": (0.0, 1.0), "excess_logloss": (-np.inf, np.inf)}
         intervals: dict[str, Any] = {
             name: ends(interval_of(value, moved[present], bounds.get(name, (0.0, np.inf))))
             for name, (value, moved) in own.items()
@@ -110,12 +114,14 @@ class SegmentMetrics:
 
     def _influences(self, rows: NDArray[np.bool_]) -> dict[str, Influence]:
         y, z, codes = self._labels[rows], self._scores[rows], self._clusters[rows]
-        nothing: tuple[float, Floats] = (np.nan, np.zeros(self._count))
+        nothing: Influence = (np.nan, np.zeros(self._count))
         found = {
             "auc": influence_of(Ranked.of(y, z), codes, self._count),
             "logloss": nothing,
+            "excess_logloss": nothing,
             "calibration": nothing,
         }
-        if self._probabilities:
+        if self._probabilities and y.size:
             found |= probability_influences(y, z, codes, self._count)
+            found["excess_logloss"] = mean_influence(row_excess(y, z), codes, self._count)
         return found

@@ -46,7 +46,7 @@ def worst_segments(task: str, segments: list[Segment]) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("segment", overflow="fold")
-    for name in ("rows", "AUC", "to rest", "±95%", "logloss", "to rest", "calibration"):
+    for name in ("rows", "AUC", "to rest", "±95%", "logloss", "excess", "calibration"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in sorted(segments, key=_badness)[:SHOWN]:
         table.add_row(
@@ -56,7 +56,7 @@ def worst_segments(task: str, segments: list[Segment]) -> Table:
             signed(found, "auc_difference"),
             decimal(margin(found, "auc_difference")),
             decimal(found["logloss"]),
-            signed(found, "logloss_difference"),
+            signed(found, "excess_logloss_difference"),
             calibrated(found),
             style="dim" if found["few"] else "",
         )
@@ -85,9 +85,9 @@ def sign(found: Segment, metric: str) -> int:
 def mark(found: Segment) -> str:
     """`few`, `worse` or `better` than the other rows, or an empty text.
 
-    AUC decides; where it says nothing, logloss.
+    AUC decides; where it says nothing, the excess of logloss.
     """
-    side = sign(found, "auc_difference") or -sign(found, "logloss_difference")
+    side = sign(found, "auc_difference") or -sign(found, "excess_logloss_difference")
     return "few" if found["few"] else {-1: "worse", 0: "", 1: "better"}[side]
 
 

@@ -41,7 +41,7 @@ def gated(folder: Path, *changes: tuple[str, str], **gate: Any) -> Any:
         ({"at_least": None}, r"gates\[1\]`: a gate needs `at_least`, `at_most` or both"),
         ({"at_most": 0.6}, r"at_least=0.7 and at_most=0.6"),
         ({"minimum": 3}, r"gates\[1\].minimum` is not a known key"),
-        ({"segment": "country=DE, device=tablet", "metric": "logloss_difference"}, None),
+        ({"segment": "country=DE, device=tablet", "metric": "excess_logloss_difference"}, None),
         ({"segment": "country, device=(other)", "by": "interval", "rows": 100}, None),
     ],
 )

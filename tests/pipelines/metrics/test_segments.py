@@ -22,7 +22,12 @@ def test_metrics_and_differences_equal_those_of_a_loop():
     expected = [metric(y, z) for metric in (auc, logloss, calibration)]
     assert [found[n] for n in ("auc", "logloss", "calibration")] == pytest.approx(expected)
     assert found["auc_difference"] == pytest.approx(auc(y, z) - auc(y_rest, z_rest))
-    assert found["logloss_difference"] == pytest.approx(logloss(y, z) - logloss(y_rest, z_rest))
+    excess, excess_rest = (
+        logloss(a, b) + np.mean(b * np.log(b) + (1 - b) * np.log(1 - b))
+        for a, b in ((y, z), (y_rest, z_rest))
+    )
+    assert found["excess_logloss"] == pytest.approx(excess)
+    assert found["excess_logloss_difference"] == pytest.approx(excess - excess_rest)
 
     def half(moved):
         return Z * np.sqrt(moved.size / (moved.size - 1) * np.square(moved).sum())
@@ -38,10 +43,12 @@ def test_metrics_and_differences_equal_those_of_a_loop():
     by_user = []
     for labels_, scores_, users_ in sides:
         losses = -np.log(np.where(labels_ == 1, scores_, 1 - scores_))
-        losses = (losses - losses.mean()) / losses.size
-        by_user.append(np.array([losses[users_ == one].sum() for one in range(31)]))
-    assert width("logloss_difference") == pytest.approx(half(by_user[0] - by_user[1]))
+        excesses = losses + scores_ * np.log(scores_) + (1 - scores_) * np.log(1 - scores_)
+        for each in (losses, excesses):
+            moved_ = (each - each.mean()) / each.size
+            by_user.append(np.array([moved_[users_ == one].sum() for one in range(31)]))
     assert width("logloss") == pytest.approx(half(by_user[0][np.unique(u)]))
+    assert width("excess_logloss_difference") == pytest.approx(half(by_user[1] - by_user[3]))
 
 
 def test_users_without_rows_in_a_segment_leave_its_interval():
@@ -102,4 +109,6 @@ def test_undefined_metrics_of_a_segment_are_none():
     ranked = SegmentMetrics([0, 1, 0, 1], [7, 8, 9, -3], [1, 2, 3, 4], probabilities=False)
     found = ranked.of(np.array([True, True, False, False]))
     assert found["auc"] == 1
-    assert found["logloss"] is found["logloss_difference"] is found["calibration_off"] is None
+    assert (
+        found["logloss"] is found["excess_logloss_difference"] is found["calibration_off"] is None
+    )

@@ -44,7 +44,7 @@ def test_the_worst_segments_fit_the_console(metrics):
     print_segments(console, metrics)
     title, head, *lines = console.file.getvalue().splitlines()
     assert title.strip() == "click: worst of 6 segments; * differs from the other rows"
-    expected = "segment rows AUC to rest ±95% logloss to rest calibration"
+    expected = "segment rows AUC to rest ±95% logloss excess calibration"
     assert head.split() == expected.split()
     assert len(lines) <= 5 + 1  # a name may take two lines
     assert max(map(len, [title, head, *lines])) <= 80
