@@ -42,7 +42,7 @@ def row_losses(labels: ArrayLike, scores: ArrayLike) -> Floats:
 
 
 def row_excess(labels: ArrayLike, scores: ArrayLike) -> Floats:
-    """The logloss of each row beyond what its probability p itself expects, of mean 0 if p is right.
+    """The logloss of each row beyond what its probability p expects; its mean is 0 if p is right.
 
     `loss + p * log(p) + (1 - p) * log(1 - p)`. Unlike logloss, it has one level for rare and for
     common labels, so that segments can be compared.

@@ -74,8 +74,8 @@ class SegmentMetrics:
 
         Returns:
             Counts, `few`, and metrics by name, None if they are not defined; `auc_difference` and
-            `excess_logloss_difference` to all other rows; and `intervals`, the 95 % ones of all of them.
-            `few` marks intervals that do not hold: fewer than 200 rows, 20 of a class or 30
+            `excess_logloss_difference` to all other rows; and `intervals`, the 95 % ones of all of
+            them. `few` marks intervals that do not hold: fewer than 200 rows, 20 of a class or 30
             clusters.
         """
         check_shape("inside", inside, self._labels)

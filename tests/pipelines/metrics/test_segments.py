@@ -65,7 +65,7 @@ def test_users_without_rows_in_a_segment_leave_its_interval():
 def test_equal_segments_differ_as_often_as_stated():
     rng = np.random.default_rng(0)
     users, sets = np.repeat(np.arange(150), 12), 600
-    rejected = {"auc": 0, "logloss": 0}
+    rejected = {"auc": 0, "excess_logloss": 0}
     for _ in range(sets):
         known, hidden = (rng.normal(size=150)[users] for _ in range(2))
         score = 1 / (1 + np.exp(-known))
@@ -79,6 +79,20 @@ def test_equal_segments_differ_as_often_as_stated():
     print(f"rejected: {shares}")
     for share in shares.values():
         assert 0.03 <= share <= 0.07
+
+
+def test_right_probabilities_have_no_excess_at_any_rate():
+    rng = np.random.default_rng(0)
+    inside = np.arange(40_000) < 10_000
+    scores = rng.uniform(0.05, 0.2, inside.size) + 0.4 * inside
+    labels = (rng.random(inside.size) < scores).astype(float)
+    metrics = SegmentMetrics(labels, scores, np.arange(inside.size))
+    found, rest = metrics.of(inside), metrics.of(~inside)
+    assert found["logloss"] > rest["logloss"] + 0.2
+    for each in (found, rest):
+        low, high = each["intervals"]["excess_logloss"]
+        assert low < 0 < high
+    assert abs(found["excess_logloss_difference"]) < 0.01
 
 
 @pytest.mark.parametrize(
