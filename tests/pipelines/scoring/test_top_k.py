@@ -91,12 +91,12 @@ def test_whole_catalogue_is_ranked(
     monkeypatch.setattr(catalogue_ranking, "_ITEMS", 11)  # three parts of the catalogue
     monkeypatch.setattr(catalogue_ranking, "_CANDIDATES", 50)  # four requests at once
     table = requests().drop_columns(["item"])
-    expected = {}
+    expected, scorer = {}, Scorer(model)
     items = fitted.items.keys.to_pylist()
     for place, row in enumerate(table.to_pylist()):
         name = place if request_column is None else row["id"]
         crossed = pa.table({"history": [row["history"]] * len(items), "item": items})
-        scores = Scorer(model).score_table(fitted.joined(crossed), fitted, None)["next"]
+        scores = scorer.score_table(fitted.joined(crossed), fitted, None)["next"]
         # A history keeps its last five events.
         left_out = row["history"][-5:] if unseen else []
         pairs = [p for p in zip(items, scores.tolist(), strict=True) if p[0] not in left_out]
