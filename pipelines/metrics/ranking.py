@@ -128,7 +128,7 @@ def auc_by_group(ranked: Ranked, groups: NDArray[np.intp]) -> ByGroup:
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the precision-recall curve, as a mean of precisions; equal scores share theirs.
+    """Area under the precision-recall curve: the mean of the precision at each positive.
 
     `ap = sum_t (recall_t - recall_(t-1)) * precision_t` over the falling distinct scores t
 

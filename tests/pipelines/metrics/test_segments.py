@@ -1,4 +1,4 @@
-"""Metrics of segments against loops over pairs, and differences where there is none."""
+"""Metrics of segments against loops over pairs, and how often equal segments seem to differ."""
 
 import numpy as np
 import pytest
