@@ -177,7 +177,7 @@ def test_segments_are_the_rows_of_their_values(run, table):
     lengths = [None if v is None else len(v) for v in table["past_items"].to_pylist()]
     rows = {
         "segment=x": values == "x",
-        "segment=(missing)": values == None,  # noqa: E711
+        "segment=(missing)": np.equal(values, None),
         "past_items=0": np.equal(lengths, 0),
         "past_items=(missing)": np.equal(lengths, None),
         "segment=y, age=1.5": (values == "y") & np.equal(table["age"].to_pylist(), 1.5),
