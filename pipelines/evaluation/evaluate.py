@@ -16,7 +16,7 @@ from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation.gates import check_segments, decide
-from pipelines.evaluation.importance import permutation_importance, units_of
+from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.evaluation_options import EvaluationOptions
@@ -118,7 +118,7 @@ def _importance(
             {task: label[kept] for task, label in labels.items()},
             (rows.requests if rows.groups is None else rows.groups)[kept],
             experiment.seed,
-            progress.start("importance of features", len(table) * units_of(schema)),
+            progress.start("importance of features", len(table) * len(units(schema))),
         )
     finally:
         progress.stop()
