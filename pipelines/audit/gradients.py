@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,17 @@ class Gradients:
 
     Args:
         model: The trained model.
+        context: Surrounds each call of the tower. Defaults to nothing.
     """
 
-    def __init__(self, model: RankingModel) -> None:
-        self._model = model
+    def __init__(
+        self, model: RankingModel, context: Callable[[RankingModel], Any] = nullcontext
+    ) -> None:
+        self._model, self._context = model, context
         # Several times faster than single operations.
         self._compiled = tf.function(self._of_parts, autograph=False, reduce_retracing=True)
 
-    def times_input(self, units: AllUnits) -> dict[str, Floats]:
+    def times_input(self, units: AllUnits) -> tuple[dict[str, Floats], Floats]:
         """Gradient times input: `sum_e x_e df/dx_e` over the components of a unit's embedding.
 
         The embedding of a missing value is zeros, so this is what the logit would lose with it if
@@ -43,11 +47,12 @@ class Gradients:
             units: Fields and events of the rows.
 
         Returns:
-            By the kind of units, arrays (tasks, rows, U).
+            By the kind of units, arrays (tasks, rows, U); and the sums over all of a row's
+            embeddings, (tasks, rows).
 
         Source: Shrikumar et al., "Not Just a Black Box", 2016, arXiv 1605.01713.
         """
-        return self._on_path(units, np.ones(1), np.ones(1))[0]
+        return self._on_path(units, np.ones(1), np.ones(1))
 
     def integrated(self, units: AllUnits, steps: int = STEPS) -> tuple[dict[str, Floats], Floats]:
         """Integrated gradients: `sum_e x_e int_0^1 df(a x)/dx_e da`, from zeros to the embeddings.
@@ -60,7 +65,8 @@ class Gradients:
             steps: Nodes of the integral (Gauss and Legendre); raise it if the remainder is large.
 
         Returns:
-            As `times_input`, and the remainder `f(x) - f(0)` minus the sum, (tasks, rows).
+            By the kind of units, arrays (tasks, rows, U); and the remainder `f(x) - f(0)` minus
+            the sum over all of a row's embeddings, (tasks, rows).
 
         Source: Sundararajan et al., "Axiomatic Attribution for Deep Networks", ICML 2017,
         arXiv 1703.01365.
@@ -71,7 +77,7 @@ class Gradients:
 
     def change_from_zeros(self, units: AllUnits) -> Floats:
         """`f(x) - f(0)` of the integral's ends: (tasks, rows)."""
-        embedded = _embedded(self._model, units)
+        embedded = embedded_of(self._model, units)
         parts = _parts(embedded)
         ends = [_logits(self._model, embedded, _scaled(parts, end)).numpy() for end in (1.0, 0.0)]
         return (ends[0] - ends[1]).astype(np.float64)
@@ -80,7 +86,7 @@ class Gradients:
         self, units: AllUnits, nodes: Floats, weights: Floats
     ) -> tuple[dict[str, Floats], Floats]:
         """The weighted mean of the gradients at multiples of the embeddings, times them."""
-        embedded = _embedded(self._model, units)
+        embedded = embedded_of(self._model, units)
         parts = _parts(embedded)
         tasks = len(self._model.schema.tasks)
         sums = [[np.zeros(part.shape) for part in parts.values()] for _ in range(tasks)]
@@ -103,7 +109,8 @@ class Gradients:
         parts = dict(zip(_parts(embedded), vectors, strict=True))
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(vectors)
-            logits = tf.unstack(_logits(self._model, embedded, parts))
+            with self._context(self._model):
+                logits = tf.unstack(_logits(self._model, embedded, parts))
         zero = tf.UnconnectedGradients.ZERO
         return [
             [tf.cast(one, tf.float32) for one in tape.gradient(logit, vectors, None, zero)]
@@ -117,7 +124,8 @@ def _logits(model: RankingModel, embedded: Any, parts: Parts) -> tf.Tensor:
     return tf.stack([tf.cast(logits[t.name][:, 0], tf.float32) for t in model.schema.tasks])
 
 
-def _embedded(model: RankingModel, units: AllUnits) -> dict[str, Any]:
+def embedded_of(model: RankingModel, units: AllUnits) -> dict[str, Any]:
+    """The output of a model's embedding for the rows."""
     inputs = {name: tf.convert_to_tensor(v) for name, v in units.fields.inputs.items()}
     return model.embedding(inputs)
 

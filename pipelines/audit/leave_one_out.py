@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,12 @@ class Logits:
         tensors = {name: tf.convert_to_tensor(array) for name, array in inputs.items()}
         return self._compiled(tensors).numpy().astype(np.float64)
 
-    def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        logits = self._model(inputs, training=False)
+    def of_model(self, model: RankingModel, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The logits (rows, 1) by task."""
+        return model(inputs, training=False)
+
+    def _logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        logits = self.of_model(self._model, dict(inputs))
         return tf.stack([tf.cast(logits[task][:, 0], tf.float32) for task in self.tasks])
 
 

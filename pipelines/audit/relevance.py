@@ -24,6 +24,7 @@ def relevance(
     fitted: FittedFeatures,
     clusters: NDArray[np.intp],
     seed: int = 0,
+    propagate: bool = False,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, dict[str, Any]]:
     """Relevance of fields and events for each task's logit, and its faithfulness.
@@ -38,12 +39,15 @@ def relevance(
         fitted: Schema and transforms.
         clusters: Number of each row's user or request, whose rows depend on each other.
         seed: Seed of random orders.
+        propagate: Whether to add layer-wise relevance propagation; see `conserving`.
         advance: Is called with the number of rows done.
 
     Returns:
-        By task: `rows`; `remainder`, the mean size of what integrated gradients miss of
-        `f(x) - f(0)`, as a share of the mean size of that; and `kinds`, by the kind of units
-        (`fields`, and `events/<history>` with the latest event first):
+        By task: `rows`; `missed`, by method the mean size of what its relevances miss of the sum
+        that they should have, as a share of the mean size of that: `f(x) - f(0)` for integrated
+        gradients, the logit for propagation; and `kinds`, by the kind of units (`fields`,
+        `events/<history>` with the latest event first, and `heads` where a place of attention has
+        several):
 
         - `units`: their names; `count`: the rows that have them.
         - `shares`: by method, each unit's share of the sum of all relevances by size. `means`: by
@@ -52,18 +56,21 @@ def relevance(
           so many are taken away, the most relevant first.
         - `ordered_rows`, `methods` and `verdict`: see `faithfulness`.
     """
-    measure, pieces, remainders = Measure(model, seed), [], []
+    measure, pieces, sums = Measure(model, seed, propagate), [], []
     for inputs in rows_of(table, fitted):
-        kinds, remainder = measure(inputs)
+        kinds, of_rows = measure(inputs)
         pieces.append(kinds)
-        remainders.append(remainder)
+        sums.append(of_rows)
         advance(len(next(iter(inputs.values()))))
     joined = {kind: Measured.joined([piece[kind] for piece in pieces]) for kind in pieces[0]}
-    missed, changed = np.sum(remainders, axis=0).T
+    totals = {name: np.sum([each[name] for each in sums], axis=0) for name in sums[0]}
     return {
         task.name: {
             "rows": len(table),
-            "remainder": float(missed[index] / changed[index]) if changed[index] else 0.0,
+            "missed": {
+                name: float(missed / whole) if whole else 0.0
+                for name, (missed, whole) in ((n, both[index]) for n, both in totals.items())
+            },
             "kinds": {
                 kind: summarised(measured, index, clusters) for kind, measured in joined.items()
             },

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.audit.conserving import require_conserving
 from pipelines.audit.relevance import relevance
 from pipelines.audit.rows import drawn_rows
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
@@ -54,6 +55,8 @@ def evaluate(
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
     """
     options = experiment.evaluation
+    if options.layer_wise_relevance:
+        require_conserving(model)
     rows = _Rows.read(split, options, request)
     check_segments(options.gates, rows.cuts)
     feed, scorer = Feed(split, fitted, request), Scorer(model)
@@ -134,11 +137,13 @@ def _relevance(
     experiment: Experiment, feed: Feed, model: RankingModel, rows: _Rows, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """Relevance of fields and events on some of the rows."""
-    drawn, table = drawn_rows(feed, experiment.evaluation.audit_rows, experiment.seed)
+    options, seed = experiment.evaluation, experiment.seed
+    drawn, table = drawn_rows(feed, options.audit_rows, seed)
     clusters = cluster_codes(rows.requests if rows.groups is None else rows.groups, rows.requests)
     try:
         advance = progress.start("relevance of fields and events", len(table))
-        return relevance(model, table, feed.fitted, clusters[drawn], experiment.seed, advance)
+        of_rows = table, feed.fitted, clusters[drawn]
+        return relevance(model, *of_rows, seed, options.layer_wise_relevance, advance)
     finally:
         progress.stop()
 

@@ -19,6 +19,9 @@ NAMES = {
     "leave_one_out": "leaving one out",
     "gradient_times_input": "gradient times input",
     "integrated_gradients": "integrated gradients",
+    "gradient_sizes": "sizes of gradient times input",
+    "chefer": "Chefer's rule",
+    "lrp": "layer-wise relevance",
     "attention": "attention weights",
     "random": "random order",
 }
@@ -26,6 +29,9 @@ STYLES: Mapping[str, dict[str, Any]] = {
     "leave_one_out": {"color": INK, "linewidth": 2.2, "marker": "o"},
     "gradient_times_input": {"color": LIGHT["gradients"], "marker": "s"},
     "integrated_gradients": {"color": LIGHT["gradients"], "linestyle": "--", "marker": "D"},
+    "gradient_sizes": {"color": LIGHT["gradients"], "linestyle": "--", "marker": "D"},
+    "chefer": {"color": LIGHT["propagation"], "marker": "v"},
+    "lrp": {"color": LIGHT["propagation"], "linestyle": "--", "marker": "P"},
     "attention": {"color": LIGHT["attention"], "marker": "^"},
     "random": {"color": BASELINE, "linestyle": ":", "marker": ""},
 }
@@ -43,7 +49,7 @@ def pictures(found: Mapping[str, Any]) -> dict[str, Picture]:
     drawn = {}
     for name, kind in found["kinds"].items():
         if any(kind["shares"]["leave_one_out"]):
-            draw = _fields if name == "fields" else _events
+            draw = _events if name.startswith("events/") else _fields
             drawn[f"Relevance of {titled(name)}"] = draw(kind)
             drawn[f"Taken away: {titled(name)}"] = _curves(kind)
     return drawn
@@ -56,7 +62,8 @@ def hint(title: str) -> str:
 
 def titled(kind: str) -> str:
     """The units of a kind, such as `events of clicks`."""
-    return kind if kind == "fields" else f"events of {kind.removeprefix('events/')}"
+    history = kind.removeprefix("events/")
+    return kind if history == kind else f"events of {history}"
 
 
 def verdict(name: str, kind: Kind) -> str:
@@ -127,7 +134,7 @@ def _fields(figure: Figure, kind: Kind) -> Points:
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.legend(loc="lower right", labelcolor=INK)
-    return _table("field", kind, order)
+    return _table("", kind, order)
 
 
 @picture

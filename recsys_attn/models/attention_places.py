@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 from recsys_attn.attention.core.watching import HeadsCall, watch_heads
 from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.embeddings import example_inputs
+from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.tensors import Tensor
+from recsys_attn.models.tower import field_blocks
+from recsys_attn.schema import is_age
 
 
 class AttentionPlace(NamedTuple):
@@ -36,13 +39,13 @@ class AttentionPlace(NamedTuple):
 
 @contextmanager
 def watch_attention(
-    model: RankingModel, visit: Callable[[AttentionPlace, HeadsCall], Tensor]
+    model: RankingModel, visit: Callable[[AttentionPlace, HeadsCall], HeadsCall]
 ) -> Iterator[None]:
     """Calls `visit` with the place and the `HeadsCall` of each attention of one call of a model.
 
     Args:
         model: The model that is called inside, once.
-        visit: Returns the output to go on with, as for `watch_heads`.
+        visit: Returns the call to go on with, as for `watch_heads`.
 
     Example:
 
@@ -55,7 +58,7 @@ def watch_attention(
     >>> seen = []
     >>> def visit(place, call):
     ...     seen.append((str(place), tuple(call.weights.shape)))
-    ...     return call.output
+    ...     return call
     >>> with watch_attention(model, visit):
     ...     _ = model({"user": np.array([3]), "item": np.array([[2, 4, 5]])})
     >>> seen
@@ -63,13 +66,42 @@ def watch_attention(
     """
     places, counts = _places(model.tower), dict[AttentionPlace, int]()
 
-    def numbered(call: HeadsCall) -> Tensor:
+    def numbered(call: HeadsCall) -> HeadsCall:
         place = places[id(call.mechanism)]
         counts[place] = counts.get(place, 0) + 1
         return visit(place._replace(number=counts[place]), call)
 
     with watch_heads(numbered):
         yield
+
+
+def interaction_fields(model: RankingModel) -> tuple[str, ...]:
+    """Returns the names of the fields that attend each other, in their order.
+
+    A history has one field for each aligned sequence, such as `clicks.item`, and further ones, such
+    as the strength of the interest, by number.
+
+    >>> from recsys_attn.models import autoint
+    >>> from recsys_attn.models.attention_places import interaction_fields
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> interaction_fields(autoint(Schema((item, seen), (Task("click"),))))
+    ('item', 'history.seen')
+    """
+    tower, schema, gate = model.tower, model.schema, model.tower.field_gate
+    embedded = model.embedding(example_inputs(schema))
+    interests, _ = tower.interests(embedded)
+    blocks, _ = field_blocks(embedded, interests)
+    unused = () if gate is None else gate.unused
+    names = [n for n in field_names(schema, model.embedding.width) if n not in unused]
+    for (history, sequences), block in zip(
+        schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
+    ):
+        own = [each.name for each in sequences if not is_age(each)]
+        count = block.shape[-2]
+        own = own[:count] + [str(number + 1) for number in range(len(own), count)]
+        names += [f"{history}.{name}" for name in own]
+    return tuple(names)
 
 
 def _places(tower: Any) -> dict[int, AttentionPlace]:

@@ -30,21 +30,22 @@ class HeadsCall(NamedTuple):
     masks: Masks
 
 
-Visit = Callable[[HeadsCall], Tensor]
+Visit = Callable[[HeadsCall], HeadsCall]
 _VISIT: ContextVar[Visit | None] = ContextVar("visit of heads", default=None)
 
 
 @contextmanager
 def watch_heads(visit: Visit | None) -> Iterator[None]:
-    """Calls `visit` at each call of a mechanism, and goes on with the output that it returns.
+    """Calls `visit` at each call of a mechanism, and goes on with what it returns.
 
     Use it to record weights, or to find the effect of a change, such as a head that is set to
     zero. It sees the calls that run in Python: eager ones, and those of a function while it is
     traced. A mechanism inside another one is a part of the other's call.
 
     Args:
-        visit: Gets a `HeadsCall` and returns the output to go on with, such as `call.output`. None
-            for no visits, inside another `watch_heads`.
+        visit: Gets a `HeadsCall` and returns it, or one with another output or other weights, such
+            as `call._replace(output=...)`. Most layers use the output only. None for no visits,
+            inside another `watch_heads`.
 
     Example:
 
@@ -54,7 +55,7 @@ def watch_heads(visit: Visit | None) -> Iterator[None]:
     >>> weights = []
     >>> def visit(call):
     ...     weights.append(call.weights)
-    ...     return call.output
+    ...     return call
     >>> with watch_heads(visit):
     ...     _ = layer(events)
     >>> [tuple(each.shape) for each in weights]

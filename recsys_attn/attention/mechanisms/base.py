@@ -140,7 +140,8 @@ class Mechanism(Layer):
             return super().__call__(query, key, value, masks=masks, **others)
         with watch_heads(None):
             output, weights = super().__call__(query, key, value, masks=masks, **others)
-        return visit(HeadsCall(self, value, output, weights, masks)), weights
+        seen = visit(HeadsCall(self, value, output, weights, masks))
+        return seen.output, seen.weights
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         """Creates the weights; the default has none."""

@@ -25,7 +25,7 @@ def test_methods_agree_exactly_on_a_linear_model(fitted, units):
     left_out = leave_one_out(logits, logits(units.fields.inputs), units.fields)
     integrated, remainder = gradients.integrated(units, steps=2)
     assert (np.abs(left_out) > 1e-3).any(axis=(0, 1)).all()
-    for found in (gradients.times_input(units)[FIELDS], integrated[FIELDS]):
+    for found in (gradients.times_input(units)[0][FIELDS], integrated[FIELDS]):
         np.testing.assert_allclose(found, left_out, atol=3e-5)
     np.testing.assert_allclose(remainder, 0, atol=1e-5)
 
@@ -71,7 +71,7 @@ def test_the_gradient_of_a_row_is_that_of_single_numbers(fitted, units):
     model = shop.model(fitted)
     inputs = dict(units.fields.inputs)
     logits = Logits(model)
-    found = Gradients(model).times_input(units)[FIELDS]
+    found = Gradients(model).times_input(units)[0][FIELDS]
     name, step = "sales", 1e-2
     ends = [logits({**inputs, name: inputs[name] + sign * step}) for sign in (1, -1)]
     slope = (ends[0] - ends[1]) / (2 * step)
@@ -91,7 +91,7 @@ def test_like_events_have_the_relevance():
     like = events.by_event(planted.like_events(inputs)) * 1.0
     assert 0 < like.sum() < events.there.sum()
     left_out = leave_one_out(logits, logits(inputs), events)
-    times_input = gradients.times_input(units)["events/history"]
+    times_input = gradients.times_input(units)[0]["events/history"]
     integrated, _ = gradients.integrated(units, steps=4)
     np.testing.assert_allclose(left_out, [like, 0 * like], atol=1e-5)
     # `(q . k) (w . k)` has the degree 3: the gradient counts an event twice; on the way from zeros

@@ -12,7 +12,13 @@ from pipelines.storage.dataset import DataSplit
 from tests.pipelines.audit import planted
 from tests.support import shop
 
-METHODS = {"leave_one_out", "gradient_times_input", "integrated_gradients", "attention"}
+METHODS = (
+    "leave_one_out",
+    "gradient_times_input",
+    "integrated_gradients",
+    "chefer",
+    "attention",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +43,13 @@ def found(table, fitted):
 def test_planted_events_are_found_by_every_method(found, table, fitted):
     click = found["click"]
     assert click["rows"] == planted.ROWS
-    assert click["remainder"] < 1e-4
+    assert click["missed"]["integrated_gradients"] < 1e-4
     events = click["kinds"]["events/history"]
     assert events["units"] == [str(number) for number in range(1, planted.LENGTH + 1)]
     (inputs,) = rows_of(table, fitted)
     like = planted.like_events(inputs)
     assert events["count"] == [(np.sum(inputs["seen"] != 0, axis=1) > u).sum() for u in range(7)]
+    assert tuple(events["shares"]) == METHODS
     for method in METHODS:
         assert np.sum(events["shares"][method]) == pytest.approx(1)
         np.testing.assert_allclose(events["shares"][method], events["shares"]["leave_one_out"])

@@ -36,7 +36,7 @@ def verdict(believe, attention=None, difference=None):
 WORSE = verdict("gradient_times_input", "worse", [0.48, 0.41, 0.55])
 FOUND = {
     "rows": 401,
-    "remainder": 0.0123,
+    "missed": {"integrated_gradients": 0.0123},
     "kinds": {
         "fields": kind(
             ["item", "device"],
@@ -69,7 +69,7 @@ def test_the_table_compares_methods_with_leaving_one_out(page):
     assert rows == [
         ["gradient times input", "0.61 (0.57 to 0.64)", "0.13 (0.02 to 0.24)", "—"],
         [
-            "integrated gradients miss 1.2% of the change",
+            "integrated gradients 1.2% missed",
             "0.52 (0.47 to 0.58)",
             "0.13 (0.02 to 0.24)",
             "—",
@@ -93,7 +93,7 @@ def test_each_kind_has_a_picture_of_shares_and_of_deletion(page):
         "Taken away: events of clicks",
     ]
     fields = page.points["Relevance of fields"]
-    assert fields[0][:3] == ["field", "rows", "leaving one out, mean"]
+    assert fields[0][:3] == ["", "rows", "leaving one out, mean"]
     assert [row[0] for row in fields[1:]] == ["device", "item"]  # the most relevant first
     assert fields[1][-3:] == ["20%"] * 3
     events = page.points["Relevance of events of clicks"]

@@ -19,9 +19,9 @@ SCHEMA = Schema(
 def places(model: RankingModel) -> list[tuple[str, tuple[int, ...]]]:
     found = []
 
-    def visit(place: AttentionPlace, call: HeadsCall) -> object:
+    def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
         found.append((str(place), tuple(call.output.shape[:3])))
-        return call.output
+        return call
 
     with watch_attention(model, visit):
         model(example_inputs(model.schema, batch=2, candidates=3))

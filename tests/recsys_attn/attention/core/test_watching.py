@@ -32,9 +32,9 @@ def events() -> np.ndarray:
 def seen_by(layer: keras.layers.Layer, events: np.ndarray) -> list[HeadsCall]:
     calls: list[HeadsCall] = []
 
-    def visit(call: HeadsCall) -> keras.KerasTensor:
+    def visit(call: HeadsCall) -> HeadsCall:
         calls.append(call)
-        return call.output
+        return call
 
     with watch_heads(visit):
         watched = layer(events)
@@ -59,10 +59,13 @@ def test_a_mechanism_of_any_parts_is_seen_once(mechanism: object, events: np.nda
 def test_a_changed_output_is_used(events: np.ndarray) -> None:
     layer = MultiHeadAttention(2, 4, use_bias=False)
     layer(events)
-    with watch_heads(lambda call: call.output * ops.array([0.0, 1.0])[:, None]):
-        without_first = layer(events)
-    with watch_heads(lambda call: call.output * ops.array([1.0, 0.0])[:, None]):
-        without_second = layer(events)
+
+    def scaled(*by_head: float) -> object:
+        factors = ops.array(by_head)[:, None]
+        with watch_heads(lambda call: call._replace(output=call.output * factors)):
+            return layer(events)
+
+    without_first, without_second = scaled(0.0, 1.0), scaled(1.0, 0.0)
     np.testing.assert_allclose(without_first + without_second, layer(events), atol=1e-6)
     assert np.abs(np.asarray(without_first)).max() > 0.01
 
