@@ -33,7 +33,7 @@ class Heads(Units):
     def of(cls, schema: Schema, inputs: Inputs, attended: list[Attended]) -> Heads | None:
         """The heads of a model; None if no place has several."""
         names = [
-            f"{one.place}: {head + 1}"
+            f"{one.place}, head {head + 1}"
             for one in several(attended)
             for head in range(one.heads.shape[-1])
         ]

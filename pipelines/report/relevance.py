@@ -133,7 +133,7 @@ def _fields(figure: Figure, kind: Kind) -> Points:
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.legend(loc="lower right", labelcolor=INK)
+    _legend(figure, *(each[::-1] for each in axes.get_legend_handles_labels()))
     return _table("", kind, order)
 
 
@@ -148,7 +148,7 @@ def _events(figure: Figure, kind: Kind) -> Points:
     axes.set(xlabel="events, the latest is 1", ylabel="share of the relevance", ylim=(0, None))
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.legend(loc="upper right")
+    _legend(figure, *axes.get_legend_handles_labels())
     return _table("event", kind, x - 1)
 
 
@@ -162,10 +162,15 @@ def _curves(figure: Figure, kind: Kind) -> Points:
     axes.axhline(0, color=FAINT, linewidth=0.8)
     axes.set(xlabel="share taken away", ylabel="logit lost", xlim=(0, None))
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
-    axes.legend(loc="best")
+    _legend(figure, *axes.get_legend_handles_labels())
     rows = zip(kind["removed"], *kind["curves"].values(), strict=True)
     head = ["taken away", *(NAMES[method] for method in kind["curves"])]
     return Points(head, [[percent(share), *(f"{v:.4f}" for v in each)] for share, *each in rows])
+
+
+def _legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
+    """The methods, in two columns above the picture."""
+    figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=8.5)
 
 
 def _table(unit: str, kind: Kind, order: Any) -> Points:

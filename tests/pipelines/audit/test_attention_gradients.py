@@ -188,7 +188,7 @@ def test_a_head_is_left_out_alone(model, units, attended):
     inputs = units.fields.inputs
     heads = Heads.of(model.schema, inputs, attended)
     assert len(heads.names) == 16
-    assert heads.names[-1] == "interaction 2: 2"
+    assert heads.names[-1] == "interaction 2, head 2"
     whole = Logits(model)(inputs)
     logits = HeadLogits(model)
     none = np.zeros(heads.there.shape, bool)
