@@ -130,11 +130,10 @@ def chefer(model: RankingModel, units: AllUnits, attended: list[Attended]) -> di
     found = {}
     for history, events in units.events.items():
         target, encoder = (_at(attended, kind, history) for kind in ("target_attention", "encoder"))
-        if len(target) == 1 and all(one.raising is not None for one in (*target, *encoder)):
-            passed = np.array([one.raising[:, :, 0] for one in target])[0]
-            for one in reversed(encoder):  # a row times the product of all `1 + A`
-                passed = passed + np.einsum("trs,trsk->trk", passed, one.raising)
-            found[of_events(history)] = _by_event(model, events, history, passed)
+        if len(target) == 1:
+            passed = _through(target[0], encoder, events.inputs[events.columns[0]].shape[1])
+            if passed is not None:
+                found[of_events(history)] = _by_event(model, events, history, passed)
     layers = [one.raising for one in _at(attended, "interaction")]
     if layers and all(each is not None for each in layers):
         passed = np.ones((*layers[0].shape[:2], 1, layers[0].shape[-1]))
@@ -142,6 +141,27 @@ def chefer(model: RankingModel, units: AllUnits, attended: list[Attended]) -> di
             passed = passed + passed @ each
         found[FIELDS] = _by_field(model, units, passed[:, :, 0] - 1)
     return found
+
+
+def _through(target: Attended, encoder: list[Attended], length: int) -> Floats | None:
+    """The candidate's row of target attention times all `1 + A` of an encoder, (tasks, rows, S).
+
+    Tokens of a context stand in front of the events, as do its keys, which nothing passes. None
+    where a place has no weights of single events.
+    """
+    if any(one.raising is None for one in (target, *encoder)):
+        return None
+    passed = target.raising[:, :, 0]
+    if passed.shape[-1] != length:
+        return None
+    for one in reversed(encoder):
+        queries, keys = one.raising.shape[-2:]
+        if not passed.shape[-1] <= queries <= keys:
+            return None
+        passed = np.pad(passed, ((0, 0), (0, 0), (queries - passed.shape[-1], 0)))
+        received = np.einsum("trs,trsk->trk", passed, one.raising)
+        passed = passed + received[..., keys - queries :]
+    return passed[..., passed.shape[-1] - length :]
 
 
 def field_attention(

@@ -140,6 +140,35 @@ def apart(inputs, names):
     return changed
 
 
+def test_a_context_of_the_encoder_stands_in_front_of_the_events(model, units):
+    """Tokens pass relevance on, keys of a context take it, and neither has any of its own."""
+    rng = np.random.default_rng(2)
+    rows = len(units.fields.there)
+
+    def of(kind, *shape):
+        return Attended(
+            AttentionPlace(kind, "history"), None, rng.random((2, rows, *shape)), None, None
+        )
+
+    target, tokens, keys = of("target_attention", 1, 5), of("encoder", 7, 7), of("encoder", 5, 7)
+    count = units.events["history"].there.sum(axis=1)
+    full = np.flatnonzero(count == 5)
+    assert full.size
+    for encoder, shape in ((tokens, (7, 7)), (keys, (5, 7))):
+        found = chefer(model, units, [encoder, encoder, target])["events/history"]
+        for row in full[:3]:
+            step = np.zeros((7, 7))
+            step[-shape[0] :] = encoder.raising[1, row]
+            start = np.concatenate([[0, 0], target.raising[1, row, 0]])
+            relevance = start @ (np.eye(7) + step) @ (np.eye(7) + step)
+            if shape == (5, 7):
+                events = np.eye(5) + step[2:, 2:]
+                np.testing.assert_allclose(relevance[2:], start[2:] @ events @ events)
+            np.testing.assert_allclose(found[1, row], relevance[2:][::-1])
+    other = of("encoder", 3, 3)  # summaries: no single events
+    assert "events/history" not in chefer(model, units, [other, target])
+
+
 def test_the_weight_of_a_field_is_the_mean_that_it_receives(model, units, attended):
     found = field_attention(model, units, attended)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
