@@ -43,11 +43,11 @@ def relevance(
         advance: Is called with the number of rows done.
 
     Returns:
-        By task: `rows`; `missed`, by method the mean size of what its relevances miss of the sum
-        that they should have, as a share of the mean size of that: `f(x) - f(0)` for integrated
-        gradients, the logit for propagation; and `kinds`, by the kind of units (`fields`,
-        `events/<history>` with the latest event first, and `heads` where a place of attention has
-        several):
+        By task, or nothing without rows: `rows`; `missed`, by method the mean size of what its
+        relevances miss of the sum that they should have, as a share of the mean size of that:
+        `f(x) - f(0)` for integrated gradients, the logit for propagation; and `kinds`, by the kind
+        of units (`fields`, `events/<history>` with the latest event first, and `heads` where a
+        place of attention has several):
 
         - `units`: their names; `count`: the rows that have them.
         - `shares`: by method, each unit's share of the sum of all relevances by size. `means`: by
@@ -62,6 +62,8 @@ def relevance(
         pieces.append(kinds)
         sums.append(of_rows)
         advance(len(next(iter(inputs.values()))))
+    if not pieces:
+        return {}
     joined = {kind: Measured.joined([piece[kind] for piece in pieces]) for kind in pieces[0]}
     totals = {name: np.sum([each[name] for each in sums], axis=0) for name in sums[0]}
     return {

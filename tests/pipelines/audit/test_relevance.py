@@ -90,6 +90,17 @@ def test_a_task_with_a_constant_logit_has_no_relevance(found):
         assert not np.any(kind["curves"]["leave_one_out"])
 
 
+def test_a_single_row_has_no_interval(table, fitted):
+    model = planted.model(fitted)
+    (row,) = np.flatnonzero(table["user"].to_numpy() == 7)[:1]  # with a history
+    found = relevance(model, table.slice(row, 1), fitted, np.zeros(1, int))["click"]
+    assert len(found["kinds"]["events/history"]["curves"]["random"]) == 5
+    for kind in found["kinds"].values():
+        assert kind["verdict"] == {"believe": None, "attention": None, "difference": None}
+    json.dumps(found, allow_nan=False)
+    assert relevance(model, table.slice(0, 0), fitted, np.zeros(0, int)) == {}
+
+
 def test_rows_are_drawn_in_their_order(tmp_path, fitted):
     features = shop.fitted()
     table = shop.table(61, seed=11)
