@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.audit.conserving import require_conserving
+from pipelines.audit.relevance import relevance
+from pipelines.audit.rows import drawn_rows
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
@@ -23,6 +26,7 @@ from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
+from pipelines.metrics.intervals import cluster_codes
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
@@ -51,6 +55,8 @@ def evaluate(
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
     """
     options = experiment.evaluation
+    if options.layer_wise_relevance:
+        require_conserving(model)
     rows = _Rows.read(split, options, request)
     check_segments(options.gates, rows.cuts)
     feed, scorer = Feed(split, fitted, request), Scorer(model)
@@ -78,6 +84,9 @@ def evaluate(
         important = _importance(experiment, feed, scorer, rows, labels, progress)
         for name, entries in important.items():
             tasks[name]["importance"] = entries
+    if options.audit_rows:
+        for name, found in _relevance(experiment, feed, model, rows, progress).items():
+            tasks[name]["relevance"] = found
     summary = {
         "split": split.name,
         "rows": len(rows.requests),
@@ -120,6 +129,21 @@ def _importance(
             experiment.seed,
             progress.start("importance of features", len(table) * len(units(schema))),
         )
+    finally:
+        progress.stop()
+
+
+def _relevance(
+    experiment: Experiment, feed: Feed, model: RankingModel, rows: _Rows, progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """Relevance of fields and events on some of the rows."""
+    options, seed = experiment.evaluation, experiment.seed
+    drawn, table = drawn_rows(feed, options.audit_rows, seed)
+    clusters = cluster_codes(rows.requests if rows.groups is None else rows.groups, rows.requests)
+    try:
+        advance = progress.start("relevance of fields and events", len(table))
+        of_rows = table, feed.fitted, clusters[drawn]
+        return relevance(model, *of_rows, seed, options.layer_wise_relevance, advance)
     finally:
         progress.stop()
 

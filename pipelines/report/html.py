@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
-from pipelines.report import palette, plots
+from pipelines.report import palette, plots, relevance
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -66,7 +66,7 @@ class ReportPage:
             .render(
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
-                hints=HINTS,
+                hint=hint,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
             )
@@ -92,6 +92,8 @@ def environment() -> Environment:
     found.globals.update(light=palette.LIGHT, dark=palette.DARK)
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.globals.update(limits=limits, measured=measured, subject=subject)
+    found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
+    found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
@@ -113,7 +115,14 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
     if any(entry["auc"] for entry in metrics.get("importance", ())):
         pictures["Importance"] = plots.importance(metrics["importance"])
+    if "relevance" in metrics:
+        pictures |= relevance.pictures(metrics["relevance"])
     return pictures
+
+
+def hint(title: str) -> str:
+    """The line below a picture."""
+    return HINTS.get(title) or relevance.hint(title)
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -42,11 +42,11 @@ FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos",
     "pipelines": "__main__ cli workflow prediction_log export training evaluation experiment "
-    "scoring feed features ingest items storage report engines metrics common",
+    "audit scoring feed features ingest items storage report engines metrics common",
     "recsys_attn": (
         "models interactions multitask attention blocks optimizers embeddings losses initializers "
         "backend layer registry serialization embedding_tables schema id_transforms checks "
-        "masked_mean tensors"
+        "masked_mean constant_factors tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "
