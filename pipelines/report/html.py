@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import palette, plots
+from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -69,6 +70,7 @@ class ReportPage:
                 hints=HINTS,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+                moved_features=pictures_of_drift(metrics.get("drift", ())),
             )
         )
 
@@ -93,6 +95,7 @@ def environment() -> Environment:
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.globals.update(limits=limits, measured=measured, subject=subject)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
