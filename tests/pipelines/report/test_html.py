@@ -74,8 +74,9 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     assert places[1] == ["model", "5", "0.4100", "0.4120", "0.4140", "0.4160"]
     assert [row[0] for row in places[1:5]] == ["model", "ceiling", "random order", "popularity"]
     assert len(places) == 9
+    dates = ["First shown_at", "Last shown_at"]
     assert page.tables["splits"][:2] == [
-        "Split|Rows|click, positive|conversion, positive|First shown_at|Last shown_at".split("|"),
+        ["Split", "Rows", "click, positive", "conversion, positive", *dates],
         ["train", "8,089", "20%", "13.98% of 3,011", "1001", "2003"],
     ]
     assert page.tables["features"][1:] == [
