@@ -100,23 +100,25 @@ def ingest(
         steps.ingest(choose_engine(engine, ray_address))
 
 
-@main.command()
-@experiment_options
-@force_option
-@engine_options
-def fit(
-    experiment: Path,
-    run_dir: Path | None,
-    overrides: tuple[str, ...],
-    force: bool,
-    engine: str,
-    ray_address: str,
-) -> None:
-    """Fit vocabularies and other transforms on the train split."""
-    with opened(experiment, run_dir, overrides, force) as steps:
-        from pipelines.engines import choose_engine
+def _add_engine_step(name: str, text: str) -> None:
+    def command(
+        experiment: Path,
+        run_dir: Path | None,
+        overrides: tuple[str, ...],
+        force: bool,
+        engine: str,
+        ray_address: str,
+    ) -> None:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            from pipelines.engines import choose_engine
 
-        steps.fit(choose_engine(engine, ray_address, steps.experiment.own_parts))
+            getattr(steps, name)(choose_engine(engine, ray_address, steps.experiment.own_parts))
+
+    command.__doc__ = text
+    main.command(name)(experiment_options(force_option(engine_options(command))))
+
+
+_add_engine_step("fit", "Fit vocabularies and other transforms on the train split.")
 
 
 @main.command()
@@ -148,7 +150,7 @@ def train(
             steps.train()
 
 
-_add_step("evaluate", "evaluate", "Score a split; write its metrics and report.html.")
+_add_engine_step("evaluate", "Score a split; write its metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.")
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 

@@ -18,7 +18,7 @@ _STEPS = ("ingest", "fit", "train")
 
 
 def about_run(experiment: Experiment, run: Run, schema: Schema) -> dict[str, Any]:
-    """Hashes, seed, versions, times, hardware, training curve, splits and settings of a run.
+    """Name, hashes, seed, versions, times, hardware, training curve, splits and settings of a run.
 
     Args:
         experiment: The experiment.
@@ -28,6 +28,8 @@ def about_run(experiment: Experiment, run: Run, schema: Schema) -> dict[str, Any
     manifests = {step: run.manifest(step) for step in _STEPS}
     data, train = manifests["ingest"], manifests["train"]
     return {
+        "name": experiment.name,
+        "model": train["model"],
         "seed": experiment.seed,
         "config_hash": config_hash(experiment),
         "data_hash": data["data_hash"],

@@ -56,7 +56,8 @@ from pipelines.prediction_log.skew import (
     save_skew,
 )
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
-from pipelines.scoring.batch import score
+from pipelines.scoring.batch import Load, score
+from pipelines.scoring.labelled import Workers
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
@@ -209,24 +210,19 @@ class Steps:
         finally:
             progress.stop()
 
-    def evaluate(self) -> None:
-        """Writes predictions, metrics and the report."""
+    def evaluate(self, engine: Engine = LOCAL) -> None:
+        """Writes predictions, metrics and the report; the engine scores the rows."""
+        workers = None if engine is LOCAL else Workers(engine, self._load)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
+            data = self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            found = (self.experiment, split, self.request, fitted, model, Progress(self.console))
             rates = evaluation.train_rates(data["labels"])
-            predictions, summary = evaluation.evaluate(
-                self.experiment, split, self.request, fitted, model, Progress(self.console), rates
-            )
-            metrics = {
-                "name": self.experiment.name,
-                "model": manifest["model"],
-                **summary,
-                "drift": self._drift(split, fitted),
-                **about_run(self.experiment, self.run, fitted.schema),
-            }
+            predictions, summary = evaluation.evaluate(*found, rates, workers)
+            about = about_run(self.experiment, self.run, fitted.schema)
+            metrics = {**about, **summary, "drift": self._drift(split, fitted)}
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
 
@@ -311,9 +307,9 @@ class Steps:
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Scores any Parquet file with the schema's columns; returns the number of rows."""
         self.run.manifest("train")
-        load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
         tasks = [task.name for task in self.experiment.tasks]
-        return score(source, target, tasks, load, self.request, Progress(self.console), engine)
+        progress = Progress(self.console)
+        return score(source, target, tasks, self._load, self.request, progress, engine)
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""
@@ -383,7 +379,12 @@ class Steps:
     def load(self) -> tuple[FittedFeatures, RankingModel]:
         """The trained model and its transforms."""
         self.run.manifest("train")
-        return load_trained(self.run.folder, self.experiment.model.exclude)
+        return self._load()
+
+    @property
+    def _load(self) -> Load:
+        """What workers load the trained model with."""
+        return functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
 
     @property
     def request(self) -> str | None:
