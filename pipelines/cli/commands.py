@@ -81,25 +81,6 @@ def _add_step(name: str, method: str, text: str) -> None:
 _add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
 
 
-@main.command()
-@experiment_options
-@force_option
-@engine_options
-def ingest(
-    experiment: Path,
-    run_dir: Path | None,
-    overrides: tuple[str, ...],
-    force: bool,
-    engine: str,
-    ray_address: str,
-) -> None:
-    """Read the source files; write the splits as Parquet."""
-    with opened(experiment, run_dir, overrides, force) as steps:
-        from pipelines.engines import choose_engine
-
-        steps.ingest(choose_engine(engine, ray_address))
-
-
 def _add_engine_step(name: str, text: str) -> None:
     def command(
         experiment: Path,
@@ -118,6 +99,7 @@ def _add_engine_step(name: str, text: str) -> None:
     main.command(name)(experiment_options(force_option(engine_options(command))))
 
 
+_add_engine_step("ingest", "Read the source files; write the splits as Parquet.")
 _add_engine_step("fit", "Fit vocabularies and other transforms on the train split.")
 
 
@@ -255,6 +237,26 @@ def demo(run_dir: Path, rows: int | None) -> None:
         from pipelines.cli.demo import show
 
         show(steps)
+
+
+@main.command()
+@experiment_options
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["tensorboard", "mlflow"]),
+    required=True,
+    help="TensorBoard's files in the run folder, or the server of MLFLOW_TRACKING_URI.",
+)
+def publish(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], target: str
+) -> None:
+    """Give the report to TensorBoard or MLflow."""
+    with opened(experiment, run_dir, overrides) as steps:
+        from pipelines.workflow.publish import publish as publish_to
+
+        place = f"[dim]{escape(publish_to(steps, target))}[/dim]"
+        CONSOLE.print(f"[bold]publish[/bold]: written  {place}", soft_wrap=True)
 
 
 @main.command()

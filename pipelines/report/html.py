@@ -119,6 +119,17 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
     return pictures
 
 
+def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
+    """Every picture of the page, by its task or section and its title."""
+    drift = pictures_of_drift(evaluation.metrics.get("drift", ()))
+    of_tasks = {
+        f"{task}/{title}": picture
+        for task in evaluation.metrics["tasks"]
+        for title, picture in _pictures(evaluation, task).items()
+    }
+    return of_tasks | {f"drift/{name}": picture for name, picture in drift.items()}
+
+
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     keys = [f"val_{task}_{metric}" for metric in ("auc", "logloss")]
     return [epoch for epoch in training if any(epoch.get(key) is not None for key in keys)]
