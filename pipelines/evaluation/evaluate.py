@@ -18,6 +18,7 @@ from pipelines.audit.rows import drawn_rows
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL
 from pipelines.evaluation.gates import check_segments, decide
 from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
@@ -27,6 +28,7 @@ from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
 from pipelines.metrics.intervals import cluster_codes
+from pipelines.scoring.labelled import Workers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
@@ -42,6 +44,7 @@ def evaluate(
     model: RankingModel,
     progress: Progress,
     train_rates: Mapping[str, float] | None = None,
+    workers: Workers | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Scores every row of a split; returns the predictions and the metrics by task.
 
@@ -53,6 +56,7 @@ def evaluate(
         model: The trained model.
         progress: Shows the rows done.
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
+        workers: Score the row groups; None: this process.
     """
     options = experiment.evaluation
     if options.layer_wise_relevance:
@@ -62,7 +66,8 @@ def evaluate(
     feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        labels, scores = scorer.score_labelled(feed, advance)
+        workers = workers or Workers(LOCAL, lambda: (fitted, model))
+        labels, scores = score_split(feed, workers, advance)
     finally:
         progress.stop()
     columns: dict[str, Any] = {"request": rows.requests}

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import palette, plots, relevance
+from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -69,6 +70,7 @@ class ReportPage:
                 hint=hint,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+                moved_features=pictures_of_drift(metrics.get("drift", ())),
             )
         )
 
@@ -95,6 +97,7 @@ def environment() -> Environment:
     found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
     found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
@@ -123,6 +126,17 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
 def hint(title: str) -> str:
     """The line below a picture."""
     return HINTS.get(title) or relevance.hint(title)
+
+
+def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
+    """Every picture of the page, by its task or section and its title."""
+    drift = pictures_of_drift(evaluation.metrics.get("drift", ()))
+    of_tasks = {
+        f"{task}/{title}": picture
+        for task in evaluation.metrics["tasks"]
+        for title, picture in _pictures(evaluation, task).items()
+    }
+    return of_tasks | {f"drift/{name}": picture for name, picture in drift.items()}
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
