@@ -33,6 +33,7 @@ from pipelines.metrics.ranking import (
     roc_curve,
 )
 from pipelines.metrics.segments import SegmentMetrics
+from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
 from pipelines.metrics.task import task_metrics
 from pipelines.metrics.top_k import AT_K, TopK
 
@@ -44,6 +45,8 @@ __all__ = [
     "Interval",
     "RocCurve",
     "SegmentMetrics",
+    "Slice",
+    "SliceSearch",
     "TopK",
     "UndefinedMetricWarning",
     "auc",
@@ -63,4 +66,5 @@ __all__ = [
     "recalibrated_entropy",
     "roc_curve",
     "task_metrics",
+    "worst_slices",
 ]

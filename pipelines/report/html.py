@@ -14,6 +14,7 @@ from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
 from pipelines.report.segments import mark, sign, signed, titled
+from pipelines.report.slices import effect_ends, outcome, small
 from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
@@ -93,6 +94,7 @@ def environment() -> Environment:
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.globals.update(limits=limits, measured=measured, subject=subject)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
