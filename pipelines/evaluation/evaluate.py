@@ -76,6 +76,10 @@ def evaluate(
         if rows.searched and task.has_probabilities:
             of = (rows.searched, label, score, rows.clusters)
             found["slices"] = worst_slices(*of, experiment.seed)
+    for each in rows.cuts:
+        names = pa.array(each.names, pa.string())
+        inside = pa.DictionaryArray.from_arrays(pa.array(each.codes), names)
+        columns[f"segment/{', '.join(each.columns)}"] = inside
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
     if options.importance_rows:

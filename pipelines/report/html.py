@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import palette, plots
+from pipelines.report.against import NAMES
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -28,7 +29,9 @@ HINTS = {
 }
 
 
-def write_report(evaluation_dir: Path, out_file: Path) -> None:
+def write_report(
+    evaluation_dir: Path, out_file: Path, against: Mapping[str, Any] | None = None
+) -> None:
     """Writes the report of an evaluation folder as one self-contained HTML file.
 
     The same folder gives the same file, byte for byte.
@@ -36,11 +39,12 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     Args:
         evaluation_dir: Folder with metrics.json and predictions.parquet.
         out_file: The file to write; its folder is made, an earlier file is replaced.
+        against: What `compared` returns; None: the page has no section of other runs.
 
     Raises:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
-    page = ReportPage(evaluation_dir).html
+    page = ReportPage(evaluation_dir, against).html
     with atomic_file(Path(out_file)) as part:
         part.write_text(page, encoding="utf-8")
 
@@ -50,6 +54,7 @@ class ReportPage:
 
     Args:
         evaluation_dir: Folder with metrics.json and predictions.parquet.
+        against: What `compared` returns; None: the page has no section of other runs.
 
     Attributes:
         html: The page.
@@ -58,7 +63,9 @@ class ReportPage:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
 
-    def __init__(self, evaluation_dir: str | Path) -> None:
+    def __init__(
+        self, evaluation_dir: str | Path, against: Mapping[str, Any] | None = None
+    ) -> None:
         evaluation = Evaluation.read(Path(evaluation_dir))
         metrics = evaluation.metrics
         self.html = (
@@ -68,6 +75,8 @@ class ReportPage:
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
                 hints=HINTS,
+                compared=against,
+                metric_names=NAMES,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
             )

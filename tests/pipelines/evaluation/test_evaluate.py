@@ -173,6 +173,9 @@ def test_segments_are_the_rows_of_their_values(run, table):
     found = {each["name"]: each for each in summary["tasks"]["buy"]["segments"]}
     columns = [["segment"], ["past_items"], ["segment", "age"]]
     assert [list(c) for c in dict.fromkeys(tuple(e["columns"]) for e in found.values())] == columns
+    written = [f"segment={v or '(missing)'}" for v in table["segment"].to_pylist()]
+    assert predictions["segment/segment"].to_pylist() == written
+    assert "segment/segment, age" in predictions.column_names
     values = np.array(table["segment"].to_pylist(), object)
     lengths = [None if v is None else len(v) for v in table["past_items"].to_pylist()]
     rows = {
