@@ -39,6 +39,7 @@ from pipelines.metrics.probability import (
 )
 from pipelines.metrics.ranked import Ranked
 from pipelines.metrics.ranking import ByGroup, auc_by_group, average_precision_of, gauc_of
+from pipelines.metrics.smooth import smooth_calibration
 from pipelines.metrics.top_k import TopK
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
@@ -104,6 +105,7 @@ def task_metrics(
             "average_precision": _or_none(average_precision_of(own.ranked)),
             **_of_probabilities(y, z, probabilities),
             **_entropies(y, z, probabilities),
+            **_smooth(y, z, probabilities),
             **own.intervals(_clusters(codes, named, y), probabilities),
         }
         del own  # its memory
@@ -195,6 +197,14 @@ def _entropies(
         "calibration_error": calibration_error,
     }
     return {n: _or_none(f(labels, scores)) if probabilities else None for n, f in metrics.items()}
+
+
+def _smooth(labels: Floats, scores: NDArray[Any], probabilities: bool) -> dict[str, float | None]:
+    """The distances of the scores to the smooth calibration curve: their mean and quantiles."""
+    if not probabilities:
+        return dict.fromkeys(("ici", "e50", "e90"))
+    found = smooth_calibration(labels, scores)
+    return {name: _or_none(getattr(found, name)) for name in ("ici", "e50", "e90")}
 
 
 def probability_influences(

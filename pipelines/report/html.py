@@ -20,7 +20,8 @@ from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
-    "Calibration": "Bins of rising score; the bars are 95% intervals, on the line is perfect.",
+    "Calibration": "Bins of rising score with 95% intervals, and the smooth curve of all rows; on "
+    "the line is perfect.",
     "Scores by label": "The less the two overlap, the higher the AUC.",
     "Training": "After each epoch, on the validation rows; rings mark the best, the line what is "
     "kept.",
@@ -118,7 +119,7 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
         pictures["ROC curve"] = plots.roc(rows, metrics)
     if rows.labels.size:
         if metrics["logloss"] is not None:  # else the scores are no probabilities
-            pictures["Calibration"] = plots.calibration(rows)
+            pictures["Calibration"] = plots.calibration(rows, evaluation.clusters(task))
         pictures["Scores by label"] = plots.distribution(rows)
     if epochs:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))

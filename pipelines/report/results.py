@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.metrics.checks import group_codes
+from pipelines.metrics.intervals import separated
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,10 @@ class Evaluation:
         name = "group" if "group" in self.columns else "request"
         labels, table = self._labelled(task, [name])
         return group_codes(table[name].combine_chunks(), labels)
+
+    def clusters(self, task: str) -> NDArray[np.intp]:
+        """As `group_codes`, with a number of its own for each row without a group."""
+        return separated(self.group_codes(task))
 
     def segment_rows(self, task: str) -> dict[str, NDArray[np.bool_]]:
         """Where `task_rows` are inside each segment, by the segment's name."""
