@@ -17,6 +17,8 @@ from rich.markup import escape
 
 from pipelines.cli.import_tensorflow import import_tensorflow
 from pipelines.cli.options import (
+    Option,
+    against_option,
     engine_options,
     experiment_options,
     force_option,
@@ -67,15 +69,13 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
 
-def _add_step(name: str, method: str, text: str) -> None:
-    def command(
-        experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
-    ) -> None:
-        with opened(experiment, run_dir, overrides, force) as steps:
-            getattr(steps, method)()
+def _add_step(name: str, method: str, text: str, option: Option = lambda command: command) -> None:
+    def command(experiment: Path, run_dir: Path | None, force: bool, **options: Any) -> None:
+        with opened(experiment, run_dir, options.pop("overrides"), force) as steps:
+            getattr(steps, method)(**options)
 
     command.__doc__ = text
-    main.command(name)(experiment_options(force_option(command)))
+    main.command(name)(experiment_options(force_option(option(command))))
 
 
 _add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
@@ -133,7 +133,7 @@ def train(
 
 
 _add_engine_step("evaluate", "Score a split; write its metrics and report.html.")
-_add_step("report", "report", "Write report.html again from the last evaluation.")
+_add_step("report", "report", "Write report.html again from the last evaluation.", against_option)
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 
 

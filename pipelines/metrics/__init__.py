@@ -34,6 +34,8 @@ from pipelines.metrics.ranking import (
     roc_curve,
 )
 from pipelines.metrics.segments import SegmentMetrics
+from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
+from pipelines.metrics.smooth import SmoothCalibration, smooth_calibration
 from pipelines.metrics.task import task_metrics
 from pipelines.metrics.top_k import AT_K, TopK
 
@@ -46,6 +48,9 @@ __all__ = [
     "LabelCounts",
     "RocCurve",
     "SegmentMetrics",
+    "Slice",
+    "SliceSearch",
+    "SmoothCalibration",
     "TopK",
     "UndefinedMetricWarning",
     "auc",
@@ -64,5 +69,7 @@ __all__ = [
     "own_metrics",
     "recalibrated_entropy",
     "roc_curve",
+    "smooth_calibration",
     "task_metrics",
+    "worst_slices",
 ]

@@ -41,6 +41,7 @@ from pipelines.metrics.probability import (
 )
 from pipelines.metrics.ranked import LabelCounts
 from pipelines.metrics.ranking import average_precision_of, gauc_of
+from pipelines.metrics.smooth import smooth_calibration
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
 
@@ -110,6 +111,7 @@ def task_metrics(
             "average_precision": _or_none(average_precision_of(own.counts)),
             **_of_probabilities(own.counts, probabilities),
             **_entropies(own.counts, probabilities),
+            **_smooth(y, z, probabilities),
             **_intervals(own, y, z, _clusters(codes, named, y), probabilities),
         }
         del own  # its memory
@@ -189,6 +191,14 @@ def _entropies(counts: LabelCounts, probabilities: bool) -> dict[str, float | No
         "calibration_error": calibration_error_of,
     }
     return {n: _or_none(f(counts)) if probabilities else None for n, f in metrics.items()}
+
+
+def _smooth(labels: Floats, scores: NDArray[Any], probabilities: bool) -> dict[str, float | None]:
+    """The distances of the scores to the smooth calibration curve: their mean and quantiles."""
+    if not probabilities:
+        return dict.fromkeys(("ici", "e50", "e90"))
+    found = smooth_calibration(labels, scores)
+    return {name: _or_none(getattr(found, name)) for name in ("ici", "e50", "e90")}
 
 
 def probability_influences(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.about_run import about_run, this_machine
+from pipelines.workflow.compare import compare_runs
 from pipelines.workflow.counting import count_split
 from pipelines.workflow.differences import differences
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
@@ -143,8 +144,7 @@ class Steps:
                 fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
-            items = ItemTable.load(self.run.path("ingest"))
-            fitted = dataclasses.replace(fitted, items=items)
+            fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
             sizes = {name: size for name, size in sized if size}
@@ -244,13 +244,13 @@ class Steps:
             self.run.manifest("evaluate")
             check_passed(read_json(self.run.path("evaluate") / METRICS)["gates"])
 
-    def report(self) -> None:
-        """Writes the HTML report and prints the metrics."""
+    def report(self, against: Sequence[Path] = ()) -> None:
+        """Writes the HTML report, with a section against other runs, and prints the metrics."""
         self.run.manifest("evaluate")
-        folder = self.run.path("evaluate")
-        target = self.run.folder / REPORT
-        write_report(folder, target)
-        print_evaluation(self.console, read_json(folder / METRICS))
+        folder, target = self.run.path("evaluate"), self.run.folder / REPORT
+        compared = compare_runs([self.run.folder, *against])
+        write_report(folder, target, compared)
+        print_evaluation(self.console, read_json(folder / METRICS), compared)
         place = f"[dim]{escape(str(target))}[/dim]"
         self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
