@@ -35,9 +35,14 @@ class _Place:
     totals: HeadTotals = field(default_factory=HeadTotals)
     shares: EventShares = field(default_factory=EventShares)
     fields: FieldMap = field(default_factory=FieldMap)
+    experts: HeadLikeness = field(default_factory=HeadLikeness)
 
     def add(self, each: AttentionRecord) -> None:
         self.likeness.add(each)
+        if each.place.kind == "gate":  # whose keys are experts, and its values their outputs
+            outputs = np.swapaxes(each.value, 1, 2)
+            first = each.queries[:, :1]
+            self.experts.add(each._replace(output=outputs, queries=first, weights=None))
         if not self.weighs:
             return
         self.totals.add(each)
@@ -165,7 +170,7 @@ def _entry(
         name: None if matrix is None else np.asarray(matrix).tolist()
         for name, matrix in alike._asdict().items()
     }
-    if found.weighs:
+    if found.weighs and place.kind != "gate":
         names = keys if place.kind == "interaction" else ()
         statistics = zip(
             found.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
@@ -185,6 +190,8 @@ def _entry(
         elif place.kind == "interaction":
             entry["fields"] = list(keys)
             entry["map"] = found.fields.mean().tolist()
+    if place.kind == "gate":
+        entry["experts"] = found.experts.redundancy().cka.tolist()
     return {**entry, "heads": heads}
 
 

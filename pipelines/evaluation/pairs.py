@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.evaluation.importance import Arrays, Unit, permuted, units
 from pipelines.metrics.checks import Floats
 from pipelines.metrics.intervals import Interval, interval_of, mean_influence
+from pipelines.metrics.midranks import rank_correlation
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema
 
@@ -94,6 +95,36 @@ def pair_interactions(
         }
         found.append(Pair((pair[0].name, pair[1].name), strength))
     return sorted(found, key=lambda pair: -max(each.value for each in pair.strength.values()))
+
+
+def agreement_with_map(
+    pairs: Sequence[Pair], fields: Sequence[str], shares: Floats
+) -> dict[str, float | None]:
+    """Rank correlation of the interaction of two features and the attention between their fields.
+
+    Args:
+        pairs: The interactions.
+        fields: The names of the fields; those of a history begin with its name and a dot.
+        shares: The mean attention by head, (N, F, F).
+
+    Returns:
+        By task; None for fewer than three pairs, or where all are equal.
+    """
+    between = np.nan_to_num(shares).mean(axis=0)
+    between = between + between.T
+    owners = np.array([field.split(".")[0] for field in fields])
+    known = [pair for pair in pairs if all(name in owners for name in pair.features)]
+    if len(known) < 3:
+        return dict.fromkeys(pairs[0].strength if pairs else ())
+    attended = [
+        between[np.ix_(*(owners == name for name in pair.features))].mean() for pair in known
+    ]
+    found = {}
+    for task in known[0].strength:
+        strengths = np.array([pair.strength[task].value for pair in known])
+        value = float(rank_correlation(np.array(attended), strengths))
+        found[task] = None if np.isnan(value) else value
+    return found
 
 
 def number_of_passes(schema: Schema) -> int:

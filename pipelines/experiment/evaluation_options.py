@@ -32,6 +32,8 @@ class EvaluationOptions(TomlTable):
             its length.
         importance_rows: About how many rows show how important the features are: more make the
             intervals narrower, 0 leaves it out.
+        attention_rows: About how many rows show what each head attends and does, how features
+            interact, and which experts tasks use; 0 leaves it out.
         audit_rows: How many rows show which fields and events the scores come from, and which
             method tells it: more make the intervals narrower and take longer, 0 leaves it out.
         layer_wise_relevance: Whether layer-wise relevance propagation is one of these methods. It
@@ -48,6 +50,7 @@ class EvaluationOptions(TomlTable):
     segments: tuple[str | tuple[str, ...], ...] = ()
     slices: bool | tuple[str, ...] = False
     importance_rows: int = Field(default=20_000, ge=0)
+    attention_rows: int = Field(default=5_000, ge=0)
     audit_rows: int = Field(default=400, ge=0)
     layer_wise_relevance: bool = False
     gates: tuple[GateOptions, ...] = ()
@@ -91,7 +94,12 @@ class EvaluationOptions(TomlTable):
     def metrics_only(self) -> EvaluationOptions:
         """The same without what takes further passes over the rows."""
         return self.model_copy(
-            update={"importance_rows": 0, "audit_rows": 0, "layer_wise_relevance": False}
+            update={
+                "importance_rows": 0,
+                "attention_rows": 0,
+                "audit_rows": 0,
+                "layer_wise_relevance": False,
+            }
         )
 
     @property

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.report.against import verdicts
+from pipelines.report.attention import print_attention
 from pipelines.report.gates import print_gates
 from pipelines.report.segments import print_segments
 from pipelines.report.slices import print_slices
@@ -16,7 +17,8 @@ from pipelines.report.tables import print_metrics
 def print_evaluation(
     console: Console, metrics: Mapping[str, Any], against: Mapping[str, Any] | None = None
 ) -> None:
-    """Prints the metrics of each task, its worst segments and slices, gates and verdicts.
+    """Prints the metrics of each task, its worst segments and slices, warnings, gates and
+    verdicts.
 
     Args:
         console: The console.
@@ -26,6 +28,7 @@ def print_evaluation(
     print_metrics(console, metrics)
     print_segments(console, metrics)
     print_slices(console, metrics)
+    print_attention(console, metrics)
     print_gates(console, metrics)
     for verdict in verdicts(against) if against else ():
         console.print(escape(verdict))

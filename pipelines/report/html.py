@@ -9,8 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
-from pipelines.report import palette, plots, relevance
+from pipelines.report import attention, palette, plots, relevance
 from pipelines.report.against import NAMES
+from pipelines.report.attention_plots import attention_pictures
 from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
@@ -76,11 +77,11 @@ class ReportPage:
             .render(
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
-                hint=hint,
                 compared=against,
                 metric_names=NAMES,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+                of_attention=_of_attention(evaluation),
                 moved_features=pictures_of_drift(metrics.get("drift", ())),
             )
         )
@@ -109,6 +110,10 @@ def environment() -> Environment:
     found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
     found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
+    found.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
+    found.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)
+    found.globals.update(agreement_of_maps=attention.agreement_of_maps, hint=hint)
+    found.globals.update(gates_in_words=attention.gates_in_words)
     found.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
@@ -137,7 +142,12 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
 
 def hint(title: str) -> str:
     """The line below a picture."""
-    return HINTS.get(title) or relevance.hint(title)
+    return HINTS.get(title) or attention.hint(title) or relevance.hint(title)
+
+
+def _of_attention(evaluation: Evaluation) -> dict[str, plots.Picture]:
+    found = evaluation.metrics.get("attention")
+    return attention_pictures(found) if found else {}
 
 
 def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
@@ -148,7 +158,8 @@ def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
         for task in evaluation.metrics["tasks"]
         for title, picture in _pictures(evaluation, task).items()
     }
-    return of_tasks | {f"drift/{name}": picture for name, picture in drift.items()}
+    heads = {f"attention/{name}": each for name, each in _of_attention(evaluation).items()}
+    return of_tasks | heads | {f"drift/{name}": picture for name, picture in drift.items()}
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,0 +1,204 @@
+"""What an evaluation finds out about a model on some of its rows, after the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipelines.audit.attention import audit_attention
+from pipelines.audit.experts import apart, by_segment, task_gates, warnings_of
+from pipelines.audit.relevance import relevance
+from pipelines.audit.rows import drawn_rows
+from pipelines.common.progress import Progress
+from pipelines.evaluation.importance import permutation_importance, units
+from pipelines.evaluation.pairs import (
+    Pair,
+    agreement_with_map,
+    number_of_passes,
+    pair_interactions,
+)
+from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.experiment.config import Experiment
+from pipelines.feed import Feed
+from pipelines.feed.chunk import transform
+from pipelines.metrics.intervals import Interval, cluster_codes
+from pipelines.scoring.scorer import Scorer, Scores
+from recsys_attn.models import RankingModel
+
+ByTask = dict[str, dict[str, Any]]
+_SEGMENTS = 12  # of a column, whose gates are shown
+
+
+@dataclass(frozen=True)
+class Audits:
+    """The further passes over some of the rows.
+
+    Args:
+        experiment: The experiment, with the numbers of rows.
+        feed: The split.
+        scorer: Scores tables.
+        model: The model.
+        rows: What was read of the rows.
+        labels: The labels by task.
+        progress: Shows the rows done.
+    """
+
+    experiment: Experiment
+    feed: Feed
+    scorer: Scorer
+    model: RankingModel
+    rows: EvaluatedRows
+    labels: Mapping[str, NDArray[Any]]
+    progress: Progress
+
+    def of_tasks(self) -> ByTask:
+        """Importance and relevance of features and events, by task."""
+        found: ByTask = {task: {} for task in self.labels}
+        for task, entries in self._importance().items():
+            found[task]["importance"] = entries
+        for task, entry in self._relevance().items():
+            found[task]["relevance"] = entry
+        return found
+
+    def attention(self) -> dict[str, Any] | None:
+        """What heads attend and do, how features interact, and which experts tasks use."""
+        kept, table = self._sampled(self.experiment.evaluation.attention_rows)
+        if not kept.any():
+            return None
+        chunk = transform(table, self.feed.fitted, self.feed.request, labelled=False)
+        clusters, seed = self.rows.clusters[kept], self.experiment.seed
+        labels = {task: label[kept] for task, label in self.labels.items()}
+        keras.utils.set_random_seed(seed)
+        untrained = type(self.model).from_config(self.model.get_config())
+        try:
+            advance = self.progress.start("attention", None)
+            found = audit_attention(self.model, untrained, chunk, labels, clusters, advance)
+        finally:
+            self.progress.stop()
+        gates = found.pop("gates")
+        if not found["places"] and not gates:
+            return None
+        codes = cluster_codes(clusters, np.zeros(len(clusters)))
+        pairs = self._pairs(table, codes)
+        for place in found["places"]:
+            if "map" in place:
+                shares = np.array(place["map"], float)
+                place["agreement"] = agreement_with_map(pairs, place["fields"], shares)
+        return {
+            **found,
+            "pairs": [
+                {
+                    "features": list(pair.features),
+                    "strength": {task: _ends(each) for task, each in pair.strength.items()},
+                }
+                for pair in pairs
+            ],
+            "experts": self._experts(gates, codes, kept, found["places"]) if gates else None,
+        }
+
+    def _pairs(self, table: pa.Table, codes: NDArray[Any]) -> list[Pair]:
+        schema, request, seed = self.feed.fitted.schema, self.feed.request, self.experiment.seed
+        passes = number_of_passes(schema)
+        try:
+            advance = self.progress.start("interaction of features", passes * len(table))
+            return pair_interactions(self._score, table, schema, request, codes, seed, advance)
+        finally:
+            self.progress.stop()
+
+    def _experts(
+        self,
+        gates: Mapping[str, NDArray[Any]],
+        codes: NDArray[Any],
+        kept: NDArray[np.bool_],
+        places: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """The gates by task and by segment."""
+        alike = [each["experts"] for each in places if "experts" in each]
+        likeness = np.array(alike[0]) if alike else None
+        tasks = {}
+        for task, of_task in gates.items():
+            found = task_gates(of_task, codes)
+            tasks[task] = {
+                "shares": [_ends(share) for share in found.shares],
+                "first": found.first.tolist(),
+                "spread": found.spread,
+                "variation": found.variation,
+                "segments": {
+                    name: shares.tolist()
+                    for cut in self.rows.cuts
+                    if len(cut.names) <= _SEGMENTS
+                    for name, shares in zip(
+                        cut.names, by_segment(of_task, cut.codes[kept], len(cut.names)), strict=True
+                    )
+                    if not np.isnan(shares).any()
+                },
+            }
+        names = list(gates)
+        return {
+            "tasks": tasks,
+            "apart": [
+                [one, other, apart(gates[one], gates[other])]
+                for index, one in enumerate(names)
+                for other in names[index + 1 :]
+            ],
+            "likeness": None if likeness is None else likeness.tolist(),
+            "warnings": list(warnings_of(gates, likeness)),
+        }
+
+    def _importance(self) -> dict[str, list[dict[str, Any]]]:
+        kept, table = self._sampled(self.experiment.evaluation.importance_rows)
+        if not kept.any():
+            return {}
+        schema = self.feed.fitted.schema
+        try:
+            return permutation_importance(
+                self._score,
+                table,
+                schema,
+                self.feed.request,
+                {task: label[kept] for task, label in self.labels.items()},
+                self.rows.clusters[kept],
+                self.experiment.seed,
+                self.progress.start("importance of features", len(table) * len(units(schema))),
+            )
+        finally:
+            self.progress.stop()
+
+    def _relevance(self) -> ByTask:
+        options, seed = self.experiment.evaluation, self.experiment.seed
+        if not options.audit_rows:
+            return {}
+        drawn, table = drawn_rows(self.feed, options.audit_rows, seed)
+        clusters = cluster_codes(self.rows.clusters, self.rows.requests)
+        try:
+            advance = self.progress.start("relevance of fields and events", len(table))
+            of_rows = table, self.feed.fitted, clusters[drawn]
+            return relevance(self.model, *of_rows, seed, options.layer_wise_relevance, advance)
+        finally:
+            self.progress.stop()
+
+    def _score(self, table: pa.Table) -> Scores:
+        return self.scorer.score_table(table, self.feed.fitted, self.feed.request)
+
+    def _sampled(self, count: int) -> tuple[NDArray[np.bool_], pa.Table]:
+        """Some whole requests, of about `count` rows: which rows, and their columns."""
+        rng, requests = np.random.default_rng(self.experiment.seed), self.rows.requests
+        share = count / len(requests)
+        kept = (rng.random(requests[-1] + 1) < share)[requests]
+        if not kept.any():
+            return kept, pa.table({})
+        tables, done = [], 0
+        for table in self.feed.split.batches(self.feed.column_names):
+            tables.append(table.filter(pa.array(kept[done : done + len(table)])))
+            done += len(table)
+        return kept, pa.concat_tables(tables)
+
+
+def _ends(found: Interval) -> list[float]:
+    return [found.value, found.low, found.high]
