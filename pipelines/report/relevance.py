@@ -133,7 +133,8 @@ def _fields(figure: Figure, kind: Kind) -> Points:
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    _legend(figure, *(each[::-1] for each in axes.get_legend_handles_labels()))
+    handles, labels = axes.get_legend_handles_labels()
+    _legend(figure, handles[::-1], labels[::-1])
     return _table("", kind, order)
 
 
