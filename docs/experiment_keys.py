@@ -108,6 +108,7 @@ EXAMPLES: Mapping[str, Any] = {
     "evaluation.baselines": {"popularity": "item_clicks"},
     "evaluation.metrics": ["brier", {"name": "precision_at", "k": 5}],
     "evaluation.segments": ["device", "history_length", ["country", "device"]],
+    "evaluation.slices": ["device", "hour", "history_length"],
     "evaluation.gates.task": "click",
     "evaluation.gates.metric": "auc",
     "evaluation.gates.at_least": 0.7,
@@ -292,9 +293,10 @@ def descriptions(owner: type) -> dict[str, str]:
 def example(table: Table, key: Key) -> Any:
     """An example of a key's value: its default, or that of `EXAMPLES`."""
     path = f"{table.path}.{key.name}" if table.path else key.name
-    if key.default not in (..., None, ()) and key.default != {}:
-        return key.default
-    return EXAMPLES.get(path)
+    says_nothing = key.default in (..., None, ()) or key.default == {}
+    if says_nothing or (key.default is False and path in EXAMPLES):
+        return EXAMPLES.get(path)
+    return key.default
 
 
 def written(value: Any) -> str:

@@ -10,8 +10,17 @@ from typing import Any
 import click
 
 Command = Callable[..., None]
+Option = Callable[[Command], Command]
 
 force_option = click.option("--force", is_flag=True, help="Run even if nothing has changed.")
+against_option = click.option(
+    "--against",
+    multiple=True,
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="Folder of another run to compare with, on the same rows. Repeatable: runs of one "
+    "experiment with different seeds count as one model.",
+)
 
 
 def experiment_options(command: Command) -> Command:

@@ -18,20 +18,23 @@ from pipelines.audit.rows import drawn_rows
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL
 from pipelines.evaluation.gates import check_segments, decide
 from pipelines.evaluation.importance import permutation_importance, units
-from pipelines.evaluation.segments import Cut, cut_all, segment_metrics
+from pipelines.evaluation.segments import Cut, cut, cut_all, segment_metrics
+from pipelines.evaluation.slices import worst_slices
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
 from pipelines.metrics.intervals import cluster_codes
+from pipelines.scoring.labelled import Workers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Task
+from recsys_attn.schema import Schema, Task
 
 
 def evaluate(
@@ -42,6 +45,7 @@ def evaluate(
     model: RankingModel,
     progress: Progress,
     train_rates: Mapping[str, float] | None = None,
+    workers: Workers | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Scores every row of a split; returns the predictions and the metrics by task.
 
@@ -53,16 +57,18 @@ def evaluate(
         model: The trained model.
         progress: Shows the rows done.
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
+        workers: Score the row groups; None: this process.
     """
     options = experiment.evaluation
     if options.layer_wise_relevance:
         require_conserving(model)
-    rows = _Rows.read(split, options, request)
+    rows = _Rows.read(split, options, request, fitted.schema)
     check_segments(options.gates, rows.cuts)
     feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        labels, scores = scorer.score_labelled(feed, advance)
+        workers = workers or Workers(LOCAL, lambda: (fitted, model))
+        labels, scores = score_split(feed, workers, advance)
     finally:
         progress.stop()
     columns: dict[str, Any] = {"request": rows.requests}
@@ -77,7 +83,14 @@ def evaluate(
         if ceiling is not None:
             columns[f"{task.name}/ceiling"] = rows.extras[ceiling]
         rate = (train_rates or {}).get(task.name)
-        tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
+        found = tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
+        if rows.searched and task.has_probabilities:
+            of = (rows.searched, label, score, rows.clusters)
+            found["slices"] = worst_slices(*of, experiment.seed)
+    for each in rows.cuts:
+        names = pa.array(each.names, pa.string())
+        inside = pa.DictionaryArray.from_arrays(pa.array(each.codes), names)
+        columns[f"segment/{', '.join(each.columns)}"] = inside
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
     if options.importance_rows:
@@ -125,7 +138,7 @@ def _importance(
             schema,
             feed.request,
             {task: label[kept] for task, label in labels.items()},
-            (rows.requests if rows.groups is None else rows.groups)[kept],
+            rows.clusters[kept],
             experiment.seed,
             progress.start("importance of features", len(table) * len(units(schema))),
         )
@@ -174,6 +187,7 @@ class _Rows(NamedTuple):
         group: Column of the groups of GAUC, if there are any.
         groups: The group of each row as a number, NaN for rows without one.
         cuts: The segments.
+        searched: The values of the columns that are searched for slices.
     """
 
     extras: dict[str, pa.Array]
@@ -182,17 +196,28 @@ class _Rows(NamedTuple):
     group: str | None
     groups: np.ndarray | None
     cuts: list[Cut]
+    searched: list[Cut]
 
     @classmethod
-    def read(cls, split: DataSplit, options: EvaluationOptions, request: str | None) -> _Rows:
+    def read(
+        cls, split: DataSplit, options: EvaluationOptions, request: str | None, schema: Schema
+    ) -> _Rows:
         group = options.group or request
-        divided = set(itertools.chain(*options.segmentations))
+        features = [f.name for f in schema.features if f.name in split.columns]
+        searched = options.searched(features)
+        divided = {*itertools.chain(*options.segmentations), *searched}
         named = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
         _check_columns(split, named | divided)
         extras, requests = _extra_columns(split, sorted(named | divided), request, divided)
         groups = None if group is None else _codes(extras[group])
         cuts = cut_all(options.segmentations, extras)
-        return cls(extras, requests, request is not None, group, groups, cuts)
+        slices = [cut(name, extras[name]) for name in searched]
+        return cls(extras, requests, request is not None, group, groups, cuts, slices)
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """The number of the group or the request of each row, whose rows depend on each other."""
+        return self.requests if self.groups is None else self.groups
 
 
 def _task_metrics(
@@ -205,7 +230,6 @@ def _task_metrics(
 ) -> dict[str, Any]:
     """The metrics of a task, of all rows and of the segments."""
     ceiling, probabilities = options.ceiling.get(task.name), task.has_probabilities
-    clusters = rows.requests if rows.groups is None else rows.groups
     try:
         found = task_metrics(
             label,
@@ -219,7 +243,7 @@ def _task_metrics(
             baselines={n: _numbers(rows.extras, c) for n, c in options.baselines.items()},
         )
         found["own"] = own_metrics(options.own_metrics, label, score, rows.requests)
-        found["segments"] = segment_metrics(rows.cuts, label, score, clusters, probabilities)
+        found["segments"] = segment_metrics(rows.cuts, label, score, rows.clusters, probabilities)
     except ValueError as error:
         raise PipelineError(
             f"Task {task.name!r} cannot be evaluated: {error}. Check the columns that `evaluation` "

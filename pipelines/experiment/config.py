@@ -14,7 +14,7 @@ from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
-from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates
+from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates, check_slices
 from pipelines.experiment.export_options import ExportOptions
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
@@ -214,6 +214,7 @@ class Experiment(TomlTable):
         check_known("model.exclude", self.model.exclude, features)
         check_known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         check_gates(self.evaluation, self.tasks)
+        check_slices(self.evaluation, self.tasks)
         self._check_items()
         try:
             used = {feature.name for feature in self.model_schema.features}

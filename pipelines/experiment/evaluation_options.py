@@ -27,6 +27,9 @@ class EvaluationOptions(TomlTable):
         segments: Columns, and pairs of them, whose values divide the rows: metrics of each
             segment, with its difference to all other rows. A number with more than 12 values is
             cut into five of equally many rows, and a list counts by its length.
+        slices: Columns whose values, and pairs of values, are searched for the worst slices: found
+            on half of the users, confirmed on the other half. True: all features; a list counts by
+            its length.
         importance_rows: About how many rows show how important the features are: more make the
             intervals narrower, 0 leaves it out.
         audit_rows: How many rows show which fields and events the scores come from, and which
@@ -43,6 +46,7 @@ class EvaluationOptions(TomlTable):
     baselines: dict[str, str] = Field(default_factory=dict)
     metrics: tuple[str | dict[str, Any], ...] = ()
     segments: tuple[str | tuple[str, ...], ...] = ()
+    slices: bool | tuple[str, ...] = False
     importance_rows: int = Field(default=20_000, ge=0)
     audit_rows: int = Field(default=400, ge=0)
     layer_wise_relevance: bool = False
@@ -70,6 +74,18 @@ class EvaluationOptions(TomlTable):
                 f"`segments` must name each column or pair once. Received: {list(self.segments)}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_slices(self) -> EvaluationOptions:
+        if isinstance(self.slices, tuple) and len(set(self.slices)) < len(self.slices):
+            raise ValueError(f"`slices` must name each column once. Received: {list(self.slices)}")
+        return self
+
+    def searched(self, features: Sequence[str]) -> list[str]:
+        """The columns that are searched for slices, given those of the features."""
+        if isinstance(self.slices, tuple):
+            return list(self.slices)
+        return list(features) if self.slices else []
 
     @property
     def metrics_only(self) -> EvaluationOptions:
@@ -101,6 +117,8 @@ class EvaluationOptions(TomlTable):
                 named[key] = given
             else:
                 named |= {f"{key}[{place}]": column for place, column in enumerate(given)}
+        for index, column in enumerate(self.searched([])):
+            named[f"evaluation.slices[{index}]"] = column
         return named
 
 
@@ -116,3 +134,23 @@ def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
         key = f"evaluation.gates[{index}]"
         check_known(f"{key}.task", [gate.task], list(by_name))
         check_gate(key, gate, by_name[gate.task], further, options.segmentations)
+
+
+def check_slices(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
+    """Checks that slices have a task to be searched for, and are not made of its label.
+
+    Raises:
+        ValueError: There is none, or they are; the message names the key.
+    """
+    if options.slices and not any(task.has_probabilities for task in tasks):
+        raise ValueError(
+            "`evaluation.slices` needs a task with probabilities, whose excess of logloss it "
+            "compares; the losses of all tasks are those of an order. Leave it out."
+        )
+    outcomes = {name for task in tasks for name in (task.label_column, task.mask) if name}
+    for index, column in enumerate(options.searched([])):
+        if column in outcomes:
+            raise ValueError(
+                f"`evaluation.slices[{index}]` names {column!r}, a label or mask of a task; "
+                "expected columns that are known before the outcome."
+            )

@@ -22,6 +22,7 @@ WHOLE = (
     "normalised_entropy",
     "recalibrated_entropy",
     "calibration_error",
+    "ici",
 )
 _DIFFERENCES = ("auc_difference", "excess_logloss", "excess_logloss_difference")
 SEGMENT = ("auc", "logloss", "calibration", *_DIFFERENCES)

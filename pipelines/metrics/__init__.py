@@ -24,6 +24,7 @@ from pipelines.metrics.probability import (
     normalised_entropy,
     recalibrated_entropy,
 )
+from pipelines.metrics.ranked import LabelCounts
 from pipelines.metrics.ranking import (
     RocCurve,
     auc,
@@ -33,6 +34,8 @@ from pipelines.metrics.ranking import (
     roc_curve,
 )
 from pipelines.metrics.segments import SegmentMetrics
+from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
+from pipelines.metrics.smooth import SmoothCalibration, smooth_calibration
 from pipelines.metrics.task import task_metrics
 from pipelines.metrics.top_k import AT_K, TopK
 
@@ -42,8 +45,12 @@ __all__ = [
     "CalibrationCurve",
     "Difference",
     "Interval",
+    "LabelCounts",
     "RocCurve",
     "SegmentMetrics",
+    "Slice",
+    "SliceSearch",
+    "SmoothCalibration",
     "TopK",
     "UndefinedMetricWarning",
     "auc",
@@ -62,5 +69,7 @@ __all__ = [
     "own_metrics",
     "recalibrated_entropy",
     "roc_curve",
+    "smooth_calibration",
     "task_metrics",
+    "worst_slices",
 ]

@@ -4,19 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
+from pipelines.report.against import verdicts
 from pipelines.report.gates import print_gates
 from pipelines.report.segments import print_segments
+from pipelines.report.slices import print_slices
 from pipelines.report.tables import print_metrics
 
 
-def print_evaluation(console: Console, metrics: Mapping[str, Any]) -> None:
-    """Prints the metrics of each task, its worst segments, and the gates.
+def print_evaluation(
+    console: Console, metrics: Mapping[str, Any], against: Mapping[str, Any] | None = None
+) -> None:
+    """Prints the metrics of each task, its worst segments and slices, gates and verdicts.
 
     Args:
         console: The console.
         metrics: The content of an evaluation's metrics.json.
+        against: What `compared` returns.
     """
     print_metrics(console, metrics)
     print_segments(console, metrics)
+    print_slices(console, metrics)
     print_gates(console, metrics)
+    for verdict in verdicts(against) if against else ():
+        console.print(escape(verdict))

@@ -10,15 +10,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
 from pipelines.report import palette, plots, relevance
+from pipelines.report.against import NAMES
+from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
 from pipelines.report.segments import mark, sign, signed, titled
+from pipelines.report.slices import effect_ends, outcome, small
 from pipelines.report.tables import ordered, own_names, places
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
-    "Calibration": "Bins of rising score; the bars are 95% intervals, on the line is perfect.",
+    "Calibration": "Bins of rising score with 95% intervals, and the smooth curve of all rows; on "
+    "the line is perfect.",
     "Scores by label": "The less the two overlap, the higher the AUC.",
     "Training": "After each epoch, on the validation rows; rings mark the best, the line what is "
     "kept.",
@@ -27,7 +31,9 @@ HINTS = {
 }
 
 
-def write_report(evaluation_dir: Path, out_file: Path) -> None:
+def write_report(
+    evaluation_dir: Path, out_file: Path, against: Mapping[str, Any] | None = None
+) -> None:
     """Writes the report of an evaluation folder as one self-contained HTML file.
 
     The same folder gives the same file, byte for byte.
@@ -35,11 +41,12 @@ def write_report(evaluation_dir: Path, out_file: Path) -> None:
     Args:
         evaluation_dir: Folder with metrics.json and predictions.parquet.
         out_file: The file to write; its folder is made, an earlier file is replaced.
+        against: What `compared` returns; None: the page has no section of other runs.
 
     Raises:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
-    page = ReportPage(evaluation_dir).html
+    page = ReportPage(evaluation_dir, against).html
     with atomic_file(Path(out_file)) as part:
         part.write_text(page, encoding="utf-8")
 
@@ -49,6 +56,7 @@ class ReportPage:
 
     Args:
         evaluation_dir: Folder with metrics.json and predictions.parquet.
+        against: What `compared` returns; None: the page has no section of other runs.
 
     Attributes:
         html: The page.
@@ -57,7 +65,9 @@ class ReportPage:
         PipelineError: A file of the folder is missing, damaged, or belongs to another.
     """
 
-    def __init__(self, evaluation_dir: str | Path) -> None:
+    def __init__(
+        self, evaluation_dir: str | Path, against: Mapping[str, Any] | None = None
+    ) -> None:
         evaluation = Evaluation.read(Path(evaluation_dir))
         metrics = evaluation.metrics
         self.html = (
@@ -67,8 +77,11 @@ class ReportPage:
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
                 hint=hint,
+                compared=against,
+                metric_names=NAMES,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+                moved_features=pictures_of_drift(metrics.get("drift", ())),
             )
         )
 
@@ -95,6 +108,8 @@ def environment() -> Environment:
     found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
     found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
+    found.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
 
@@ -109,7 +124,7 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
         pictures["ROC curve"] = plots.roc(rows, metrics)
     if rows.labels.size:
         if metrics["logloss"] is not None:  # else the scores are no probabilities
-            pictures["Calibration"] = plots.calibration(rows)
+            pictures["Calibration"] = plots.calibration(rows, evaluation.clusters(task))
         pictures["Scores by label"] = plots.distribution(rows)
     if epochs:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
@@ -123,6 +138,17 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
 def hint(title: str) -> str:
     """The line below a picture."""
     return HINTS.get(title) or relevance.hint(title)
+
+
+def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
+    """Every picture of the page, by its task or section and its title."""
+    drift = pictures_of_drift(evaluation.metrics.get("drift", ()))
+    of_tasks = {
+        f"{task}/{title}": picture
+        for task in evaluation.metrics["tasks"]
+        for title, picture in _pictures(evaluation, task).items()
+    }
+    return of_tasks | {f"drift/{name}": picture for name, picture in drift.items()}
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from pipelines.metrics import calibration_curve, roc_curve
+from pipelines.metrics import calibration_curve, roc_curve, smooth_calibration
+from pipelines.metrics.intervals import mean_influence
 from pipelines.report.numbers import decimal, percent
 from pipelines.report.palette import LIGHT, by_name
 from pipelines.report.results import TaskRows
@@ -63,10 +64,11 @@ class Points(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture and its numbers."""
+    """A picture, its numbers, and the figure that it was drawn from."""
 
     svg: str
     points: Points
+    figure: Figure
 
 
 def picture(draw: Callable[Concatenate[Figure, P], Points]) -> Callable[P, Picture]:
@@ -77,7 +79,7 @@ def picture(draw: Callable[Concatenate[Figure, P], Points]) -> Callable[P, Pictu
         with matplotlib.style.context(["default", STYLE]):
             figure = Figure(figsize=SIZE, layout="constrained")
             points = draw(figure, *args, **kwargs)
-            return Picture(_svg(figure), points)
+            return Picture(_svg(figure), points, figure)
 
     return drawn
 
@@ -133,10 +135,14 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> Points:
 
 
 @picture
-def calibration(figure: Figure, rows: TaskRows) -> Points:
-    """Observed against predicted rate per quantile bin of the scores, with 95% intervals."""
+def calibration(figure: Figure, rows: TaskRows, clusters: NDArray[np.intp]) -> Points:
+    """Observed against predicted rate per quantile bin of the scores, and as a smooth curve.
+
+    The 95 % intervals of the bins are for rows that depend on each other within a cluster.
+    """
     predicted, observed, counts = calibration_curve(rows.labels, rows.scores)
-    low, high = _wilson(observed, counts)
+    low, high = _wilson(observed, bin_sizes(rows, clusters, counts))
+    smooth = smooth_calibration(rows.labels, rows.scores)
     axes = figure.add_subplot()
     end = max(predicted.max(), high.max(), 1e-6) * 1.06
     start = 0.0
@@ -148,6 +154,7 @@ def calibration(figure: Figure, rows: TaskRows) -> Points:
     axes.set(xlim=(start, end), ylim=(start, end))
     axes.plot([start, end], [start, end], color=FAINT, linewidth=0.8)
     axes.vlines(predicted, low, high, color=MODEL, linewidth=1.2, alpha=0.55)
+    axes.plot(smooth.predicted, smooth.smooth, color=MODEL, linewidth=1.2)
     sizes = 32 * counts / counts.max()
     axes.scatter(predicted, observed, sizes, color=MODEL, linewidths=0, clip_on=False, zorder=3)
     for axis in (axes.xaxis, axes.yaxis):
@@ -158,9 +165,10 @@ def calibration(figure: Figure, rows: TaskRows) -> Points:
     axes.text(0.97, 0.03, "predicted too high", transform=axes.transAxes, ha="right", color=SOFT)
     axes.set_xlabel(f"predicted rate, {_bins(counts)}")
     axes.set_ylabel("observed rate")
-    shares = zip(predicted, observed, low, high, strict=True)
+    curve = np.interp(predicted, smooth.predicted, smooth.smooth)
+    shares = zip(predicted, observed, low, high, curve, strict=True)
     return Points(
-        ["predicted", "observed", "from", "to", "rows"],
+        ["predicted", "observed", "from", "to", "smooth", "rows"],
         [
             [*(percent(share) for share in row), f"{count:,}"]
             for row, count in zip(shares, counts, strict=True)
@@ -277,7 +285,25 @@ def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:
     )
 
 
-def _wilson(share: Floats, counts: NDArray[np.int64], z: float = 1.96) -> tuple[Floats, Floats]:
+def bin_sizes(rows: TaskRows, clusters: NDArray[np.intp], counts: NDArray[np.int64]) -> Floats:
+    """How many independent rows know as much as the rows of each bin, whose clusters are alike.
+
+    That is the number of rows over the factor by which the clusters raise the variance of the
+    share of positives; at least 1, and rows per cluster where all labels are equal.
+    """
+    found = []
+    for bin_ in np.split(np.argsort(rows.scores, kind="stable"), np.cumsum(counts)[:-1]):
+        labels, present = rows.labels[bin_], np.unique(clusters[bin_], return_inverse=True)[1]
+        share, moved = mean_influence(labels, present)
+        factor = labels.size / moved.size
+        if 0 < share < 1 and moved.size > 1:
+            variance = float(moved @ moved) * moved.size / (moved.size - 1)
+            factor = variance * labels.size / (share * (1 - share))
+        found.append(labels.size / max(factor, 1.0))
+    return np.array(found)
+
+
+def _wilson(share: Floats, counts: Floats, z: float = 1.96) -> tuple[Floats, Floats]:
     """Wilson's interval of a share, which stays in [0, 1] at few and at extreme counts."""
     middle = (share + z**2 / (2 * counts)) / (1 + z**2 / counts)
     half = z * np.sqrt(share * (1 - share) / counts + z**2 / (4 * counts**2)) / (1 + z**2 / counts)

@@ -1,5 +1,6 @@
 """Reads an evaluation folder: metrics.json and predictions.parquet."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
-from pipelines.metrics.intervals import cluster_codes
+from pipelines.metrics.checks import group_codes
+from pipelines.metrics.intervals import separated
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,63 @@ class Evaluation:
             baselines={n: columns[column] for n, column in baselines.items() if column in columns},
         )
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the predictions."""
+        try:
+            return pq.read_schema(self.predictions).names
+        except pa.ArrowException as error:
+            raise self._unreadable(error) from error
+
+    def group_codes(self, task: str) -> NDArray[np.intp]:
+        """The number of the group (that of GAUC, else the request) of each row of `task_rows`.
+
+        Rows without a group have -1.
+        """
+        name = "group" if "group" in self.columns else "request"
+        labels, table = self._labelled(task, [name])
+        return group_codes(table[name].combine_chunks(), labels)
+
     def clusters(self, task: str) -> NDArray[np.intp]:
-        """The number of the group (that of GAUC, else the request) of each row of `task_rows`."""
+        """As `group_codes`, with a number of its own for each row without a group."""
+        return separated(self.group_codes(task))
+
+    def segment_rows(self, task: str) -> dict[str, NDArray[np.bool_]]:
+        """Where `task_rows` are inside each segment, by the segment's name."""
+        names = [name for name in self.columns if name.startswith("segment/")]
+        _, table = self._labelled(task, names)
+        found = {}
+        for name in names:
+            column = table[name].combine_chunks().dictionary_encode()
+            codes = column.indices.to_numpy()
+            for code, segment in enumerate(column.dictionary.to_pylist()):
+                found[segment] = codes == code
+        return found
+
+    def places(self, task: str, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+        """The line of the predictions, the request and the group of some of `task_rows`."""
+        present = [name for name in ("request", "group") if name in self.columns]
+        _, table = self._labelled(task, present)
+        return table.take(pa.array(rows)).to_pylist()
+
+    def _labelled(self, task: str, names: Sequence[str]) -> tuple[NDArray[np.float64], pa.Table]:
+        """Labels of the rows that have one, and other columns of these rows beside `row`."""
         label = f"{task}/label"
         try:
-            present = pq.read_schema(self.predictions).names
-            name = "group" if "group" in present else "request"
-            table = pq.read_table(self.predictions, columns=[name, label])
+            table = pq.read_table(self.predictions, columns=[label, *names])
         except pa.ArrowException as error:
-            raise PipelineError(f"{self.predictions} cannot be read: {error}") from error
+            raise self._unreadable(error) from error
         labels = table[label].cast(pa.float64()).to_numpy()
-        return cluster_codes(table[name].combine_chunks(), labels)[~np.isnan(labels)]
+        known = np.flatnonzero(~np.isnan(labels))
+        table = (
+            table.select(names)
+            .unify_dictionaries()
+            .append_column("row", pa.array(np.arange(labels.size)))
+        )
+        return labels[known], table.take(pa.array(known))
+
+    def _unreadable(self, error: Exception) -> PipelineError:
+        return PipelineError(f"{self.predictions} cannot be read: {error}")
 
     def _columns(
         self, required: tuple[str, ...], optional: tuple[str, ...]
@@ -93,4 +141,4 @@ class Evaluation:
             table = pq.read_table(self.predictions, columns=names)
             return {name: table[name].cast(pa.float64()).to_numpy() for name in names}
         except pa.ArrowException as error:
-            raise PipelineError(f"{self.predictions} cannot be read: {error}") from error
+            raise self._unreadable(error) from error

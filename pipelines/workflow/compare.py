@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.metrics import AT_K, Difference
-from pipelines.metrics.intervals import auc_influence, difference, mean_influence
-from pipelines.metrics.probability import row_losses
+from pipelines.common.errors import PipelineError
+from pipelines.metrics import AT_K
+from pipelines.report.against import compared
+from pipelines.report.comparison import TaskComparison
 from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.report.results import Evaluation
+from pipelines.report.sides import Side, check_same_rows, sides_of
+from pipelines.report.slices import effect_ends
 from pipelines.report.tables import calibrated, margin, own_names, places
 from pipelines.workflow.run import STEPS
 
@@ -29,36 +31,67 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
     Raises:
         PipelineError: A folder has no evaluation.
     """
-    evaluations = {str(run): Evaluation.read(run / STEPS["evaluate"].folder) for run in runs}
+    evaluations = _evaluations(runs)
     found = {run: evaluation.metrics for run, evaluation in evaluations.items()}
     console.print(_runs(found))
-    same = _have_same_rows(list(evaluations.values()))
-    if not same:
-        console.print("The runs were evaluated on different rows: compare no numbers.")
     tasks = dict.fromkeys(task for metrics in found.values() for task in metrics["tasks"])
+    verdicts = []
     for task in tasks:
         of_task = {run: m["tasks"][task] for run, m in found.items() if task in m["tasks"]}
         console.print()
         console.print(_numbers(task, of_task))
-        if same and len(of_task) > 1:
-            console.print(_against_first(task, {run: evaluations[run] for run in of_task}))
+        together = {run: evaluations[run] for run in of_task}
+        problem = _not_comparable(together)
+        if problem:
+            console.print(escape(problem))
+        elif len(together) > 1:
+            each = [Side({run: evaluation}) for run, evaluation in together.items()]
+            console.print(_against_first(TaskComparison(task, each), each))
+            verdicts += _verdicts(task, sides_of(together))
         for k in places({name: 0 for m in of_task.values() for name in m.get("at_k") or {}}):
             console.print(_order(f"{task}, first {k} places", of_task, k))
         if names := own_names(of_task):
             console.print(_own(f"{task}, your metrics", of_task, names))
+    if verdicts:
+        console.print()
+    for verdict in verdicts:
+        console.print(escape(verdict))
 
 
-def _have_same_rows(evaluations: list[Evaluation]) -> bool:
-    """Whether all have the same labels; their data may differ in other columns."""
-    if len({(e.metrics["data_hash"], e.metrics["split"]) for e in evaluations}) == 1:
-        return True
-    first: dict[str, np.ndarray] = {}
-    for evaluation in evaluations:
-        for task in evaluation.metrics["tasks"]:
-            labels = evaluation.task_rows(task).labels
-            if not np.array_equal(first.setdefault(task, labels), labels):
-                return False
-    return True
+def compare_runs(runs: Sequence[Path]) -> dict[str, Any] | None:
+    """The first run against the others, as the page shows it; None without others.
+
+    Raises:
+        PipelineError: A folder has no evaluation, a run is named twice, or the runs were evaluated
+            on different rows.
+    """
+    resolved = [run.resolve() for run in runs]
+    for place, run in enumerate(resolved):
+        if run in resolved[:place]:
+            raise PipelineError(f"--against: {runs[place]} is compared with itself. Name another.")
+    return compared(_evaluations(runs)) if len(runs) > 1 else None
+
+
+def _evaluations(runs: Sequence[Path]) -> dict[str, Evaluation]:
+    return {str(run): Evaluation.read(run / STEPS["evaluate"].folder) for run in runs}
+
+
+def _not_comparable(evaluations: Mapping[str, Evaluation]) -> str:
+    """Why the rows of the evaluations are not the same, or an empty text."""
+    try:
+        check_same_rows(evaluations)
+    except PipelineError as error:
+        return str(error)
+    return ""
+
+
+def _verdicts(task: str, sides: list[Side]) -> list[str]:
+    """Each side against the first one in words; of one side, the spread between its seeds."""
+    first, *others = sides
+    compared = TaskComparison(task, sides)
+    if not others:
+        return [f"{task}: {compared.spread(first)}"] if len(first.runs) > 1 else []
+    return [compared.verdict(side, first) for side in others]
 
 
 def _table(title: str, columns: list[str]) -> Table:
@@ -99,35 +132,19 @@ def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
     return table
 
 
-def _against_first(task: str, evaluations: Mapping[str, Evaluation]) -> Table:
+def _against_first(compared: TaskComparison, sides: list[Side]) -> Table:
     """Differences to the first run, with intervals for rows that depend on each other."""
-    (_, before), *others = evaluations.items()
-    group = before.metrics.get("group") or "request"
-    start, of_first = before.metrics["tasks"][task], before.task_rows(task)
-    clusters = before.clusters(task)
-    table = _table("against first", ["AUC", "95 % by " + group, "p", "logloss", "95 %"])
-    for run, evaluation in others:
-        now, rows = evaluation.metrics["tasks"][task], evaluation.task_rows(task)
+    first, *others = sides
+    table = _table("against first", ["AUC", f"95 % by {compared.unit}", "p", "logloss", "95 %"])
+    for side in others:
+        found = compared.differences(side, first)
         cells = []
-        if None not in (start["auc"], now["auc"]):
-            pair = (auc_influence(each.labels, each.scores, clusters) for each in (rows, of_first))
-            found = difference(*pair)
-            cells += [f"{found.value:+.4f}", _ends(found), f"{found.p:.3f}"]
-        else:
-            cells += [ABSENT] * 3
-        if None not in (start["logloss"], now["logloss"]):
-            pair = (
-                mean_influence(row_losses(each.labels, each.scores), clusters)
-                for each in (rows, of_first)
-            )
-            found = difference(*pair)
-            cells += [f"{found.value:+.4f}", _ends(found)]
-        table.add_row(escape(run), *cells)
+        if order := found.get("auc"):
+            cells = [f"{order['difference']:+.4f}", effect_ends(order), f"{order['p']:.3f}"]
+        if loss := found.get("logloss"):
+            cells += [f"{loss['difference']:+.4f}", effect_ends(loss)]
+        table.add_row(escape(side.name), *(cells or [ABSENT] * 3))
     return table
-
-
-def _ends(found: Difference) -> str:
-    return f"{found.low:+.4f} to {found.high:+.4f}"
 
 
 def _order(title: str, found: Mapping[str, Metrics], k: int) -> Table:

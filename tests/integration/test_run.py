@@ -96,7 +96,7 @@ def test_compare_shows_runs_beside_each_other(
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in result.stdout  # a long path is folded
-    assert "compare no numbers" not in result.stdout
+    assert "cannot be compared" not in result.stdout
     assert lines[1].split()[:3] == ["run", "attention_ranker", "3"]
     for task, found in metrics["tasks"].items():
         (at,) = (n for n, line in enumerate(lines) if line.split()[:1] == [task] and "AUC" in line)
@@ -108,7 +108,7 @@ def test_compare_shows_runs_beside_each_other(
         assert lines[at].split()[-4:] == ["HR", "NDCG", "MRR", "MAP"]
         assert lines[at + 1].split()[2] == f"{found['at_k']['ndcg@10']:.4f}"
 
-    same = [line for line in lines if " to " in line]
+    same = [line for line in lines if " to " in line and "(" not in line]  # no verdict
     assert len(same) == 2  # tasks
     zero = "+0.0000"
     assert same[0].split()[-9:] == [zero, zero, "to", zero, "1.000", zero, zero, "to", zero]
@@ -119,14 +119,25 @@ def test_compare_shows_runs_beside_each_other(
     low = pc.divide(predictions["click/score"], 100.0)  # the same order, other probabilities
     pq.write_table(table.set_column(at, "click/score", low), changed / "predictions.parquet")
     output = invoke("compare", "run", "other").stdout
-    assert "compare no numbers" not in output  # the data may differ in columns
+    assert "cannot be compared" not in output  # the data may differ in columns
     line = next(line for line in output.splitlines() if " to " in line)
     auc, least, _, most, p, loss, low_loss, _, high_loss = line.split()[1:]
     assert [auc, least, most, p] == ["+0.0000", "+0.0000", "+0.0000", "1.000"]
     assert 0 < float(low_loss) < float(loss) < float(high_loss)
 
+    verdict = "run and other cannot be told apart by the order for click: AUC +0.0000"
+    result = invoke("report", "run", "--against", "other")
+    assert result.exit_code == 0, result.output
+    assert verdict in " ".join(result.stdout.split())
+    assert "other and run cannot be told apart by the order" in " ".join(output.split())
+    assert verdict in (folder / "run" / "report.html").read_text("utf-8")
+    same = invoke("report", "run", "--against", "./run")
+    assert "--against: run is compared with itself" in same.stderr
     pq.write_table(
         predictions.take(np.arange(len(predictions))[::-1]), changed / "predictions.parquet"
     )
     output = invoke("compare", "run", "other").stdout
-    assert "The runs were evaluated on different rows: compare no numbers." in output
+    assert "other cannot be compared with run: its labels of task 'click' differ in" in output
+    refused = invoke("report", "run", "--against", "other")
+    assert refused.exit_code == 1
+    assert "other cannot be compared with run: its labels" in refused.stderr

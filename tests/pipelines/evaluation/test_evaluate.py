@@ -100,7 +100,7 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
         relevance = found.pop("relevance")
         assert relevance["rows"] == 50
         assert set(relevance["kinds"]) == {"fields", "events/history", "events/searches"}
-        assert found == {**expected, "own": {}, "segments": []}
+        assert found == {**expected, "own": {}, "segments": []}  # and no slices
         assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
         assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)
         assert found["gauc_groups"] == 2
@@ -183,6 +183,9 @@ def test_segments_are_the_rows_of_their_values(run, table):
     found = {each["name"]: each for each in summary["tasks"]["buy"]["segments"]}
     columns = [["segment"], ["past_items"], ["segment", "age"]]
     assert [list(c) for c in dict.fromkeys(tuple(e["columns"]) for e in found.values())] == columns
+    written = [f"segment={v or '(missing)'}" for v in table["segment"].to_pylist()]
+    assert predictions["segment/segment"].to_pylist() == written
+    assert "segment/segment, age" in predictions.column_names
     values = np.array(table["segment"].to_pylist(), object)
     lengths = [None if v is None else len(v) for v in table["past_items"].to_pylist()]
     rows = {
@@ -201,3 +204,28 @@ def test_segments_are_the_rows_of_their_values(run, table):
             loss = metrics.log_loss(labels[inside], scores[inside])
             assert found[name]["logloss"] == pytest.approx(loss, abs=1e-9)
     json.dumps(summary["tasks"], allow_nan=False)
+
+
+def test_a_planted_slice_of_a_shop_is_found(fitted, model, tmp_path):
+    """The clicks on one brand follow no score."""
+    table = shop.table(7919, seed=5)
+    scores = Scorer(model).score_table(table, fitted, "request")["click"]
+    of_brand = np.array(table["brand"].to_pylist(), object) == "a"
+    rng = np.random.default_rng(0)
+    chance = np.where(of_brand, 0.5, scores)
+    clicks = pa.array((rng.random(len(table)) < chance).astype(np.int8))
+    table = table.set_column(table.column_names.index("click"), "click", clicks)
+    shop.write(tmp_path / "test/part-00000.parquet", [table])
+    progress = Progress(Console(file=io.StringIO()))
+    split = DataSplit(tmp_path / "test")
+    options = {"slices": True, "importance_rows": 0}
+    _, summary = evaluate(_experiment(options), split, "request", fitted, model, progress)
+    slices = json.loads(json.dumps(summary["tasks"]["click"]["slices"], allow_nan=False))
+    assert slices["columns"] == [feature.name for feature in shop.SCHEMA.features]
+    assert slices["searched"] > slices["tested"] >= len(slices["reported"])
+    first = slices["reported"][0]
+    assert (first["name"], first["columns"]) == ("brand=a", ["brand"])
+    assert first["rows"] == of_brand.sum()
+    low, high = first["confirmed"]["interval"]
+    assert 0 < low < first["confirmed"]["excess_logloss_difference"] < high
+    assert first["found"]["clusters"] + first["confirmed"]["clusters"] == summary["requests"]

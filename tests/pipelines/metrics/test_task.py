@@ -19,6 +19,7 @@ from pipelines.metrics import (
     logloss,
     normalised_entropy,
     recalibrated_entropy,
+    smooth_calibration,
     task_metrics,
 )
 from tests.pipelines.metrics.samples import ROWS, sample
@@ -32,6 +33,7 @@ OF_ROWS = {
     "recalibrated_entropy": recalibrated_entropy,
     "calibration_error": calibration_error,
 }
+SMOOTH = ("ici", "e50", "e90")
 
 
 def test_task_metrics_are_those_of_the_labelled_rows():
@@ -68,6 +70,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         "ranked_requests": ranked,
         "calibration_off": None,
         **{name: metric(y, s) for name, metric in OF_ROWS.items()},
+        **{name: getattr(smooth_calibration(y, s), name) for name in SMOOTH},
         "intervals": intervals(y, s, g),
         "clusters": 31,
         "gauc_share": 1.0,
@@ -130,6 +133,7 @@ def test_scores_of_a_ranking_loss_are_no_probabilities():
     for metrics in (found, found["trivial"]):
         for name in ("logloss", "calibration", "calibration_off"):
             assert metrics[name] is None
+    assert found["ici"] is found["normalised_entropy"] is None
     assert found["auc"] == auc(labels, scores)
 
 
@@ -148,6 +152,7 @@ def test_undefined_task_metrics_are_none():
         "rows": 0,
         "positives": 0,
         **nothing,
+        **dict.fromkeys(SMOOTH),
         "calibration_error": None,
         "intervals": ends,
         "clusters": 0,
@@ -158,6 +163,7 @@ def test_undefined_task_metrics_are_none():
         "positives": 0,
         **nothing,
         "calibration_error": pytest.approx(0.5),
+        **dict.fromkeys(SMOOTH, pytest.approx(0.5)),
         "intervals": {**ends, "gauc": None},
         "clusters": 1,
         "gauc_share": 0.0,

@@ -16,6 +16,11 @@ def rows(labels, scores, ceiling=None, baselines=None) -> TaskRows:
     return TaskRows(np.asarray(labels, float), np.asarray(scores, float), ceiling, baselines or {})
 
 
+def calibration(found: TaskRows) -> plots.Picture:
+    """The plot of rows that do not depend on each other."""
+    return plots.calibration(found, np.arange(found.labels.size))
+
+
 def sample(count=1000, rate=0.2, spread=0.05) -> TaskRows:
     generator = np.random.default_rng(17)
     scores = np.clip(generator.normal(rate, spread, count), 0.001, 0.999)
@@ -63,7 +68,7 @@ def test_the_roc_curves_are_named_with_their_auc_best_first():
 )
 def test_the_calibration_plot_counts_its_bins(scores, said):
     labels = np.random.default_rng(1).random(1000) < scores
-    assert f"predicted rate, {said}" in texts(plots.calibration(rows(labels, scores)).svg)
+    assert f"predicted rate, {said}" in texts(calibration(rows(labels, scores)).svg)
 
 
 def test_the_intervals_are_wilsons():
@@ -73,6 +78,18 @@ def test_the_intervals_are_wilsons():
     for i in range(3):
         expected = binomtest(positives[i], counts[i]).proportion_ci(0.95, "wilson")
         np.testing.assert_allclose((low[i], high[i]), expected, atol=1e-5)
+
+
+def test_rows_of_a_user_count_as_few_as_they_tell():
+    found = sample(3000)
+    counts = np.array([1200, 1800])
+    alone = plots.bin_sizes(found, np.arange(3000), counts)
+    np.testing.assert_allclose(alone, counts, rtol=0.01)
+    twice = rows(np.repeat(found.labels, 2), np.repeat(found.scores, 2))
+    both = plots.bin_sizes(twice, np.repeat(np.arange(3000), 2), 2 * counts)
+    np.testing.assert_allclose(both, counts, rtol=0.01)
+    same = rows(np.zeros(60), np.linspace(0.1, 0.2, 60))
+    np.testing.assert_allclose(plots.bin_sizes(same, np.arange(60) // 4, np.array([60])), 15)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +107,7 @@ def test_the_intervals_are_wilsons():
 @pytest.mark.parametrize("label", [0, 1, None])
 def test_no_scores_break_the_pictures(scores, label):
     labels = np.arange(scores.size) % 2 if label is None else np.full(scores.size, label)
-    for draw in (plots.calibration, plots.distribution):
+    for draw in (calibration, plots.distribution):
         svg, points = draw(rows(labels, scores))
         assert {len(row) for row in points.rows} == {len(points.head)}
         assert len([text for text in texts(svg) if text.endswith("%")]) >= 3  # ticks
