@@ -24,7 +24,7 @@ from recsys_attn.models.encoded_history import EncodedHistory
 Floats = NDArray[np.float64]
 
 
-class Attended(NamedTuple):
+class PlaceGradients(NamedTuple):
     """The attention of one place on some rows with one candidate each.
 
     Attributes:
@@ -61,13 +61,13 @@ class AttentionGradients:
         self._places: list[AttentionPlace] = []
         self._compiled = tf.function(self._of_embedded, autograph=False, reduce_retracing=True)
 
-    def __call__(self, units: AllUnits) -> list[Attended]:
+    def __call__(self, units: AllUnits) -> list[PlaceGradients]:
         """Returns the attention of each place, in the order of the calls."""
         found = self._compiled(embedded_of(self._model, units))
         arrays: list[list[Any]] = [
             [None if each is None else each.numpy() for each in of_place] for of_place in found
         ]
-        return [Attended(p, *each) for p, each in zip(self._places, arrays, strict=True)]
+        return [PlaceGradients(p, *each) for p, each in zip(self._places, arrays, strict=True)]
 
     def _of_embedded(self, embedded: Any) -> list[tuple[tf.Tensor | None, ...]]:
         calls: list[HeadsCall] = []
@@ -108,7 +108,9 @@ def _products(x: tf.Tensor, gradients: list[Any]) -> list[tf.Tensor]:
     return [_float(tf.zeros_like(x) if g is None else x * g) for g in gradients]
 
 
-def chefer(model: RankingModel, units: AllUnits, attended: list[Attended]) -> dict[str, Floats]:
+def chefer(
+    model: RankingModel, units: AllUnits, attended: list[PlaceGradients]
+) -> dict[str, Floats]:
     """Relevance by Chefer's rule: `R <- R + E_heads[(A * df/dA)^+] R`, from `R = 1`.
 
     Of events, R begins in the encoder and ends with the row of the candidate in target attention;
@@ -143,7 +145,7 @@ def chefer(model: RankingModel, units: AllUnits, attended: list[Attended]) -> di
     return found
 
 
-def _through(target: Attended, encoder: list[Attended], length: int) -> Floats | None:
+def _through(target: PlaceGradients, encoder: list[PlaceGradients], length: int) -> Floats | None:
     """The candidate's row of target attention times all `1 + A` of an encoder, (tasks, rows, S).
 
     Tokens of a context stand in front of the events, as do its keys, which nothing passes. None
@@ -165,7 +167,7 @@ def _through(target: Attended, encoder: list[Attended], length: int) -> Floats |
 
 
 def field_attention(
-    model: RankingModel, units: AllUnits, attended: list[Attended]
+    model: RankingModel, units: AllUnits, attended: list[PlaceGradients]
 ) -> Floats | None:
     """The mean weight of each field over layers, heads and queries, (rows, U); None without any."""
     layers = [one.weights for one in _at(attended, "interaction")]
@@ -174,7 +176,7 @@ def field_attention(
     return _by_field(model, units, np.mean([each.mean(axis=(1, 2)) for each in layers], axis=0))
 
 
-def _at(attended: list[Attended], kind: str, history: str = "") -> list[Attended]:
+def _at(attended: list[PlaceGradients], kind: str, history: str = "") -> list[PlaceGradients]:
     return [one for one in attended if one.place[:2] == (kind, history)]
 
 

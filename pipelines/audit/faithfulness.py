@@ -15,6 +15,7 @@ from pipelines.metrics.intervals import (
     mean_influence,
     ratio_influence,
 )
+from pipelines.metrics.midranks import rank_correlation
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -23,8 +24,8 @@ FEWEST_UNITS = 3  # of a row whose order means something
 WEAK = 0.3  # rank correlation, below which no ranking is recommended
 
 
-def rank_correlation(first: Floats, second: Floats, there: Bools) -> Floats:
-    """Spearman's rank correlation of each row, by midranks.
+def order_agreement(first: Floats, second: Floats, there: Bools) -> Floats:
+    """Spearman's rank correlation of each row, over the units that it has.
 
     Args:
         first: A relevance, (rows, U).
@@ -38,31 +39,14 @@ def rank_correlation(first: Floats, second: Floats, there: Bools) -> Floats:
     Example:
 
     >>> import numpy as np
-    >>> from pipelines.audit.faithfulness import rank_correlation
-    >>> print(rank_correlation(np.array([[1., 2, 3]]), np.array([[10., 20, 0]]), np.full(3, True)))
+    >>> from pipelines.audit.faithfulness import order_agreement
+    >>> there = np.array([[True, True, True, False]])
+    >>> print(order_agreement(np.array([[1.0, 2, 3, 9]]), np.array([[10.0, 20, 0, 5]]), there))
     [-0.5]
     """
-    there = np.broadcast_to(there, first.shape)
-    count = there.sum(axis=1)
-    centred = []
-    for values in (first, second):
-        ranks = _midranks(values, there)
-        mean = ranks.sum(axis=1) / np.maximum(count, 1)
-        centred.append((ranks - mean[:, None]) * there)
-    x, y = centred
-    of_x, of_y = (np.sqrt(np.square(each).sum(axis=1)) for each in centred)
-    product = np.divide(
-        (x * y).sum(axis=1), of_x * of_y, out=np.zeros(len(x)), where=of_x * of_y > 0
-    )
-    return np.where((count >= FEWEST_UNITS) & (of_y > 0), product, np.nan)
-
-
-def _midranks(values: Floats, there: Bools) -> Floats:
-    """1, 2, ... for the units of each row, equal ones with the mean of their ranks; 0 elsewhere."""
-    others = there[:, None, :]
-    below = ((values[:, None, :] < values[:, :, None]) & others).sum(axis=2)
-    equal = ((values[:, None, :] == values[:, :, None]) & others).sum(axis=2)
-    return np.where(there, below + (equal + 1) / 2, 0.0)
+    first, second = (np.where(there, each, np.nan) for each in (first, second))
+    ordered = ~np.isnan(rank_correlation(second, second)) & (there.sum(axis=1) >= FEWEST_UNITS)
+    return np.where(ordered, np.nan_to_num(rank_correlation(first, second)), np.nan)
 
 
 def faithfulness(
@@ -87,13 +71,13 @@ def faithfulness(
     """
     lost = by_method[LEAVE_ONE_OUT]
     relevances = {name: each for name, each in by_method.items() if name != LEAVE_ONE_OUT}
-    by_size = {n: rank_correlation(np.abs(r), np.abs(lost), there) for n, r in relevances.items()}
-    known = ~np.isnan(rank_correlation(np.abs(lost), np.abs(lost), there))
+    by_size = {n: order_agreement(np.abs(r), np.abs(lost), there) for n, r in relevances.items()}
+    known = ~np.isnan(order_agreement(np.abs(lost), np.abs(lost), there))
     sizes = {name: _mean(found[known], clusters[known]) for name, found in by_size.items()}
     methods = {
         name: {
             "size": _ends(sizes[name]),
-            "signed": _ends(_mean(rank_correlation(relevance, lost, there), clusters)),
+            "signed": _ends(_mean(order_agreement(relevance, lost, there), clusters)),
             "deletion": _share(curves, name, clusters),
         }
         for name, relevance in relevances.items()

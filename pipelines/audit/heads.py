@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from pipelines.audit.attention_gradients import Attended
+from pipelines.audit.attention_gradients import PlaceGradients
 from pipelines.audit.leave_one_out import Logits
 from pipelines.audit.units import Bools, Inputs, Units
 from recsys_attn.attention import HeadsCall
@@ -23,14 +23,14 @@ _GONE = "/gone"  # no feature has this name
 
 
 @dataclass(frozen=True)
-class Heads(Units):
+class HeadUnits(Units):
     """The heads of the places of attention that have several; each row has all of them.
 
     A row without a head has zeros in the place of its output.
     """
 
     @classmethod
-    def of(cls, schema: Schema, inputs: Inputs, attended: list[Attended]) -> Heads | None:
+    def of(cls, schema: Schema, inputs: Inputs, attended: list[PlaceGradients]) -> HeadUnits | None:
         """The heads of a model; None if no place has several."""
         names = [
             f"{one.place}, head {head + 1}"
@@ -46,7 +46,7 @@ class Heads(Units):
         return {**self.inputs, _GONE: gone}
 
 
-def several(attended: list[Attended]) -> list[Attended]:
+def several(attended: list[PlaceGradients]) -> list[PlaceGradients]:
     """The places with several heads."""
     return [one for one in attended if one.heads.shape[-1] > 1]
 

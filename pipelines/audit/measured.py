@@ -10,15 +10,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from pipelines.audit.attention_gradients import (
-    Attended,
     AttentionGradients,
+    PlaceGradients,
     chefer,
     field_attention,
 )
 from pipelines.audit.conserving import conserving
 from pipelines.audit.faithfulness import ATTENTION, LEAVE_ONE_OUT, RANDOM
 from pipelines.audit.gradients import Gradients
-from pipelines.audit.heads import HEADS, HeadLogits, Heads, several, side_by_side
+from pipelines.audit.heads import HEADS, HeadLogits, HeadUnits, several, side_by_side
 from pipelines.audit.leave_one_out import Logits, deletion, leave_one_out
 from pipelines.audit.units import FIELDS, AllUnits, Inputs, Units, of_events
 from recsys_attn.models import RankingModel
@@ -104,13 +104,13 @@ class Measure:
         for kind, each in units.by_kind().items():
             by_method = {name: of[kind] for name, of in methods.items() if kind in of}
             found[kind] = self._measured(self._logits, whole, each, by_method)
-        heads = Heads.of(self._model.schema, inputs, attended)
+        heads = HeadUnits.of(self._model.schema, inputs, attended)
         if heads is not None:
             by_method = self._of_heads(units, attended)
             found[HEADS] = self._measured(self._head_logits, whole, heads, by_method)
         return found, {n: np.abs(np.stack(both, -1)).sum(axis=1) for n, both in sums.items()}
 
-    def _of_heads(self, units: AllUnits, attended: list[Attended]) -> dict[str, Floats]:
+    def _of_heads(self, units: AllUnits, attended: list[PlaceGradients]) -> dict[str, Floats]:
         """The relevances of the heads of all places, side by side."""
         places, rows = several(attended), len(units.fields.there)
         found = {
@@ -141,7 +141,7 @@ class Measure:
         curves[RANDOM] = np.mean([lost(draw) for draw in draws], axis=0)
         return Measured(units.names, units.there, by_method, curves)
 
-    def _attention(self, units: AllUnits, attended: list[Attended]) -> dict[str, Floats]:
+    def _attention(self, units: AllUnits, attended: list[PlaceGradients]) -> dict[str, Floats]:
         """The weights of the events, those of `explain`, and of the fields, for every task."""
         inputs = {name: tf.convert_to_tensor(v) for name, v in units.fields.inputs.items()}
         _, explained = self._model.explain(inputs)

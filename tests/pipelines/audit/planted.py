@@ -44,6 +44,14 @@ def fitted(rows: pa.Table) -> FittedFeatures:
     return fit(SCHEMA, [rows])
 
 
+def untrained(features: FittedFeatures) -> RankingModel:
+    """Target attention with plain products, and a linear head."""
+    attention = TargetAttention({"class_name": "dense", "config": LIKE})
+    embedding = FeatureEmbedding(features.schema, STYLES, embeddings_initializer="random_normal")
+    tower = Tower({"history": attention}, FieldInteraction(), TaskHeads(["click", "buy"]))
+    return RankingModel(embedding, tower)
+
+
 def model(features: FittedFeatures) -> RankingModel:
     """The logit of `click` counts the events whose style is that of the item; `buy` has 0.
 
@@ -51,10 +59,8 @@ def model(features: FittedFeatures) -> RankingModel:
     a dot product is 1 or 0: the interest of the candidate is the number of like events, times the
     vector of their style.
     """
-    attention = TargetAttention({"class_name": "dense", "config": LIKE})
-    embedding = FeatureEmbedding(features.schema, STYLES)
-    tower = Tower({"history": attention}, FieldInteraction(), TaskHeads(["click", "buy"]))
-    made = RankingModel(embedding, tower)
+    made = untrained(features)
+    embedding, tower = made.embedding, made.tower
     (rows,) = [w for w in embedding.weights if w.name.startswith("table")]
     rows.assign(np.eye(STYLES)[np.arange(rows.shape[0]) % STYLES])
     for weight in tower.weights:

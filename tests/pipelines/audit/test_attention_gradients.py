@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from pipelines.audit.attention_gradients import (
-    Attended,
     AttentionGradients,
+    PlaceGradients,
     chefer,
     field_attention,
 )
-from pipelines.audit.heads import HeadLogits, Heads, several, side_by_side
+from pipelines.audit.heads import HeadLogits, HeadUnits, several, side_by_side
 from pipelines.audit.leave_one_out import Logits, leave_one_out
 from pipelines.audit.rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
@@ -89,7 +89,7 @@ def test_relevance_passes_from_layer_to_layer(fitted, model, units):
 
     def of(kind, history, number, *shape):
         raising = rng.random((2, rows, *shape))
-        return Attended(AttentionPlace(kind, history, number), None, raising, None, None)
+        return PlaceGradients(AttentionPlace(kind, history, number), None, raising, None, None)
 
     layers = [of("interaction", "", n, fields, fields) for n in (1, 2, 3)]
     blocks = [of("encoder", "history", n, 5, 5) for n in (1, 2)]
@@ -146,7 +146,7 @@ def test_a_context_of_the_encoder_stands_in_front_of_the_events(model, units):
     rows = len(units.fields.there)
 
     def of(kind, *shape):
-        return Attended(
+        return PlaceGradients(
             AttentionPlace(kind, "history"), None, rng.random((2, rows, *shape)), None, None
         )
 
@@ -215,7 +215,7 @@ def test_a_head_counts_by_what_a_larger_output_does(model, units, attended):
 
 def test_a_head_is_left_out_alone(model, units, attended):
     inputs = units.fields.inputs
-    heads = Heads.of(model.schema, inputs, attended)
+    heads = HeadUnits.of(model.schema, inputs, attended)
     assert len(heads.names) == 16
     assert heads.names[-1] == "interaction 2, head 2"
     whole = Logits(model)(inputs)
@@ -245,4 +245,4 @@ def test_chefers_rule_finds_the_planted_events():
     np.testing.assert_allclose(found["events/history"], [like, 0 * like], atol=1e-5)
     assert FIELDS not in found
     assert field_attention(model, units, attended) is None
-    assert Heads.of(fitted.schema, inputs, attended) is None  # one head is all there is
+    assert HeadUnits.of(fitted.schema, inputs, attended) is None  # one head is all there is

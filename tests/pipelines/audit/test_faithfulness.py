@@ -9,19 +9,19 @@ from pipelines.audit.faithfulness import (
     LEAVE_ONE_OUT,
     RANDOM,
     faithfulness,
-    rank_correlation,
+    order_agreement,
 )
 
 ROWS, UNITS = 301, 7
 
 
-def test_rank_correlation_is_spearmans_over_the_units_that_are_there():
+def test_agreement_is_spearmans_over_the_units_that_are_there():
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, 5, (2, ROWS, UNITS)).astype(float)  # many ties
     there = rng.random((ROWS, UNITS)) < 0.6
     first[0], second[1] = 2, 2  # constant rows
     there[:2], there[2:5] = True, [[True] * k + [False] * (UNITS - k) for k in (0, 1, 2)]
-    found = rank_correlation(first, second, there)
+    found = order_agreement(first, second, there)
     for row in range(ROWS):
         x, y = first[row, there[row]], second[row, there[row]]
         if len(x) < 3 or np.ptp(y) == 0:
@@ -56,7 +56,7 @@ def test_the_method_nearest_to_leaving_one_out_is_believed(measured):
     assert found["ordered_rows"] == ROWS
     assert list(found["methods"]) == list(NOISE)
     good, fair = found["methods"]["good"], found["methods"]["fair"]
-    signed = rank_correlation(by_method["good"], by_method[LEAVE_ONE_OUT], THERE)
+    signed = order_agreement(by_method["good"], by_method[LEAVE_ONE_OUT], THERE)
     assert good["signed"][0] == pytest.approx(signed.mean())
     assert good["size"][1] > fair["size"][2]
     # (1 - 0.3 * size - 0.2) / (1 - 0.2)
