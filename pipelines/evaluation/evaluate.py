@@ -66,6 +66,7 @@ def evaluate(
     tasks = {}
     for task in model.schema.tasks:
         label, score = labels[task.name], scores[task.name]
+        _check_scores(task.name, score)
         ceiling = options.ceiling.get(task.name)
         columns[f"{task.name}/label"] = pa.array(label, from_pandas=True)
         columns[f"{task.name}/score"] = score
@@ -221,6 +222,16 @@ def _task_metrics(
             f"names: {', '.join(sorted(rows.extras))}."
         ) from None
     return found
+
+
+def _check_scores(task: str, scores: np.ndarray) -> None:
+    wrong = np.count_nonzero(~np.isfinite(scores))
+    if wrong:
+        raise PipelineError(
+            f"The model's scores of task {task!r} are not numbers in {wrong:,} of {scores.size:,} "
+            "rows: its weights or the data are not finite. Train again with a lower "
+            "`training.learning_rate` or with `training.clip_norm`, and look for extreme values."
+        )
 
 
 def _drawn_negatives(experiment: Experiment, split: DataSplit) -> int:
