@@ -54,6 +54,7 @@ def steps(rows: Rows, folder: Path) -> Iterator[tuple[str, Callable[[], object]]
             labels, scores, groups=users, requests=requests, train_rate=float(labels.mean())
         )
 
+    yield "the rows alone", lambda: None
     yield "all metrics", measure
     columns = {"request": requests, "group": users, "click/label": labels, "click/score": scores}
     about = {"rows": labels.size, "requests": int(requests[-1]) + 1, "group": "user"}

@@ -81,8 +81,8 @@ def options() -> argparse.Namespace:
     several("--seeds", "0,1,2", int, "seeds of data, weights and order")
     parser.add_argument("--data", choices=("simulated", "movielens"), default="simulated")
     parser.add_argument("--events", type=int, default=512, help="longest history")
-    parser.add_argument("--rows", type=int, default=40_000, help="simulated rows")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=160_000, help="simulated rows")
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
     parser.add_argument("--picture", type=Path, help="PNG of AUC against time")
     return parser.parse_args()
@@ -104,10 +104,17 @@ def main() -> None:
 
 
 def _model(name: str, longest: int) -> tuple[dict[str, Any], int | None]:
-    model, events = CONTROLS.get(name) or ({"name": "din", "encoder": ENCODERS[name]}, None)
-    if name in _WITH_LENGTH:
-        model["encoder"] = {"class_name": name, "config": {"length": longest}}
+    model, events = CONTROLS.get(name) or ({"name": "din", "encoder": _block(name, longest)}, None)
     return {**model, **(_MLP if model["name"] == "mlp" else _DIN)}, events
+
+
+def _block(name: str, longest: int) -> dict[str, Any]:
+    """The encoder's block. It starts as no encoder: the norm before attention makes its first
+    output far larger than the young embeddings, which candidates could then not recognise."""
+    inner = ENCODERS[name]
+    if name in _WITH_LENGTH:
+        inner = {"class_name": name, "config": {"length": longest}}
+    return {"class_name": "block", "config": {"attention": inner, "residual": "rezero"}}
 
 
 def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
@@ -117,13 +124,13 @@ def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, A
         "name": "long",
         "seed": seed,
         "model": {**model, "width": 16},
-        "training": {"epochs": chosen.epochs, "patience": 2},
+        "training": {"epochs": chosen.epochs, "patience": 2, "batch_size": 32},
     }
     if chosen.data == "simulated":
         # Few items and many candidates of a request, so that little data shows what items share.
         simulate = {
             "rows": chosen.rows,
-            "candidates": 10,
+            "candidates": 40,
             "items": 96,
             "history_length": chosen.events,
             "recent": chosen.events - chosen.events // 4,

@@ -47,6 +47,10 @@ class Table:
         """A feature of each part, in the order of their rows."""
         return tuple({offset: name for name, offset in self.offsets.items()}.values())
 
+    def fields(self, side: Side) -> tuple[str, ...]:
+        """Returns the names of a side's fields in the order of their block."""
+        return (*self.singles[side], *self.bags[side], *self.numerics[side])
+
     def places(self, names: Iterable[str]) -> list[int]:
         """Returns the place of each feature's part among the parts."""
         begins = [self.offsets[part] for part in self.parts]

@@ -105,7 +105,7 @@ class FeatureEmbedding(Layer):
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self._tables = plan_tables(self.schema, width)
         self.named = tuple(named)
-        known = [name for table in self._tables for name in _fields(table, "context")]
+        known = [name for table in self._tables for name in table.fields("context")]
         for name in self.named:
             if name not in known:
                 raise ValueError(
@@ -182,7 +182,7 @@ class FeatureEmbedding(Layer):
                 if side == "context":
                     named |= {
                         name: {"vector": block[:, i], "present": present[:, i]}
-                        for i, name in enumerate(_fields(table, side))
+                        for i, name in enumerate(table.fields(side))
                         if name in self.named
                     }
         result["histories"] = {
@@ -364,11 +364,6 @@ def _projected(rows: Tensor, projections: list[Tensor]) -> Tensor:
     if len(projections) == 1:
         return ops.matmul(rows, projections[0])
     return ops.einsum("...fe,few->...fw", rows, ops.stack(projections))
-
-
-def _fields(table: Table, side: Side) -> tuple[str, ...]:
-    """Returns the names of a side's fields in the order of their block."""
-    return (*table.singles[side], *table.bags[side], *table.numerics[side])
 
 
 def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:

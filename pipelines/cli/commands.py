@@ -81,42 +81,26 @@ def _add_step(name: str, method: str, text: str, option: Option = lambda command
 _add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
 
 
-@main.command()
-@experiment_options
-@force_option
-@engine_options
-def ingest(
-    experiment: Path,
-    run_dir: Path | None,
-    overrides: tuple[str, ...],
-    force: bool,
-    engine: str,
-    ray_address: str,
-) -> None:
-    """Read the source files; write the splits as Parquet."""
-    with opened(experiment, run_dir, overrides, force) as steps:
-        from pipelines.engines import choose_engine
+def _add_engine_step(name: str, text: str) -> None:
+    def command(
+        experiment: Path,
+        run_dir: Path | None,
+        overrides: tuple[str, ...],
+        force: bool,
+        engine: str,
+        ray_address: str,
+    ) -> None:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            from pipelines.engines import choose_engine
 
-        steps.ingest(choose_engine(engine, ray_address))
+            getattr(steps, name)(choose_engine(engine, ray_address, steps.experiment.own_parts))
+
+    command.__doc__ = text
+    main.command(name)(experiment_options(force_option(engine_options(command))))
 
 
-@main.command()
-@experiment_options
-@force_option
-@engine_options
-def fit(
-    experiment: Path,
-    run_dir: Path | None,
-    overrides: tuple[str, ...],
-    force: bool,
-    engine: str,
-    ray_address: str,
-) -> None:
-    """Fit vocabularies and other transforms on the train split."""
-    with opened(experiment, run_dir, overrides, force) as steps:
-        from pipelines.engines import choose_engine
-
-        steps.fit(choose_engine(engine, ray_address, steps.experiment.own_parts))
+_add_engine_step("ingest", "Read the source files; write the splits as Parquet.")
+_add_engine_step("fit", "Fit vocabularies and other transforms on the train split.")
 
 
 @main.command()
@@ -148,7 +132,7 @@ def train(
             steps.train()
 
 
-_add_step("evaluate", "evaluate", "Score a split; write its metrics and report.html.")
+_add_engine_step("evaluate", "Score a split; write its metrics and report.html.")
 _add_step("report", "report", "Write report.html again from the last evaluation.", against_option)
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 
@@ -253,6 +237,26 @@ def demo(run_dir: Path, rows: int | None) -> None:
         from pipelines.cli.demo import show
 
         show(steps)
+
+
+@main.command()
+@experiment_options
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["tensorboard", "mlflow"]),
+    required=True,
+    help="TensorBoard's files in the run folder, or the server of MLFLOW_TRACKING_URI.",
+)
+def publish(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], target: str
+) -> None:
+    """Give the report to TensorBoard or MLflow."""
+    with opened(experiment, run_dir, overrides) as steps:
+        from pipelines.workflow.publish import publish as publish_to
+
+        place = f"[dim]{escape(publish_to(steps, target))}[/dim]"
+        CONSOLE.print(f"[bold]publish[/bold]: written  {place}", soft_wrap=True)
 
 
 @main.command()

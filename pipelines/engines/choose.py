@@ -12,7 +12,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.engines.base import Engine
-from pipelines.engines.local import LocalEngine
+from pipelines.engines.local import LOCAL
 
 
 def choose_engine(name: str, address: str, own: OwnParts = NO_PARTS) -> Engine:
@@ -24,9 +24,7 @@ def choose_engine(name: str, address: str, own: OwnParts = NO_PARTS) -> Engine:
         own: The user's modules, which its workers import.
     """
     return (
-        _import("pipelines.engines.ray.engine").RayEngine(address, own)
-        if name == "ray"
-        else LocalEngine()
+        _import("pipelines.engines.ray.engine").RayEngine(address, own) if name == "ray" else LOCAL
     )
 
 

@@ -12,11 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.audit.conserving import require_conserving
+from pipelines.audit.relevance import relevance
+from pipelines.audit.rows import drawn_rows
 from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL
 from pipelines.evaluation.gates import check_segments, decide
-from pipelines.evaluation.importance import permutation_importance, units_of
+from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.evaluation.segments import Cut, cut, cut_all, segment_metrics
 from pipelines.evaluation.slices import worst_slices
 from pipelines.experiment.config import Experiment
@@ -24,6 +28,8 @@ from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
+from pipelines.metrics.intervals import cluster_codes
+from pipelines.scoring.labelled import Workers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
@@ -39,6 +45,7 @@ def evaluate(
     model: RankingModel,
     progress: Progress,
     train_rates: Mapping[str, float] | None = None,
+    workers: Workers | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Scores every row of a split; returns the predictions and the metrics by task.
 
@@ -50,14 +57,18 @@ def evaluate(
         model: The trained model.
         progress: Shows the rows done.
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
+        workers: Score the row groups; None: this process.
     """
     options = experiment.evaluation
+    if options.layer_wise_relevance:
+        require_conserving(model)
     rows = _Rows.read(split, options, request, fitted.schema)
     check_segments(options.gates, rows.cuts)
     feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        labels, scores = scorer.score_labelled(feed, advance)
+        workers = workers or Workers(LOCAL, lambda: (fitted, model))
+        labels, scores = score_split(feed, workers, advance)
     finally:
         progress.stop()
     columns: dict[str, Any] = {"request": rows.requests}
@@ -87,6 +98,9 @@ def evaluate(
         important = _importance(experiment, feed, scorer, rows, labels, progress)
         for name, entries in important.items():
             tasks[name]["importance"] = entries
+    if options.audit_rows:
+        for name, found in _relevance(experiment, feed, model, rows, progress).items():
+            tasks[name]["relevance"] = found
     summary = {
         "split": split.name,
         "rows": len(rows.requests),
@@ -127,8 +141,23 @@ def _importance(
             {task: label[kept] for task, label in labels.items()},
             rows.clusters[kept],
             experiment.seed,
-            progress.start("importance of features", len(table) * units_of(schema)),
+            progress.start("importance of features", len(table) * len(units(schema))),
         )
+    finally:
+        progress.stop()
+
+
+def _relevance(
+    experiment: Experiment, feed: Feed, model: RankingModel, rows: _Rows, progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """Relevance of fields and events on some of the rows."""
+    options, seed = experiment.evaluation, experiment.seed
+    drawn, table = drawn_rows(feed, options.audit_rows, seed)
+    clusters = cluster_codes(rows.requests if rows.groups is None else rows.groups, rows.requests)
+    try:
+        advance = progress.start("relevance of fields and events", len(table))
+        of_rows = table, feed.fitted, clusters[drawn]
+        return relevance(model, *of_rows, seed, options.layer_wise_relevance, advance)
     finally:
         progress.stop()
 

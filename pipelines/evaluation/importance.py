@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -62,8 +62,8 @@ def permutation_importance(
     whole = score(table)
     found: dict[str, list[dict[str, Any]]] = {task: [] for task in labels}
     probabilities = {task.name: task.has_probabilities for task in schema.tasks}
-    for name, columns, of_request in _units(schema):
-        changed = score(_permuted(table, columns, starts, of_request, rng))
+    for name, columns, of_request in units(schema):
+        changed = score(permuted(table, columns, starts, of_request, rng))
         advance(len(table))
         for task, label in labels.items():
             known = ~np.isnan(label)
@@ -76,27 +76,41 @@ def permutation_importance(
     return found
 
 
-def units_of(schema: Schema) -> int:
-    """Number of features and histories that change places."""
-    return sum(1 for _ in _units(schema))
+class Unit(NamedTuple):
+    """A feature or a history.
+
+    Attributes:
+        name: Its name.
+        columns: Its columns.
+        of_request: Whether all rows of a request share its values.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    of_request: bool
 
 
-def _units(schema: Schema) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Name, columns, and whether they belong to the request."""
-    for feature in schema.features:
-        if not isinstance(feature, Sequence):
-            yield feature.name, (feature.name,), feature.side == "context"
-    for name, sequences in schema.histories.items():
-        yield name, tuple(sequence.name for sequence in sequences), True
+def units(schema: Schema) -> list[Unit]:
+    """The features and histories that change places."""
+    features = [
+        Unit(feature.name, (feature.name,), feature.side == "context")
+        for feature in schema.features
+        if not isinstance(feature, Sequence)
+    ]
+    return features + [
+        Unit(name, tuple(sequence.name for sequence in sequences), True)
+        for name, sequences in schema.histories.items()
+    ]
 
 
-def _permuted(
+def permuted(
     table: pa.Table,
     columns: tuple[str, ...],
     starts: NDArray[np.integer],
     of_request: bool,
     rng: np.random.Generator,
 ) -> pa.Table:
+    """The table with some columns of other rows, or of other requests."""
     if of_request:
         lengths = np.diff(starts)
         rows = np.repeat(starts[:-1][rng.permutation(lengths.size)], lengths)

@@ -32,6 +32,10 @@ class EvaluationOptions(TomlTable):
             its length.
         importance_rows: About how many rows show how important the features are: more make the
             intervals narrower, 0 leaves it out.
+        audit_rows: How many rows show which fields and events the scores come from, and which
+            method tells it: more make the intervals narrower and take longer, 0 leaves it out.
+        layer_wise_relevance: Whether layer-wise relevance propagation is one of these methods. It
+            is patented; see the tutorial.
         gates: Limits of metrics; a model outside of them is not exported.
     """
 
@@ -44,7 +48,18 @@ class EvaluationOptions(TomlTable):
     segments: tuple[str | tuple[str, ...], ...] = ()
     slices: bool | tuple[str, ...] = False
     importance_rows: int = Field(default=20_000, ge=0)
+    audit_rows: int = Field(default=400, ge=0)
+    layer_wise_relevance: bool = False
     gates: tuple[GateOptions, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_audit(self) -> EvaluationOptions:
+        if self.layer_wise_relevance and not self.audit_rows:
+            raise ValueError(
+                "`layer_wise_relevance` needs rows: give `audit_rows`, such as 400, or leave it "
+                "out. Received: audit_rows=0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_segments(self) -> EvaluationOptions:
@@ -71,6 +86,13 @@ class EvaluationOptions(TomlTable):
         if isinstance(self.slices, tuple):
             return list(self.slices)
         return list(features) if self.slices else []
+
+    @property
+    def metrics_only(self) -> EvaluationOptions:
+        """The same without what takes further passes over the rows."""
+        return self.model_copy(
+            update={"importance_rows": 0, "audit_rows": 0, "layer_wise_relevance": False}
+        )
 
     @property
     def own_metrics(self) -> dict[str, dict[str, Any]]:

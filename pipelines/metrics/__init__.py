@@ -24,6 +24,7 @@ from pipelines.metrics.probability import (
     normalised_entropy,
     recalibrated_entropy,
 )
+from pipelines.metrics.ranked import LabelCounts
 from pipelines.metrics.ranking import (
     RocCurve,
     auc,
@@ -44,6 +45,7 @@ __all__ = [
     "CalibrationCurve",
     "Difference",
     "Interval",
+    "LabelCounts",
     "RocCurve",
     "SegmentMetrics",
     "Slice",

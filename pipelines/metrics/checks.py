@@ -20,29 +20,41 @@ def check_pairs(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, NDArray[A
     if labels.ndim != 1:
         raise ValueError(f"`labels` must be one-dimensional. Received: shape={labels.shape}")
     check_shape("scores", scores, labels)
+    return check_labels(labels), check_scores(scores)
+
+
+def check_labels(labels: NDArray[Any]) -> NDArray[Any]:
     wrong = labels[(labels != 0) & (labels != 1)]
     if wrong.size:
         raise ValueError(
             "`labels` must be 0 or 1; leave out rows whose label is unknown. "
             f"Received: {wrong[0]} and {wrong.size - 1} more"
         )
+    return labels
+
+
+def check_scores(scores: NDArray[Any]) -> NDArray[Any]:
     if scores.dtype.kind not in "biuf":
         raise ValueError(f"`scores` must be numbers. Received: dtype={scores.dtype}")
     if np.isnan(scores).any():
         raise ValueError(
             f"`scores` must be numbers. Received: {np.isnan(scores).sum()} nan of {scores.size}"
         )
-    return labels, scores
+    return scores
 
 
 def check_probabilities(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
     labels, scores = check_pairs(labels, scores)
+    check_range(scores)
+    return labels, scores.astype(np.float64)
+
+
+def check_range(scores: NDArray[Any]) -> None:
     if scores.size and not (scores.min() >= 0 and scores.max() <= 1):
         raise ValueError(
             "`scores` must be probabilities in [0, 1]; apply the sigmoid to logits. "
             f"Received: numbers from {scores.min()} to {scores.max()}"
         )
-    return labels, scores.astype(np.float64)
 
 
 def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import Floats, check_pairs, group_codes, undefined
-from pipelines.metrics.ranked import Ranked
+from pipelines.metrics.cluster_sums import ClusterSums, Influence
+from pipelines.metrics.ranked import LabelCounts, Ranked
 from pipelines.metrics.ranking import ByGroup, auc_by_group
 
-Influence = tuple[float, Floats]  # a metric, and how far each cluster moves it
 NORMAL = NormalDist()
 Z = NORMAL.inv_cdf(0.975)
 
@@ -92,12 +92,7 @@ def auc_interval(
         0.778, 0.560 to 0.996
     """
     y, z = check_pairs(labels, scores)
-    return auc_interval_of(Ranked.of(y, z), _numbers(clusters, y))
-
-
-def auc_interval_of(ranked: Ranked, clusters: NDArray[np.intp]) -> Interval:
-    """`auc_interval` of sorted rows and the number of each row's cluster."""
-    return interval_of(*influence_of(ranked, clusters), bounds=(0.0, 1.0))
+    return interval_of(*influence_of(Ranked.of(y, z), _numbers(clusters, y)), bounds=(0.0, 1.0))
 
 
 def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
@@ -123,19 +118,24 @@ def delong_interval(labels: ArrayLike, scores: ArrayLike) -> Interval:
         >>> round(delong_interval([0, 0, 1, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.2, 0.3]).error, 3)
         0.248
     """
-    return delong_of(Ranked.of(*check_pairs(labels, scores)))
+    return delong_of(LabelCounts.of(*check_pairs(labels, scores)))
 
 
-def delong_of(ranked: Ranked) -> Interval:
-    """`delong_interval` of sorted rows."""
-    if not ranked.both_classes:
-        return interval_of(ranked.auc, np.zeros(ranked.order.size))
+def delong_of(counts: LabelCounts) -> Interval:
+    """`delong_interval` of counted rows."""
+    positives, negatives = counts.totals
+    if not counts.both_classes:
+        return interval_of(counts.auc, np.zeros(positives + negatives))
+    sides = (
+        (counts.positive, counts.below / (2 * negatives), positives),
+        (counts.negative, counts.above / (2 * positives), negatives),
+    )
     squares = (
-        sizes @ shares**2 / (sizes.sum() * max(sizes.sum() - 1, 1))
-        for sizes, shares in zip((ranked.positive, ranked.negative), _shares(ranked), strict=True)
+        (sizes * (shares - counts.auc) ** 2).sum() / (total * max(total - 1, 1))
+        for sizes, shares, total in sides
     )
     error = float(np.sqrt(sum(squares)))
-    return _wald(ranked.auc, error, ranked.order.size, bounds=(0.0, 1.0))
+    return _wald(counts.auc, error, positives + negatives, bounds=(0.0, 1.0))
 
 
 def gauc_interval(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> Interval:
@@ -226,25 +226,9 @@ def auc_influence(
 
 
 def influence_of(ranked: Ranked, clusters: NDArray[np.intp], count: int = 0) -> Influence:
-    """`auc_influence` of sorted rows; `count` may exceed the numbers of their clusters."""
+    """`auc_influence` of ranked rows; `count` may exceed the numbers of their clusters."""
     count = max(count, int(clusters.max(initial=-1)) + 1)
-    if not ranked.both_classes:
-        return ranked.auc, np.zeros(count)
-    runs = ranked.runs()
-    of_positive, of_negative = (
-        shares / sizes.sum()
-        for sizes, shares in zip((ranked.positive, ranked.negative), _shares(ranked), strict=True)
-    )
-    moved = np.where(ranked.labels == 1, of_positive[runs], of_negative[runs])
-    return ranked.auc, _sums(clusters[ranked.order], moved, count)
-
-
-def _shares(ranked: Ranked) -> tuple[Floats, Floats]:
-    """Per run `v - auc` of its positives and of its negatives, for rows of both classes."""
-    positive, negative, auc = ranked.positive, ranked.negative, ranked.auc
-    below = (np.cumsum(negative) - negative / 2) / negative.sum()
-    above = 1 - (np.cumsum(positive) - positive / 2) / positive.sum()
-    return below - auc, above - auc
+    return ClusterSums.of(ranked, clusters, count).auc(ranked.counts)
 
 
 def mean_influence(values: Floats, clusters: NDArray[np.integer], count: int = 0) -> Influence:
@@ -274,6 +258,8 @@ def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:
 def separated(codes: NDArray[np.intp]) -> NDArray[np.intp]:
     """The codes with a number of its own for each row of -1."""
     alone = np.flatnonzero(codes < 0)
+    if not alone.size:
+        return codes
     codes = codes.copy()
     codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.size)
     return codes

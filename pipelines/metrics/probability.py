@@ -1,11 +1,13 @@
 """Metrics that take the scores as probabilities: logloss, entropy and calibration."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import ONE_CLASS, Floats, check_probabilities, undefined
+from pipelines.metrics.ranked import LabelCounts
 
 # Far below any rate worth predicting, and still 1 - clip < 1 in float32.
 LOGLOSS_CLIP = 1e-7
@@ -29,8 +31,19 @@ def logloss(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(logloss([1, 0], [0.5, 0.5]), 4)
         0.6931
     """
-    losses = row_losses(labels, scores)
-    return float(np.mean(losses)) if losses.size else undefined("logloss", "there are no rows")
+    return logloss_of(_counts(labels, scores))
+
+
+def logloss_of(counts: LabelCounts) -> float:
+    """`logloss` of counted rows."""
+    rows = sum(counts.totals)
+    return counts.total(_losses) / rows if rows else undefined("logloss", "there are no rows")
+
+
+def _losses(block: LabelCounts) -> Floats:
+    """Sums of the logloss of the rows of each score."""
+    won, lost = (row_losses(np.full(block.scores.size, y), block.scores) for y in (1, 0))
+    return block.positive * won + block.negative * lost
 
 
 def row_losses(labels: ArrayLike, scores: ArrayLike) -> Floats:
@@ -63,11 +76,20 @@ def normalised_entropy(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(normalised_entropy([1, 0, 0, 0], [0.7, 0.1, 0.2, 0.1]), 4)
         0.3515
     """
-    labels, scores = check_probabilities(labels, scores)
-    rate = labels.mean() if labels.size else 0.0
-    if rate in (0.0, 1.0):
+    return normalised_entropy_of(_counts(labels, scores))
+
+
+def normalised_entropy_of(counts: LabelCounts) -> float:
+    """`normalised_entropy` of counted rows."""
+    if not counts.both_classes:
         return undefined("normalised entropy", ONE_CLASS)
-    return logloss(labels, scores) / -float(rate * np.log(rate) + (1 - rate) * np.log1p(-rate))
+    return logloss_of(counts) / _entropy(counts)
+
+
+def _entropy(counts: LabelCounts) -> float:
+    """The logloss of the share of positives for every row."""
+    rate = counts.totals[0] / sum(counts.totals)
+    return -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
 
 
 def recalibrated_entropy(labels: ArrayLike, scores: ArrayLike) -> float:
@@ -82,25 +104,31 @@ def recalibrated_entropy(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(recalibrated_entropy([1, 0, 1, 0], [0.02, 0.01, 0.01, 0.02]), 4)
         1.0
     """
-    labels, scores = check_probabilities(labels, scores)
-    if labels.size and 0 < labels.mean() < 1:
-        clipped = np.clip(scores, LOGLOSS_CLIP, 1 - LOGLOSS_CLIP)
-        scores = _sigmoid(_platt(labels, _logit(clipped)))
-    return normalised_entropy(labels, scores)
+    return recalibrated_entropy_of(_counts(labels, scores))
 
 
-def _platt(labels: Floats, x: Floats) -> Floats:
-    """`a + b x` of the logistic regression of labels on x, by Newton's method."""
-    scale = x.std()
-    if scale == 0:
-        return np.full_like(x, _logit(labels.mean()))
-    x = (x - x.mean()) / scale
-    a, b = _logit(labels.mean()), 0.0
-    for _ in range(_NEWTON_STEPS):
-        p = _sigmoid(a + b * x)
-        weight, rest = p * (1 - p), labels - p
-        w, wx, wxx = weight.sum(), weight @ x, weight @ (x * x)
-        g, gx = rest.sum(), rest @ x
+def recalibrated_entropy_of(counts: LabelCounts) -> float:
+    """`recalibrated_entropy` of counted rows."""
+    if not counts.both_classes:
+        return normalised_entropy_of(counts)
+    a, b = _platt(counts)
+
+    def recalibrated(block: LabelCounts) -> Floats:
+        scores = _sigmoid(a + b * _logits(block))
+        return _losses(LabelCounts(scores, block.positive, block.negative))
+
+    return counts.total(recalibrated) / (sum(counts.totals) * _entropy(counts))
+
+
+def _platt(counts: LabelCounts) -> tuple[float, float]:
+    """`a` and `b` of the logistic regression of the labels on the logits, by Newton's method."""
+    total = sum(counts.totals)
+    mean = counts.total(lambda block: block.rows * _logits(block)) / total
+    scale = (counts.total(lambda block: block.rows * (_logits(block) - mean) ** 2) / total) ** 0.5
+    a, b = _logit(counts.totals[0] / total), 0.0  # of (x - mean) / scale
+    for _ in range(_NEWTON_STEPS if scale > _CONVERGED else 0):
+        found = [_newton_sums(block, mean, scale, a, b) for block in counts.blocks()]
+        w, wx, wxx, g, gx = map(math.fsum, zip(*found, strict=True))
         size = w * wxx - wx * wx
         if size <= _SINGULAR * w * wxx:  # one score separates the classes
             break
@@ -108,7 +136,23 @@ def _platt(labels: Floats, x: Floats) -> Floats:
         a, b = a + step[0], b + step[1]
         if max(map(abs, step)) < _CONVERGED:
             break
-    return a + b * x
+    b /= scale or 1.0
+    return a - b * mean, b
+
+
+def _newton_sums(
+    block: LabelCounts, mean: float, scale: float, a: float, b: float
+) -> tuple[float, ...]:
+    x = (_logits(block) - mean) / scale
+    rows, p = block.rows, _sigmoid(a + b * x)
+    weight, rest = rows * p * (1 - p), block.positive - rows * p
+    sums = (weight, weight * x, weight * x * x, rest, rest * x)
+    return tuple(float(each.sum()) for each in sums)
+
+
+def _logits(block: LabelCounts) -> Floats:
+    found: Floats = _logit(np.clip(block.scores.astype(float), LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
+    return found
 
 
 def _logit(p: Any) -> Any:
@@ -143,7 +187,12 @@ def calibration_error(labels: ArrayLike, scores: ArrayLike, bins: int = 20) -> f
         >>> round(calibration_error([1, 0, 1, 1] * 100, [0.5, 0.5, 0.5, 0.5] * 100), 4)
         0.2491
     """
-    predicted, observed, counts = calibration_curve(labels, scores, bins)
+    return calibration_error_of(_counts(labels, scores), bins)
+
+
+def calibration_error_of(counted: LabelCounts, bins: int = 20) -> float:
+    """`calibration_error` of counted rows."""
+    predicted, observed, counts = calibration_curve_of(counted, bins)
     if not counts.size:
         return undefined("calibration error", "there are no rows")
     by_chance = observed * (1 - observed) / np.maximum(counts - 1, 1)
@@ -158,10 +207,14 @@ def calibration(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> calibration([1, 0, 0, 1], [0.25, 0.25, 0.25, 0.25])
         0.5
     """
-    labels, scores = check_probabilities(labels, scores)
-    if not labels.any():
+    return calibration_of(_counts(labels, scores))
+
+
+def calibration_of(counts: LabelCounts) -> float:
+    """`calibration` of counted rows."""
+    if not counts.totals[0]:
         return undefined("calibration", "`labels` holds no positives")
-    return float(scores.sum() / np.count_nonzero(labels))
+    return counts.total(lambda block: block.rows * block.scores.astype(float)) / counts.totals[0]
 
 
 def calibration_curve(labels: ArrayLike, scores: ArrayLike, bins: int = 10) -> CalibrationCurve:
@@ -173,15 +226,22 @@ def calibration_curve(labels: ArrayLike, scores: ArrayLike, bins: int = 10) -> C
         >>> calibration_curve([0, 1, 1, 1], [0.2, 0.4, 0.6, 0.8], bins=2).observed
         array([0.5, 1. ])
     """
+    return calibration_curve_of(_counts(labels, scores), bins)
+
+
+def calibration_curve_of(counted: LabelCounts, bins: int = 10) -> CalibrationCurve:
+    """`calibration_curve` of counted rows."""
     if bins < 1:
         raise ValueError(f"`bins` must be a positive integer. Received: bins={bins}")
-    labels, scores = check_probabilities(labels, scores)
-    order = np.argsort(scores)
-    labels, scores = labels[order], scores[order]
-    edges = scores[np.arange(bins) * scores.size // bins] if scores.size else scores
-    starts = np.unique(np.searchsorted(scores, edges))
-    counts = np.diff(starts, append=scores.size)
-    if not counts.size:
-        return CalibrationCurve(np.zeros(0), np.zeros(0), counts)
-    predicted, observed = (np.add.reduceat(values, starts) for values in (scores, labels))
+    if not counted.scores.size:
+        return CalibrationCurve(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    ends = np.cumsum(counted.rows)
+    first_rows = np.arange(bins) * ends[-1] // bins
+    starts = np.unique(np.searchsorted(ends, first_rows, side="right"))
+    sums = (counted.rows * counted.scores.astype(np.float64), counted.positive, counted.rows)
+    predicted, observed, counts = (np.add.reduceat(values, starts) for values in sums)
     return CalibrationCurve(predicted / counts, observed / counts, counts)
+
+
+def _counts(labels: ArrayLike, scores: ArrayLike) -> LabelCounts:
+    return LabelCounts.of(*check_probabilities(labels, scores))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
-from pipelines.metrics.ranked import Ranked, count_labels, run_starts, run_sums
+from pipelines.metrics.ranked import LabelCounts, Ranked, run_starts, run_sums
 
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _PART = 2**18  # positives that are looked up at a time
@@ -38,8 +38,7 @@ def auc(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
         0.75
     """
-    labels, scores = check_pairs(labels, scores)
-    return auc_by_class(scores[labels == 1], scores[labels == 0])
+    return LabelCounts.of(*check_pairs(labels, scores)).auc
 
 
 def auc_by_class(positive: NDArray[Any], negative: NDArray[Any]) -> float:
@@ -116,15 +115,15 @@ def auc_by_group(ranked: Ranked, groups: NDArray[np.intp]) -> ByGroup:
         groups: Number of each row's group, -1 for none.
     """
     within = ranked.within(groups)
-    positive, negative = count_labels(within.labels, within.starts)
-    firsts = run_starts(within.groups)
-    below = np.cumsum(negative) - negative
+    of_key = ranked.groups_of(within)
+    firsts = run_starts(of_key)
+    below = np.cumsum(within.negative) - within.negative
     below -= np.repeat(below[firsts], np.diff(firsts, append=below.size))
-    won = run_sums(positive * (below + negative / 2), firsts)
-    positives, negatives = run_sums(positive, firsts), run_sums(negative, firsts)
+    won = run_sums(within.positive * (2 * below + within.negative), firsts)
+    positives, negatives = (run_sums(n, firsts) for n in (within.positive, within.negative))
     counted = (positives > 0) & (negatives > 0)
     won, positives, negatives = won[counted], positives[counted], negatives[counted]
-    return ByGroup(won / (positives * negatives), positives + negatives)
+    return ByGroup(won / (2 * positives * negatives), (positives + negatives).astype(np.float64))
 
 
 def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
@@ -146,16 +145,17 @@ def average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
         >>> round(average_precision([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
         0.8333
     """
-    return average_precision_of(Ranked.of(*check_pairs(labels, scores)))
+    return average_precision_of(LabelCounts.of(*check_pairs(labels, scores)))
 
 
-def average_precision_of(ranked: Ranked) -> float:
-    """`average_precision` of sorted rows."""
-    positive, negative = ranked.positive[::-1], ranked.negative[::-1]
+def average_precision_of(counts: LabelCounts) -> float:
+    """`average_precision` of counted rows."""
+    positive, negative = counts.positive[::-1], counts.negative[::-1]
     if not positive.any():
         return undefined("average precision", "`labels` holds no positives")
     found = np.cumsum(positive)
-    return float(positive @ (found / (found + np.cumsum(negative))) / found[-1])
+    precision = found / (found + np.cumsum(negative))
+    return float((positive * precision).sum() / found[-1])
 
 
 def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCurve:
@@ -169,13 +169,17 @@ def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCur
     """
     if points < 2:
         raise ValueError(f"`points` must be at least 2. Received: points={points}")
-    ranked = Ranked.of(*check_pairs(labels, scores))
-    if not ranked.both_classes:
+    return roc_curve_of(LabelCounts.of(*check_pairs(labels, scores)), points)
+
+
+def roc_curve_of(counts: LabelCounts, points: int = 200) -> RocCurve:
+    """`roc_curve` of counted rows."""
+    if not counts.both_classes:
         nan = np.array([undefined("ROC curve", ONE_CLASS)])
         return RocCurve(nan, nan)
     hits, alarms = (
-        np.append(0.0, np.cumsum(counts[::-1]) / counts.sum())
-        for counts in (ranked.positive, ranked.negative)
+        np.append(0.0, np.cumsum(part[::-1]) / part.sum())
+        for part in (counts.positive, counts.negative)
     )
     length = hits + alarms
     kept = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], points)))

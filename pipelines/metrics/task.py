@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from pipelines.metrics.checks import (
     Floats,
     UndefinedMetricWarning,
-    check_pairs,
+    check_labels,
+    check_range,
+    check_scores,
     check_shape,
     group_codes,
 )
@@ -20,7 +22,6 @@ from pipelines.metrics.intervals import (
     Difference,
     Influence,
     Interval,
-    auc_interval_of,
     cluster_codes,
     delong_of,
     gauc_interval_of,
@@ -29,18 +30,18 @@ from pipelines.metrics.intervals import (
     ratio_influence,
     separated,
 )
+from pipelines.metrics.ordered import Ordered, cluster_sums
 from pipelines.metrics.probability import (
-    calibration,
-    calibration_error,
-    logloss,
-    normalised_entropy,
-    recalibrated_entropy,
+    calibration_error_of,
+    calibration_of,
+    logloss_of,
+    normalised_entropy_of,
+    recalibrated_entropy_of,
     row_losses,
 )
-from pipelines.metrics.ranked import Ranked
-from pipelines.metrics.ranking import ByGroup, auc_by_group, average_precision_of, gauc_of
+from pipelines.metrics.ranked import LabelCounts
+from pipelines.metrics.ranking import average_precision_of, gauc_of
 from pipelines.metrics.smooth import smooth_calibration
-from pipelines.metrics.top_k import TopK
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
 
@@ -79,9 +80,12 @@ def task_metrics(
         `at_k` has the metrics at k by name, and `trivial` what the training rate for every row
         reaches, whose order is random.
     """
-    every = np.asarray(labels, dtype=np.float64)
-    known = ~np.isnan(every)
-    y = every[known]
+    every = np.asarray(labels)
+    if every.dtype.kind != "f":
+        every = every.astype(np.float64)
+    known: Any = ~np.isnan(every)
+    known = slice(None) if known.all() else known  # which copies no column
+    y = check_labels(every[known]) == 1
 
     def rows(name: str, column: ArrayLike) -> NDArray[Any]:
         return check_shape(name, np.asarray(column), every)[known]
@@ -89,83 +93,72 @@ def task_metrics(
     codes = None if groups is None else group_codes(rows("groups", groups), y)
     named = None if requests is None else rows("requests", requests)
 
-    def order(name: str, column: ArrayLike) -> _Order:
-        return _Order.of(*check_pairs(y, rows(name, column)), codes, named, at)
+    def order(name: str, column: ArrayLike) -> Ordered:
+        return Ordered.of(y, check_scores(rows(name, column)), codes, named, at)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
         z = rows("scores", scores)
+        if probabilities:
+            check_range(z)
         own = order("scores", scores)
         found = {
             "rows": y.size,
-            "positives": int(np.count_nonzero(y)),
-            **own.metrics(),
+            "positives": own.counts.totals[0],
+            **_of_order(own),
             "gauc_groups": None if own.by_group is None else own.by_group.rows.size,
             "ranked_requests": None if named is None else own.top.requests,
-            "average_precision": _or_none(average_precision_of(own.ranked)),
-            **_of_probabilities(y, z, probabilities),
-            **_entropies(y, z, probabilities),
+            "average_precision": _or_none(average_precision_of(own.counts)),
+            **_of_probabilities(own.counts, probabilities),
+            **_entropies(own.counts, probabilities),
             **_smooth(y, z, probabilities),
-            **own.intervals(_clusters(codes, named, y), probabilities),
+            **_intervals(own, y, z, _clusters(codes, named, y), probabilities),
         }
         del own  # its memory
         best = trivial = None
         if ceiling is not None:
-            best = order("ceiling", ceiling).metrics()
-            best["logloss"] = _or_none(logloss(y, rows("ceiling", ceiling)))
+            whole = order("ceiling", ceiling)
+            check_range(whole.counts.scores)
+            best = _of_order(whole) | {"logloss": _or_none(logloss_of(whole.counts))}
         if train_rate is not None:
-            constant = np.full(every.shape, train_rate)
-            trivial = order("train_rate", constant).metrics()
-            trivial |= _of_probabilities(y, constant[known], probabilities)
-        others = {n: order(n, column).metrics() for n, column in (baselines or {}).items()}
+            whole = order("train_rate", np.full(every.shape, train_rate))
+            trivial = _of_order(whole) | _of_probabilities(whole.counts, probabilities)
+        others = {n: _of_order(order(n, column)) for n, column in (baselines or {}).items()}
         return found | {"trivial": trivial, "ceiling": best, "baselines": others}
 
 
-class _Order(NamedTuple):
-    """One column of scores, sorted once for all that its order tells."""
+def _of_order(order: Ordered) -> dict[str, Any]:
+    """What the order of a column of scores tells."""
+    within = None if order.by_group is None else _or_none(gauc_of(order.by_group)[0])
+    at_k = order.top.metrics() if order.top.requests else {}
+    return {"auc": _or_none(order.counts.auc), "gauc": within, "at_k": at_k}
 
-    ranked: Ranked
-    by_group: ByGroup | None
-    top: TopK
 
-    @classmethod
-    def of(
-        cls,
-        labels: Floats,
-        scores: NDArray[Any],
-        groups: NDArray[np.intp] | None,
-        requests: NDArray[Any] | None,
-        at: Sequence[int],
-    ) -> _Order:
-        ranked, top = Ranked.of(*check_pairs(labels, scores)), TopK(at)
-        if requests is not None:
-            top.add(labels, scores, requests)
-        return cls(ranked, None if groups is None else auc_by_group(ranked, groups), top)
-
-    def metrics(self) -> dict[str, Any]:
-        within = None if self.by_group is None else _or_none(gauc_of(self.by_group)[0])
-        at_k = self.top.metrics() if self.top.requests else {}
-        return {"auc": _or_none(self.ranked.auc), "gauc": within, "at_k": at_k}
-
-    def intervals(self, clusters: NDArray[np.intp], probabilities: bool) -> dict[str, Any]:
-        """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
-        whole = auc_interval_of(self.ranked, clusters)
-        found = {"auc": ends(whole), "auc_delong": ends(delong_of(self.ranked))}
-        if probabilities:
-            ranked = self.ranked
-            influences = probability_influences(
-                ranked.labels, ranked.scores, clusters[ranked.order]
-            )
-            found |= {name: ends(interval_of(*moved)) for name, moved in influences.items()}
-        share = None
-        if self.by_group is not None:
-            found["gauc"] = ends(gauc_interval_of(self.by_group))
-            share = float(self.by_group.rows.sum() / max(self.ranked.order.size, 1))
-        return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
+def _intervals(
+    order: Ordered,
+    labels: NDArray[np.bool_],
+    scores: NDArray[Any],
+    clusters: NDArray[np.intp],
+    probabilities: bool,
+) -> dict[str, Any]:
+    """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
+    sums = cluster_sums(labels, scores, clusters, order.counts, probabilities)
+    whole = interval_of(*sums.auc(order.counts), bounds=(0.0, 1.0))
+    found = {"auc": ends(whole), "auc_delong": ends(delong_of(order.counts))}
+    if probabilities:
+        found |= {
+            "logloss": ends(interval_of(*sums.logloss())),
+            "calibration": ends(interval_of(*sums.calibration())),
+        }
+    share = None
+    if order.by_group is not None:
+        found["gauc"] = ends(gauc_interval_of(order.by_group))
+        share = float(order.by_group.rows.sum() / max(labels.size, 1))
+    return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
 
 
 def _clusters(
-    groups: NDArray[np.intp] | None, requests: NDArray[Any] | None, labels: Floats
+    groups: NDArray[np.intp] | None, requests: NDArray[Any] | None, labels: NDArray[Any]
 ) -> NDArray[np.intp]:
     """Rows that depend on each other have one number: those of a group, else of a request."""
     if groups is not None:
@@ -173,30 +166,31 @@ def _clusters(
     return np.arange(labels.size) if requests is None else cluster_codes(requests, labels)
 
 
-def _of_probabilities(
-    labels: Floats, scores: NDArray[Any], probabilities: bool
-) -> dict[str, float | str | None]:
+def _of_probabilities(counts: LabelCounts, probabilities: bool) -> dict[str, float | str | None]:
     """Logloss, calibration, and whether it is off; None if the scores are no probabilities."""
     if not probabilities:
         return {"logloss": None, "calibration": None, "calibration_off": None}
-    ratio = calibration(labels, scores)
+    ratio = calibration_of(counts)
+
+    def expected(block: LabelCounts) -> NDArray[Any]:
+        return block.rows * block.scores.astype(np.float64)
+
+    variance = counts.total(lambda block: expected(block) * (1 - block.scores))
     return {
-        "logloss": _or_none(logloss(labels, scores)),
+        "logloss": _or_none(logloss_of(counts)),
         "calibration": _or_none(ratio),
-        "calibration_off": calibration_off(ratio, labels, scores.astype(np.float64)),
+        "calibration_off": _off(ratio, counts.total(expected), variance),
     }
 
 
-def _entropies(
-    labels: Floats, scores: NDArray[Any], probabilities: bool
-) -> dict[str, float | None]:
+def _entropies(counts: LabelCounts, probabilities: bool) -> dict[str, float | None]:
     """What probabilities say of the labels beyond their mean, and how far off they are."""
-    metrics = {
-        "normalised_entropy": normalised_entropy,
-        "recalibrated_entropy": recalibrated_entropy,
-        "calibration_error": calibration_error,
+    metrics: dict[str, Callable[[LabelCounts], float]] = {
+        "normalised_entropy": normalised_entropy_of,
+        "recalibrated_entropy": recalibrated_entropy_of,
+        "calibration_error": calibration_error_of,
     }
-    return {n: _or_none(f(labels, scores)) if probabilities else None for n, f in metrics.items()}
+    return {n: _or_none(f(counts)) if probabilities else None for n, f in metrics.items()}
 
 
 def _smooth(labels: Floats, scores: NDArray[Any], probabilities: bool) -> dict[str, float | None]:
@@ -230,10 +224,14 @@ def calibration_off(ratio: float, labels: Floats, scores: Floats) -> str | None:
 
     The standard error is that of the number of positives under the predicted probabilities.
     """
+    return _off(ratio, float(scores.sum()), float((scores * (1 - scores)).sum()))
+
+
+def _off(ratio: float, predicted: float, variance: float) -> str | None:
+    """`calibration_off` from the sum of the scores and the variance of the positives."""
     if np.isnan(ratio) or CALIBRATED[0] <= ratio <= CALIBRATED[1]:
         return None
-    error = np.sqrt((scores * (1 - scores)).sum())
-    if abs(scores.sum() - labels.sum()) <= 2 * error:
+    if abs(predicted - predicted / ratio) <= 2 * np.sqrt(variance):
         return None
     return "high" if ratio > 1 else "low"
 

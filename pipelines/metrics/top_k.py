@@ -1,5 +1,7 @@
 """Metrics of the first k places of each request's list: HR, NDCG, MRR and MAP."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,13 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import Floats, check_pairs, check_shape
-from pipelines.metrics.ranked import Ranked, run_starts, run_sums
+from pipelines.metrics.ranked import Ranked, run_starts
 
 AT_K = ("hr", "ndcg", "mrr", "map")
+_UNITS = 2**44
+_BLOCK = 2**18  # rows whose units fit 64 bits together
 
 
 class TopK:
-    """Means over requests, of which some may be added at a time; exact, in bounded memory.
+    """Means over requests, of which some may be added at a time, in bounded memory.
+
+    The sums are integers, in units of 2^-44, so that they are the same in any order.
 
     - `hr@k`: whether a positive is in the first k places;
     - `ndcg@k`: `sum_(places i <= k) y_i / log2(1 + i)`, divided by its largest possible value;
@@ -40,7 +46,7 @@ class TopK:
         if not at or min(at) < 1:
             raise ValueError(f"`at` must name positive numbers of places. Received: at={list(at)}")
         self._at = tuple(at)
-        self._sums = {f"{name}@{k}": 0.0 for name in AT_K for k in at}
+        self._sums = {f"{name}@{k}": 0 for name in AT_K for k in at}
         self.requests = 0  # that count
 
     def add(self, labels: ArrayLike, scores: ArrayLike, requests: ArrayLike) -> None:
@@ -68,9 +74,17 @@ class TopK:
             for name, value in places.sums(k, positives[counted]).items():
                 self._sums[f"{name}@{k}"] += value
 
+    def merged(self, other: TopK) -> TopK:
+        """The means over the requests of both, which have the same `at`."""
+        found = TopK(self._at)
+        found.requests = self.requests + other.requests
+        found._sums = {name: value + other._sums[name] for name, value in self._sums.items()}
+        return found
+
     def metrics(self) -> dict[str, float | None]:
         """The means by name, as `ndcg@10`; None if no request counts."""
-        return {n: x / self.requests if self.requests else None for n, x in self._sums.items()}
+        whole = self.requests * _UNITS
+        return {name: value / whole if whole else None for name, value in self._sums.items()}
 
 
 class _Places(NamedTuple):
@@ -82,42 +96,48 @@ class _Places(NamedTuple):
     first: Floats  # probability of the first positive
     precision: Floats  # expected value of y_i times the share of positives up to here
 
-    def sums(self, k: int, positives: NDArray[Any]) -> dict[str, float]:
-        """Sums of the metrics over the requests."""
+    def sums(self, k: int, positives: NDArray[Any]) -> dict[str, int]:
+        """Sums of the metrics over the requests, in units."""
         inside = self.rank <= k
         request, rank = self.request[inside], self.rank[inside]
         best = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
         most = np.minimum(positives, k).astype(int)
         return {
-            "hr": float(self.first[inside].sum()),
-            "ndcg": float((self.positive[inside] / np.log2(rank + 1) / best[most[request]]).sum()),
-            "mrr": float((self.first[inside] / rank).sum()),
-            "map": float((self.precision[inside] / most[request]).sum()),
+            "hr": _units(self.first[inside]),
+            "ndcg": _units(self.positive[inside] / np.log2(rank + 1) / best[most[request]]),
+            "mrr": _units(self.first[inside] / rank),
+            "map": _units(self.precision[inside] / most[request]),
         }
+
+
+def _units(values: Floats) -> int:
+    """The sum of numbers from 0 to 1, exact once each is rounded to a unit."""
+    rounded = np.rint(values * _UNITS).astype(np.int64)
+    starts = range(0, values.size, _BLOCK)
+    return sum(map(int, np.add.reduceat(rounded, starts))) if values.size else 0
 
 
 def _places(labels: Floats, scores: NDArray[np.number], request: NDArray[np.intp]) -> _Places:
     """Sorts each request by falling score and computes the expected values within ties."""
-    within = Ranked.of(labels, -scores.astype(np.float64)).within(request)
-    labels, ties = within.labels.astype(np.float64), within.starts
-    sizes = np.diff(ties, append=labels.size)
-    request, tied = np.repeat(within.groups, sizes), np.repeat(ties, sizes)  # tied: first row
-    begin = ties[run_starts(within.groups)][request]  # first row of the request
-    size = np.repeat(sizes, sizes).astype(float)
-    inside = np.repeat(run_sums(labels, ties), sizes)  # positives of the tie
-    rows = np.arange(labels.size)
-    total = np.cumsum(labels) - labels
-    before = total[tied] - total[begin]  # positives of the request before the tie
-    place = (rows - tied).astype(float)  # in the tie, from 0
+    ranked = Ranked.of(labels, -scores.astype(np.float64))
+    within = ranked.within(request)
+    sizes, of_tie = within.rows, ranked.groups_of(within)
+    start = np.cumsum(sizes) - sizes  # first row of each tie
+    earlier = np.cumsum(within.positive) - within.positive  # positives before it
+    firsts = run_starts(of_tie)
+    first_tie = np.repeat(firsts, np.diff(firsts, append=of_tie.size))  # of the tie's request
+    spread = (of_tie, start, start[first_tie], sizes, within.positive, earlier - earlier[first_tie])
+    request, tied, begin, size, inside, before = (np.repeat(each, sizes) for each in spread)
+    rows = np.arange(request.size)
+    place = rows - tied  # in the tie, from 0
     rank = (rows - begin + 1).astype(np.float64)
     # Drawn one by one, no positive is among the first `place` of a tie with the probability
-    # prod_(t < place) (size - inside - t) / (size - t), and then this one is with
-    # inside / (size - place).
+    # prod_(t < place) (size - inside - t) / (size - t), a ratio of factorials, and then this one is
+    # with inside / (size - place).
     left = size - inside - place
-    factor = np.log(np.maximum(left, 1.0) / (size - place))
-    none = np.cumsum(factor) - factor
-    none = np.exp(none - none[tied])
+    logs = np.cumsum(np.log(np.maximum(np.arange(sizes.max() + 1), 1)))  # of the factorials
+    none = np.exp(logs[size - inside] - logs[np.maximum(left, 0)] + logs[size - place] - logs[size])
     first = np.where((before == 0) & (left >= 0), none * inside / (size - place), 0.0)
     share = inside / size
-    others = place * (inside - 1) / np.maximum(size - 1, 1.0)
+    others = place * (inside - 1) / np.maximum(size - 1, 1)
     return _Places(request, rank, share, first, share * (before + 1 + others) / rank)

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.distributions.compare import compare_feature, compare_task, flagged, label_rate
+from pipelines.distributions.counts import NOTHING, Counts
+from pipelines.distributions.reference import of_split
+from pipelines.distributions.statistics import Statistics, merge, of_scores
 from pipelines.features import FittedFeatures
-from pipelines.prediction_log.compare import compare_feature, compare_task, flagged, label_rate
-from pipelines.prediction_log.counts import NOTHING, Counts
 from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
-from pipelines.prediction_log.reference import of_split
-from pipelines.prediction_log.statistics import Statistics, merge, of_scores
 from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where

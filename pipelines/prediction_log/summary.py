@@ -9,12 +9,12 @@ from datetime import datetime
 from functools import reduce
 from typing import Literal
 
+from pipelines.distributions.statistics import Statistics, merge, of_features, of_scores
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.bottom_k import BottomK
 from pipelines.prediction_log.decode import LoggedRequests, decode
 from pipelines.prediction_log.log import LoggedCall
 from pipelines.prediction_log.messages import UnreadableCall
-from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_scores
 
 Period = Literal["day", "hour"]
 _FORMATS: dict[str, str] = {"day": "%Y-%m-%d", "hour": "%Y-%m-%d %H:00"}

@@ -9,8 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K
-from pipelines.report import palette, plots
+from pipelines.report import palette, plots, relevance
 from pipelines.report.against import NAMES
+from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -75,11 +76,12 @@ class ReportPage:
             .render(
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
-                hints=HINTS,
+                hint=hint,
                 compared=against,
                 metric_names=NAMES,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
+                moved_features=pictures_of_drift(metrics.get("drift", ())),
             )
         )
 
@@ -103,7 +105,10 @@ def environment() -> Environment:
     found.globals.update(light=palette.LIGHT, dark=palette.DARK)
     found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     found.globals.update(limits=limits, measured=measured, subject=subject)
+    found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
+    found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
     found.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     found.filters.update(count=count, decimal=decimal, percent=percent)
     return found
@@ -125,7 +130,25 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
         pictures["Training"] = plots.training(task, epochs, evaluation.metrics.get("kept"))
     if any(entry["auc"] for entry in metrics.get("importance", ())):
         pictures["Importance"] = plots.importance(metrics["importance"])
+    if "relevance" in metrics:
+        pictures |= relevance.pictures(metrics["relevance"])
     return pictures
+
+
+def hint(title: str) -> str:
+    """The line below a picture."""
+    return HINTS.get(title) or relevance.hint(title)
+
+
+def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
+    """Every picture of the page, by its task or section and its title."""
+    drift = pictures_of_drift(evaluation.metrics.get("drift", ()))
+    of_tasks = {
+        f"{task}/{title}": picture
+        for task in evaluation.metrics["tasks"]
+        for title, picture in _pictures(evaluation, task).items()
+    }
+    return of_tasks | {f"drift/{name}": picture for name, picture in drift.items()}
 
 
 def _epochs_of(task: str, training: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

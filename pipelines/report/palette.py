@@ -23,6 +23,9 @@ LIGHT = {
     "baseline": "#7d838d",
     "label-0": "#6d5f9c",
     "label-1": "#cf5c26",
+    "gradients": "#0d7c86",
+    "attention": "#a3387f",
+    "propagation": "#8a6a10",
 }
 DARK = {
     "paper": "#14171b",
@@ -39,6 +42,9 @@ DARK = {
     "baseline": "#959ca7",
     "label-0": "#b0a1e6",
     "label-1": "#f3894f",
+    "gradients": "#4fc3cd",
+    "attention": "#e58ac4",
+    "propagation": "#d9b64a",
 }
 _NAMES = {color: name for name, color in LIGHT.items()}
 

@@ -64,10 +64,11 @@ class Points(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture and its numbers."""
+    """A picture, its numbers, and the figure that it was drawn from."""
 
     svg: str
     points: Points
+    figure: Figure
 
 
 def picture(draw: Callable[Concatenate[Figure, P], Points]) -> Callable[P, Picture]:
@@ -78,7 +79,7 @@ def picture(draw: Callable[Concatenate[Figure, P], Points]) -> Callable[P, Pictu
         with matplotlib.style.context(["default", STYLE]):
             figure = Figure(figsize=SIZE, layout="constrained")
             points = draw(figure, *args, **kwargs)
-            return Picture(_svg(figure), points)
+            return Picture(_svg(figure), points, figure)
 
     return drawn
 

@@ -25,24 +25,31 @@ from pipelines.report.plots import (
 )
 
 REFERENCE, SERVED = BASELINE, MODEL
+Sides = tuple[str, str]
 LIMITS = {"watch": 0.1, "shifted": 0.25}
 _MOST_BINS = 14
 _LINES = (MODEL, LABEL_1, CEILING, LABEL_0, BASELINE)
 
 
-def shown_bins(bins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def shown_bins(
+    bins: Sequence[Mapping[str, Any]], sides: Sides = ("reference", "served")
+) -> list[Mapping[str, Any]]:
     """The bins with the largest shares on either side, in order."""
-    largest = sorted(bins, key=lambda part: -max(part["reference"], part["served"]))[:_MOST_BINS]
+    largest = sorted(bins, key=lambda part: -max(part[side] for side in sides))[:_MOST_BINS]
     return [part for part in bins if part in largest]
 
 
 @picture
-def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> Points:
-    """Share of each bin in the reference and in the log, as pairs of bars."""
-    shown = shown_bins(bins)
+def shares(
+    figure: Figure,
+    bins: Sequence[Mapping[str, Any]],
+    sides: Sides = ("reference", "served"),
+) -> Points:
+    """Share of each bin on both sides, such as the reference and the log, as pairs of bars."""
+    shown = shown_bins(bins, sides)
     places = np.arange(len(shown))
     axes = figure.add_subplot()
-    for offset, side, color in ((-0.2, "reference", REFERENCE), (0.2, "served", SERVED)):
+    for offset, side, color in zip((-0.2, 0.2), sides, (REFERENCE, SERVED), strict=True):
         axes.barh(places + offset, [part[side] for part in shown], 0.38, color=color, label=side)
     axes.set_yticks(places, [short(part["name"]) for part in shown])
     axes.tick_params(axis="y", length=0)
@@ -52,8 +59,8 @@ def shares(figure: Figure, bins: Sequence[Mapping[str, Any]]) -> Points:
     axes.set_xlabel("share" if len(shown) == len(bins) else f"share, {len(shown)} largest bins")
     figure.legend(loc="outside upper left", ncols=2)
     return Points(
-        ["bin", "reference", "served"],
-        [[part["name"], percent(part["reference"]), percent(part["served"])] for part in bins],
+        ["bin", *sides],
+        [[part["name"], *(percent(part[side]) for side in sides)] for part in bins],
     )
 
 

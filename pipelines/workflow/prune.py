@@ -129,7 +129,8 @@ def _lines(whole: Steps, smaller: Steps, found: Pruned, exported: Path) -> dict[
     if epochs:
         progress = Progress(smaller.console)
         arguments = split, whole.request, found.fitted, found.model, progress
-        tasks = evaluation.evaluate(experiment, *arguments)[1]["tasks"]
+        plain = experiment.model_copy(update={"evaluation": experiment.evaluation.metrics_only})
+        tasks = evaluation.evaluate(plain, *arguments)[1]["tasks"]
         auc = {task: metrics["auc"] for task, metrics in tasks.items()}
         lines["pruned"] = _Line(_weights(found.model), None, None, auc)
     name = f"pruned, {epochs} epoch{'s' if epochs > 1 else ''} on" if epochs else "pruned"

@@ -46,7 +46,7 @@ STEPS = {
         StepSpec("train", MODEL, ("ingest", "fit")),
         StepSpec("evaluate", "evaluation", ("ingest", "train")),
         StepSpec("export", "export", ("ingest", "train")),
-        StepSpec("statistics", "statistics", ("ingest", "fit")),  # written by `skew`
+        StepSpec("statistics", "statistics", ("ingest", "fit")),  # written by `evaluate` or `skew`
     )
 }
 

@@ -48,9 +48,10 @@ def with_export_weights(
     small = shrink(model, options)
     named = {"as trained": model, f"tables {options.tables}, tower {options.tower}": small}
     split = DataSplit(data / experiment.evaluation.split)
+    plain = experiment.model_copy(update={"evaluation": experiment.evaluation.metrics_only})
     predictions, summaries = zip(
         *(
-            evaluation.evaluate(experiment, split, request, fitted, one, Progress(console))
+            evaluation.evaluate(plain, split, request, fitted, one, Progress(console))
             for one in named.values()
         ),
         strict=True,

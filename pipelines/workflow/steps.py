@@ -25,14 +25,15 @@ from pipelines.common.artifacts import (
 )
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.distributions.drift import feature_drift
+from pipelines.distributions.statistics import load as load_statistics
+from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.evaluation.gates import check_passed
 from pipelines.experiment.config import Experiment, load_experiment
-from pipelines.experiment.description import described
 from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
-    config_hash,
     resolved,
     resumable_settings,
     settings_by_step,
@@ -47,7 +48,6 @@ from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
-from pipelines.prediction_log.reference import of_split
 from pipelines.prediction_log.skew import (
     Baseline,
     SkewOptions,
@@ -55,15 +55,16 @@ from pipelines.prediction_log.skew import (
     measure_skew,
     save_skew,
 )
-from pipelines.prediction_log.statistics import load as load_statistics
-from pipelines.prediction_log.statistics import save as save_statistics
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
-from pipelines.scoring.batch import score
+from pipelines.scoring.batch import Load, score
+from pipelines.scoring.labelled import Workers
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
+from pipelines.workflow.about_run import about_run, this_machine
 from pipelines.workflow.compare import compare_runs
+from pipelines.workflow.counting import count_split
 from pipelines.workflow.differences import differences
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
 from pipelines.workflow.run import Build, Run
@@ -181,6 +182,7 @@ class Steps:
                 "calibration": trained.calibration,
                 "pruned": trained.pruned,
                 "versions": trained.versions,  # those that trained the weights
+                "machine": this_machine(),
             }
 
         self._execute("train", build, sources=older)
@@ -208,37 +210,33 @@ class Steps:
         finally:
             progress.stop()
 
-    def evaluate(self) -> None:
-        """Writes predictions, metrics and the report."""
+    def evaluate(self, engine: Engine = LOCAL) -> None:
+        """Writes predictions, metrics and the report; the engine scores the rows."""
+        workers = None if engine is LOCAL else Workers(engine, self._load)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            manifest, data = self.run.manifest("train"), self.run.manifest("ingest")
+            data = self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            found = (self.experiment, split, self.request, fitted, model, Progress(self.console))
             rates = evaluation.train_rates(data["labels"])
-            predictions, summary = evaluation.evaluate(
-                self.experiment, split, self.request, fitted, model, Progress(self.console), rates
-            )
-            metrics = {
-                "name": self.experiment.name,
-                "model": manifest["model"],
-                **summary,
-                "seed": self.experiment.seed,
-                "config_hash": config_hash(self.experiment),
-                "data_hash": data["data_hash"],
-                "versions": manifest["versions"],
-                "training": manifest["training"],
-                "kept": manifest["kept"],
-                "splits": data["rows"],
-                "times": data["times"],
-                **described(self.experiment, fitted.schema),
-            }
+            predictions, summary = evaluation.evaluate(*found, rates, workers)
+            about = about_run(self.experiment, self.run, fitted.schema)
+            metrics = {**about, **summary, "drift": self._drift(split, fitted)}
             evaluation.save_evaluation(folder, predictions, metrics)
             return {"rows": summary["rows"]}
 
         self._execute("evaluate", build)
         self.report()
         self._check_gates()
+
+    def _drift(self, split: DataSplit, fitted: FittedFeatures) -> list[dict[str, Any]]:
+        """Drift of the features from the training rows to the evaluated ones."""
+        if split.name == "train":
+            return []
+        self.statistics()
+        counted = count_split(split, fitted, self.request, self.console)
+        return feature_drift(fitted, load_statistics(self.run.path("statistics")), counted)
 
     def _check_gates(self) -> None:
         """Raises the error for a gate that the evaluated model failed."""
@@ -309,9 +307,9 @@ class Steps:
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Scores any Parquet file with the schema's columns; returns the number of rows."""
         self.run.manifest("train")
-        load = functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
         tasks = [task.name for task in self.experiment.tasks]
-        return score(source, target, tasks, load, self.request, Progress(self.console), engine)
+        progress = Progress(self.console)
+        return score(source, target, tasks, self._load, self.request, progress, engine)
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""
@@ -341,18 +339,12 @@ class Steps:
         )
 
     def statistics(self) -> None:
-        """Counts the train split's values, for comparison with a log."""
-        progress = Progress(self.console)
+        """Counts the train split's values, for comparison with other rows or a log."""
 
         def build(folder: Path) -> Mapping[str, Any]:
             train = DataSplit(self.run.path("ingest") / "train")
             fitted = FittedFeatures.load(self.run.path("fit"))
-            try:
-                advance = progress.start("counting", train.rows)
-                counted = of_split(train, fitted, self.request, advance)
-            finally:
-                progress.stop()
-            save_statistics(counted, folder)
+            save_statistics(count_split(train, fitted, self.request, self.console), folder)
             return {"rows": train.rows}
 
         self._execute("statistics", build)
@@ -387,7 +379,12 @@ class Steps:
     def load(self) -> tuple[FittedFeatures, RankingModel]:
         """The trained model and its transforms."""
         self.run.manifest("train")
-        return load_trained(self.run.folder, self.experiment.model.exclude)
+        return self._load()
+
+    @property
+    def _load(self) -> Load:
+        """What workers load the trained model with."""
+        return functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
 
     @property
     def request(self) -> str | None:

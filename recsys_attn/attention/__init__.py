@@ -1,5 +1,6 @@
 """Layers around an attention mechanism, and the mechanisms: parts that compose."""
 
+from recsys_attn.attention.core.watching import HeadsCall, watch_heads
 from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, dense_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
@@ -24,6 +25,7 @@ __all__ = [
     "Dense",
     "Disagreement",
     "HeadGroups",
+    "HeadsCall",
     "Linear",
     "Lookup",
     "MultiHeadAttention",
@@ -36,4 +38,5 @@ __all__ = [
     "TwoStreamEncoder",
     "dense_weights",
     "prune_heads",
+    "watch_heads",
 ]

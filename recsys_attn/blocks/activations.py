@@ -9,6 +9,7 @@ import keras
 
 from recsys_attn.blocks.dice import Dice
 from recsys_attn.checks import unknown_name
+from recsys_attn.constant_factors import factors_are_constant, times_constant
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -58,7 +59,8 @@ def get(activation: Any, dtype: Any = None) -> keras.layers.Layer:
 
 def apply(layer: keras.layers.Layer, inputs: Tensor, where: Tensor | None) -> Tensor:
     """Calls a layer of `get`; `where` is the mask of real rows, for Dice."""
-    return layer(inputs, where=where) if isinstance(layer, Dice) else layer(inputs)
+    output = layer(inputs, where=where) if isinstance(layer, Dice) else layer(inputs)
+    return times_constant(inputs, output) if factors_are_constant() else output
 
 
 _KERAS = sorted(

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from recsys_attn.blocks.film import ConditionalNorm
+from recsys_attn.constant_factors import factors_are_constant
 from recsys_attn.registry import Registry
 from recsys_attn.serialization import nameless, serialize, takes
 from recsys_attn.tensors import Shape, Tensor
@@ -63,8 +65,34 @@ def normalise(
     norm: keras.layers.Layer, x: Tensor, present: Tensor | None, condition: Tensor | None
 ) -> Tensor:
     """Calls a normalisation with those of the mask and the condition that it takes."""
+    if factors_are_constant() and type(norm) in _LINEAR:
+        return _LINEAR[type(norm)](norm, x)
     given = {"mask": present, "condition": condition}
     return norm(x, **{k: v for k, v in given.items() if v is not None and takes(norm, k)})
+
+
+def _layer_norm(norm: Any, x: Tensor) -> Tensor:
+    """The same with a constant deviation: linear in x."""
+    x32 = ops.cast(x, "float32")
+    centred = x32 - ops.mean(x32, axis=-1, keepdims=True)
+    return ops.cast(centred * _constant_scale(norm, centred) * norm.gamma + norm.beta, x.dtype)
+
+
+def _rms_norm(norm: Any, x: Tensor) -> Tensor:
+    """The same with a constant mean of the squares: linear in x."""
+    x32 = ops.cast(x, "float32")
+    return ops.cast(x32 * _constant_scale(norm, x32) * norm.scale, x.dtype)
+
+
+def _constant_scale(norm: Any, x: Tensor) -> Tensor:
+    squares = ops.mean(ops.square(x), axis=-1, keepdims=True)
+    return ops.stop_gradient(ops.rsqrt(squares + norm.epsilon))
+
+
+_LINEAR = {
+    keras.layers.LayerNormalization: _layer_norm,
+    keras.layers.RMSNormalization: _rms_norm,
+}
 
 
 def reusable(registry: Registry, identifier: Any) -> Any:

@@ -109,12 +109,7 @@ class Tower(Layer):
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         row_mask = embedded.get(CANDIDATE_MASK)
-        interests, attention = self.interests(embedded, explain)
-        blocks, present = field_blocks(embedded, interests)
-        if self.field_gate is not None:
-            blocks, present = self.field_gate(blocks, present)
-        blocks, present = by_width(blocks, present)
-        vector = self.interaction(blocks, present, row_mask=row_mask)
+        vector, attention = self.vector(embedded, explain)
         if not explain:
             return self.head(vector, row_mask=row_mask)
         gates: dict[str, Tensor] = {}
@@ -123,6 +118,18 @@ class Tower(Layer):
         else:
             logits = self.head(vector, row_mask=row_mask)
         return logits, _explanation(attention, gates, ops.shape(vector)[:2])
+
+    def vector(
+        self, embedded: Mapping[str, Any], explain: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns the input of the head (B, T, D), and with `explain` the weights of events."""
+        interests, attention = self.interests(embedded, explain)
+        blocks, present = field_blocks(embedded, interests)
+        if self.field_gate is not None:
+            blocks, present = self.field_gate(blocks, present)
+        blocks, present = by_width(blocks, present)
+        row_mask = embedded.get(CANDIDATE_MASK)
+        return self.interaction(blocks, present, row_mask=row_mask), attention
 
     def interests(
         self, embedded: Mapping[str, Any], explain: bool = False

@@ -16,7 +16,7 @@ from tests.support.sources import Source, code_lines, own_arguments
 _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
-pipelines    pydantic click rich jinja2 matplotlib datasketches ray
+pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow ml_dtypes
 """
@@ -28,6 +28,7 @@ BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
 # What a package imports in one place only: package, import, place.
 ONE_PLACE = (
     ("pipelines", "ray", "pipelines.engines.ray"),  # an extra, loaded by name on demand
+    ("pipelines", "mlflow", "pipelines.workflow.publish"),  # likewise
     ("pipelines", "pipelines.engines.ray", "pipelines.engines.ray"),
     ("serving", "tensorflow.python", "serving.runtimes.tensorflow.private_api"),
 )
@@ -42,11 +43,11 @@ FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos",
     "pipelines": "__main__ cli workflow prediction_log export training evaluation experiment "
-    "scoring feed features ingest items storage report engines metrics common",
+    "audit distributions scoring feed features ingest items storage report engines metrics common",
     "recsys_attn": (
         "models interactions multitask attention blocks optimizers embeddings losses initializers "
         "backend layer registry serialization embedding_tables schema id_transforms checks "
-        "masked_mean tensors"
+        "masked_mean constant_factors tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "
@@ -62,6 +63,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "grpc_reflection": "grpcio-reflection",
     "grpc_tools": "grpcio-tools",
     "ml_dtypes": "ml-dtypes",
+    "mlflow": "mlflow-skinny",
     "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",

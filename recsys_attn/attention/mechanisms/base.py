@@ -16,6 +16,7 @@ from recsys_attn.attention.core.head_layout import (
     require_a_value_a_key,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
+from recsys_attn.attention.core.watching import HeadsCall, visitor, watch_heads
 from recsys_attn.layer import Layer, require_tensors
 from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -131,10 +132,16 @@ class Mechanism(Layer):
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
                 f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
             )
-        if return_weights and self.weights_on_request:
+        visit = visitor()
+        if (return_weights or visit is not None) and self.weights_on_request:
             others["return_weights"] = True
-        # A functional model that is read from a file has a plain list.
-        return super().__call__(query, key, value, masks=Masks(*masks), **others)
+        masks = Masks(*masks)  # a functional model that is read from a file has a plain list
+        if visit is None:
+            return super().__call__(query, key, value, masks=masks, **others)
+        with watch_heads(None):
+            output, weights = super().__call__(query, key, value, masks=masks, **others)
+        seen = visit(HeadsCall(self, value, output, weights, masks))
+        return seen.output, seen.weights
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         """Creates the weights; the default has none."""

@@ -15,7 +15,17 @@ from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
 
 STEPS = ("run", "ingest", "fit", "train", "evaluate", "report", "export", "prune")
-COMMANDS = (*STEPS, "score", "demo", "compare", "skew", "warmup-from-log", "serve", "request")
+COMMANDS = (
+    *STEPS,
+    "score",
+    "demo",
+    "publish",
+    "compare",
+    "skew",
+    "warmup-from-log",
+    "serve",
+    "request",
+)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], []], ids=str)

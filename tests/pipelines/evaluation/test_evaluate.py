@@ -20,6 +20,7 @@ from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from tests.support import shop
 
+NOTHING_MORE = {"importance_rows": 0, "audit_rows": 0}
 EVALUATION = {
     "group": "segment",
     "at": (2, 5),
@@ -43,6 +44,7 @@ def run(fitted, model, table, tmp_path):
     """Evaluates a table in two row groups, with the options given."""
 
     def run(table=table, request="request", **options):
+        options = {"audit_rows": 0, **options}
         starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
         cut = int(starts[len(starts) // 2])
         folder = tmp_path / "test"
@@ -68,7 +70,7 @@ def _experiment(options):
 
 
 def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
-    predictions, summary = run(**EVALUATION)
+    predictions, summary = run(**EVALUATION, audit_rows=50)
     save_evaluation(tmp_path, predictions, summary)
     saved = pq.ParquetFile(tmp_path / PREDICTIONS).read()
     summary = json.loads((tmp_path / METRICS).read_text())
@@ -95,10 +97,18 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
             baselines={"popular": saved["baseline/popular"].to_numpy()[known]},
         )
         assert {entry["feature"] for entry in found.pop("importance")} > {"item"}
+        relevance = found.pop("relevance")
+        assert relevance["rows"] == 50
+        assert set(relevance["kinds"]) == {"fields", "events/history", "events/searches"}
         assert found == {**expected, "own": {}, "segments": []}  # and no slices
         assert found["auc"] == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
         assert found["logloss"] == pytest.approx(metrics.log_loss(labels, scores), abs=1e-9)
         assert found["gauc_groups"] == 2
+
+
+def test_importance_and_relevance_can_be_left_out(run):
+    for task in run(**NOTHING_MORE)[1]["tasks"].values():
+        assert not {"importance", "relevance"} & set(task)
 
 
 def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.evaluation.importance import permutation_importance, units_of
+from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.metrics import auc
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -70,7 +70,7 @@ def found(table, labels):
     found = permutation_importance(
         watched, table, SCHEMA, "request", labels, clusters, advance=done.append
     )
-    assert done == [len(table)] * units_of(SCHEMA)
+    assert done == [len(table)] * len(units(SCHEMA))
     return found, tables
 
 
@@ -109,4 +109,4 @@ def test_rows_of_one_class_have_no_importance(table):
     labels = {"click": np.ones(len(table))}
     clusters = table["request"].to_numpy()
     (entries,) = permutation_importance(score, table, SCHEMA, "request", labels, clusters).values()
-    assert [entry["auc"] for entry in entries] == [None] * units_of(SCHEMA)
+    assert [entry["auc"] for entry in entries] == [None] * len(units(SCHEMA))

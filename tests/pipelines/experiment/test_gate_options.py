@@ -74,3 +74,8 @@ def test_scores_of_a_ranking_loss_have_no_gate_of_probabilities(tmp_path: Path) 
 def test_wrong_segments_are_refused(tmp_path: Path, segments: list[Any], message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         load(tmp_path, evaluation__segments=segments)
+
+
+def test_layer_wise_relevance_needs_rows(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"layer_wise_relevance.*audit_rows=0"):
+        load(tmp_path, evaluation__layer_wise_relevance=True, evaluation__audit_rows=0)

@@ -112,6 +112,50 @@ METRICS: dict[str, Any] = {
         "valid": [2011, 3001],
         "test": [3011, 4001],
     },
+    "labels": {
+        "click": {"train": [8089, 1618], "valid": [1009, 251], "test": [1013, 203]},
+        "conversion": {"train": [3011, 421], "valid": [401, 59], "test": [409, 61]},
+    },
+    "drift": [
+        {
+            "feature": "price",
+            "kind": "numeric",
+            "side": "candidate",
+            "missing": [0.0213, 0.0734],
+            "unknown": None,
+            "test": "Kolmogorov-Smirnov",
+            "p": 0.0123,
+            "distance": 0.31415926,
+            "drifted": True,
+            "bins": [
+                {"name": "below 3", "train": 0.6, "evaluated": 0.3},
+                {"name": "3 or more", "train": 0.4, "evaluated": 0.7},
+            ],
+        },
+        {
+            "feature": "item_id",
+            "kind": "categorical",
+            "side": "candidate",
+            "missing": [0.0, 0.0],
+            "unknown": [0.0, 0.0512],
+            "test": "distance",
+            "p": None,
+            "distance": 0.02718281,
+            "drifted": False,
+        },
+    ],
+    "trained": "2031-05-07T11:13:17+00:00",
+    "evaluated": "2031-05-07T12:19:23+00:00",
+    "seconds": {"ingest": 3.14, "fit": 1.59, "train": 2653.58},
+    "machines": {
+        "training": {
+            "processor": "Fast One",
+            "cores": 67,
+            "memory": 2**36,
+            "accelerators": ["Big GPU"],
+        },
+        "evaluation": {"processor": "Slow One", "cores": 3, "memory": 2**33, "accelerators": []},
+    },
     "settings": {"model.name": "attention_ranker", "training.epochs": 17},
     "features": [
         {

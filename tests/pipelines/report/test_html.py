@@ -74,9 +74,10 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     assert places[1] == ["model", "5", "0.4100", "0.4120", "0.4140", "0.4160"]
     assert [row[0] for row in places[1:5]] == ["model", "ceiling", "random order", "popularity"]
     assert len(places) == 9
+    dates = ["First shown_at", "Last shown_at"]
     assert page.tables["splits"][:2] == [
-        ["Split", "Rows", "First shown_at", "Last shown_at"],
-        ["train", "8,089", "1001", "2003"],
+        ["Split", "Rows", "click, positive", "conversion, positive", *dates],
+        ["train", "8,089", "20%", "13.98% of 3,011", "1001", "2003"],
     ]
     assert page.tables["features"][1:] == [
         ["item_id", "categorical", "candidate", "hash", "50,021"],
@@ -84,7 +85,25 @@ def test_the_page_shows_the_metrics_and_pictures(page):
     ]
     assert page.sections["click"].pictures == ALL_PICTURES
     assert page.sections["conversion"].pictures == ALL_PICTURES[:3]  # it was not validated
-    assert [tag for tag, _ in page.tags].count("svg") == 8
+    assert page.sections["Data and settings"].pictures == ["Drift", "price", "Origin"]
+    assert [tag for tag, _ in page.tags].count("svg") == 9
+
+
+def test_the_page_shows_drift_and_origin(page):
+    assert "1 of 2 features drifted from the train to the valid rows: price." in page.html
+    assert page.tables["drift"] == [
+        ["Feature", "Distance", "", "Test", "Missing", "Unknown"],
+        ["price", "0.314", "drifted", "Kolmogorov-Smirnov, p = 0.012", "2.13% → 7.34%", "—"],
+        ["item_id", "0.027", "", "", "0%", "0% → 5.12%"],
+    ]
+    assert page.points["price"] == [
+        ["bin", "train", "evaluated"],
+        ["below 3", "60%", "30%"],
+        ["3 or more", "40%", "70%"],
+    ]
+    assert page.facts["Trained on"] == "Fast One, 67 cores, 64 GiB, Big GPU"
+    assert page.facts["Evaluated on"] == "Slow One, 3 cores, 8 GiB"
+    assert page.facts["Time"] == "ingest 3.1 s, fit 1.6 s, train 2,653.6 s"
 
 
 def test_the_file_needs_nothing_but_itself(page):

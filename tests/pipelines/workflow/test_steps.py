@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pipelines.common.errors import GateError, PipelineError
 from pipelines.experiment.step_fingerprints import config_hash, settings_by_step
+from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.steps import Steps
 from serving.models.completeness import look
 from tests.integration.commands import finish, invoke
@@ -72,6 +73,13 @@ def test_a_run_leaves_every_folder_with_its_manifest(finished: Path, tmp_path: P
     assert train[0] < train[1] < valid[0] < valid[1] < test[0] < test[1]  # the split is by time
     assert metrics["settings"]["training.epochs"] == 2
     assert [feature["name"] for feature in metrics["features"]][:2] == ["user_id", "item_id"]
+    drift = {entry["feature"]: entry for entry in metrics["drift"]}
+    assert drift.keys() == {feature["name"] for feature in metrics["features"]}
+    assert {entry["drifted"] for entry in drift.values()} <= {True, False}
+    machines = metrics["machines"]
+    assert machines["training"] == machines["evaluation"] == this_machine()
+    assert machines["training"]["cores"] >= 1 < machines["training"]["memory"] / 2**20
+    assert metrics["trained"] <= metrics["evaluated"] <= manifests["export/tiny/1"]["created"]
     known, positive = manifests["data"]["labels"]["click"]["train"]
     rate, counts = positive / known, metrics["tasks"]["click"]
     trivial = rate * counts["rows"] / counts["positives"]

@@ -1,4 +1,4 @@
-"""Aggregates, fitting and scoring write the same bytes with both engines."""
+"""Aggregates, fitting and scoring have the same bytes with both engines."""
 
 import io
 from functools import partial
@@ -12,9 +12,12 @@ from rich.console import Console
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
+from pipelines.feed import Feed
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.scoring.batch import score
+from pipelines.scoring.labelled import Workers, score_split
+from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
 from tests.pipelines.ingest.aggregates.events import source as of_tables
@@ -88,6 +91,23 @@ def test_rows_are_scored_to_the_same_bytes(
         rows = score(source, tmp_path / name, TASKS, load, request_column, _progress(), each)
         assert rows == DataSplit(source).rows
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "local").read_bytes()
+
+
+def test_labels_and_scores_of_a_split_are_the_same(engine: Engine, source: Path, run: Path) -> None:
+    load = partial(load_trained, run, ())
+    feed = Feed(DataSplit(source), load()[0], "request")
+    found, done = [], []
+    for each in (LOCAL, engine):
+        found.append(score_split(feed, Workers(each, load), done.append))
+    assert done == DataSplit(source).footers.rows.tolist() * 2
+    for local, remote in zip(*found, strict=True):
+        assert local.keys() == remote.keys() == set(TASKS)
+        for task in TASKS:
+            np.testing.assert_array_equal(remote[task], local[task])
+    labels, scores = Scorer(load()[1]).score_labelled(feed)
+    for task in TASKS:
+        np.testing.assert_array_equal(found[0][0][task], labels[task])
+        np.testing.assert_allclose(found[0][1][task], scores[task], rtol=0, atol=2e-6)
 
 
 def test_aggregates_are_the_same_to_the_byte(engine: Engine, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.spatial import distance
 
-from pipelines.prediction_log.distance import chance, jensen_shannon, judge, psi
+from pipelines.distributions.distance import chance, jensen_shannon, judge, psi
 
 RNG = np.random.default_rng(3)
 PAIRS = [(RNG.integers(1, 100, 7), RNG.integers(0, 50, 7)) for _ in range(5)]

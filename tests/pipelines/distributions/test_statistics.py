@@ -7,11 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.features import FittedFeatures
-from pipelines.prediction_log import statistics as module
-from pipelines.prediction_log.counts import NOTHING, Counts, key_numbers
-from pipelines.prediction_log.reference import of_split
-from pipelines.prediction_log.statistics import (
+from pipelines.distributions import statistics as module
+from pipelines.distributions.counts import NOTHING, Counts, key_numbers
+from pipelines.distributions.reference import of_split
+from pipelines.distributions.statistics import (
     Statistics,
     bin_name,
     load,
@@ -20,6 +19,7 @@ from pipelines.prediction_log.statistics import (
     save,
     value_bins,
 )
+from pipelines.features import FittedFeatures
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import Categorical, Schema, Task, is_listed
 from tests.support import shop

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from pipelines.distributions.statistics import Statistics, merge, of_features, of_labels
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
 from pipelines.ingest.checks import check_table
-from pipelines.prediction_log.statistics import Statistics, merge, of_features, of_labels
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
 from pipelines.storage.request_rows import request_starts

@@ -1,0 +1,1 @@
+"""The attention of a trained model, and what its scores come from, on held-out rows."""

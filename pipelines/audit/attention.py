@@ -1,0 +1,226 @@
+"""The audit of a model's attention: what its heads look at, do and repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.audit.functions import functions, one_place
+from pipelines.audit.head_statistics import Codes, HeadStatistics, HeadTotals
+from pipelines.audit.maps import EventShares, FieldMap
+from pipelines.audit.recorder import AttentionRecord, Recorder
+from pipelines.audit.redundancy import ALIKE, HeadLikeness, Redundancy, most_alike
+from pipelines.audit.removal import WithoutHeads
+from pipelines.feed.chunk import Chunk
+from pipelines.metrics.intervals import Interval, auc_influence, cluster_codes, difference
+from recsys_attn.models import RankingModel
+from recsys_attn.models.attention_places import AttentionPlace, interaction_fields
+from recsys_attn.schema import CANDIDATE_MASK
+
+Arrays = Mapping[str, NDArray[Any]]
+REMOVABLE = ("encoder", "target_attention", "interaction", "attention")
+
+
+@dataclass
+class _Place:
+    """What one place of attention does on all rows."""
+
+    heads: int
+    weighs: bool
+    likeness: HeadLikeness = field(default_factory=HeadLikeness)
+    totals: HeadTotals = field(default_factory=HeadTotals)
+    shares: EventShares = field(default_factory=EventShares)
+    fields: FieldMap = field(default_factory=FieldMap)
+
+    def add(self, each: AttentionRecord) -> None:
+        self.likeness.add(each)
+        if not self.weighs:
+            return
+        self.totals.add(each)
+        if each.place.kind == "target_attention":
+            self.shares.add(each)
+        elif each.place.kind == "interaction":
+            self.fields.add(each)
+
+
+def audit_attention(
+    model: RankingModel,
+    untrained: RankingModel,
+    chunk: Chunk,
+    labels: Arrays,
+    clusters: NDArray[Any],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> dict[str, Any]:
+    """What each head of a model attends, whether it repeats others, and what is lost without it.
+
+    Args:
+        model: The trained model.
+        untrained: The same model before its training: a function that it has too is none.
+        chunk: Held-out rows.
+        labels: 0, 1 or nan for unknown of each row, by task.
+        clusters: Number of each row's user or request; nan: alone.
+        advance: Is called with the number of rows done.
+
+    Returns:
+        `places`, one entry for each place of attention: `place`, `kind`, `history`, its `heads`,
+        the `likeness` of each pair of them, and, where the mechanism makes weights, the mean
+        attention of `fields` or of `events`. And `gates`, the shares of the experts of each row,
+        by task.
+    """
+    codes = cluster_codes(clusters, np.zeros(len(clusters)))
+    of_requests = codes[chunk.starts[:-1]]
+    found, gates = _recorded(model, chunk, advance)
+    before, _ = _recorded(untrained, chunk, advance)
+    heads = {place: each.heads for place, each in found.items() if place.kind in REMOVABLE}
+    lost = _removals(WithoutHeads(model, chunk, heads), heads, labels, codes, advance)
+    keys = interaction_fields(model) if _interacts(found) else ()
+    return {
+        "requests": len(of_requests),
+        "rows": int(chunk.starts[-1]),
+        "places": [
+            _entry(place, each, before[place], lost.get(place), of_requests, keys)
+            for place, each in found.items()
+        ],
+        "gates": gates,
+    }
+
+
+def number_of_passes(heads: int) -> int:
+    """How often the rows are scored, for the number of heads that are removed."""
+    return 3 + heads
+
+
+def _interacts(found: Mapping[AttentionPlace, _Place]) -> bool:
+    return any(place.kind == "interaction" for place in found)
+
+
+def _recorded(
+    model: RankingModel, chunk: Chunk, advance: Callable[[int], None]
+) -> tuple[dict[AttentionPlace, _Place], dict[str, NDArray[Any]]]:
+    found: dict[AttentionPlace, _Place] = {}
+    gates: dict[str, list[NDArray[Any]]] = {}
+    for batch, attended, of_batch in Recorder(model, chunk).batches():
+        for each in attended:
+            if each.place not in found:
+                found[each.place] = _Place(each.output.shape[2], each.weights is not None)
+            found[each.place].add(each)
+        there = batch.blocks[CANDIDATE_MASK]
+        for task, gate in of_batch.items():
+            gates.setdefault(task, []).append(gate[there])
+        advance(batch.rows)
+    return found, {task: np.concatenate(parts) for task, parts in gates.items()}
+
+
+def _removals(
+    score: WithoutHeads,
+    heads: Mapping[AttentionPlace, int],
+    labels: Arrays,
+    codes: Codes,
+    advance: Callable[[int], None],
+) -> dict[AttentionPlace, list[dict[str, list[float] | None]]]:
+    """By place and head, the AUC that each task loses without the head, with its interval."""
+    whole = score({})
+    found: dict[AttentionPlace, list[dict[str, list[float] | None]]] = {}
+    for place, count in heads.items():
+        for head in range(count):
+            without, lost = score({place: [head]}), dict[str, list[float] | None]()
+            advance(len(codes))
+            for task, label in labels.items():
+                known = ~np.isnan(label)
+                lost[task] = _lost(
+                    label[known], whole[task][known], without[task][known], codes[known]
+                )
+            found.setdefault(place, []).append(lost)
+    return found
+
+
+def _lost(
+    labels: NDArray[Any], scores: NDArray[Any], others: NDArray[Any], codes: Codes
+) -> list[float] | None:
+    if not 0 < labels.sum() < labels.size:
+        return None
+    codes = np.unique(codes, return_inverse=True)[1]
+    loss = difference(auc_influence(labels, scores, codes), auc_influence(labels, others, codes))
+    return [loss.value, loss.low, loss.high]
+
+
+def _entry(
+    place: AttentionPlace,
+    found: _Place,
+    before: _Place,
+    lost: Sequence[Mapping[str, list[float] | None]] | None,
+    of_requests: Codes,
+    keys: tuple[str, ...],
+) -> dict[str, Any]:
+    alike = found.likeness.redundancy()
+    entry: dict[str, Any] = {"place": str(place), "kind": place.kind, "history": place.history}
+    heads: list[dict[str, Any]] = [
+        _likeness(alike, head, lost[head] if lost else {}) for head in range(found.heads)
+    ]
+    entry["likeness"] = {
+        name: None if matrix is None else np.asarray(matrix).tolist()
+        for name, matrix in alike._asdict().items()
+    }
+    if found.weighs:
+        names = keys if place.kind == "interaction" else ()
+        statistics = zip(
+            found.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
+        )
+        for head, (own, untrained) in zip(heads, statistics, strict=True):
+            head |= _statistics(place, own, untrained, names)
+        if place.kind == "target_attention":
+            entry["events"] = [
+                {
+                    "name": share.name,
+                    "events": share.events,
+                    "weight": _ends(share.weight),
+                    "lift": _ends(share.lift),
+                }
+                for share in found.shares.shares(of_requests)
+            ]
+        elif place.kind == "interaction":
+            entry["fields"] = list(keys)
+            entry["map"] = found.fields.mean().tolist()
+    return {**entry, "heads": heads}
+
+
+def _likeness(
+    alike: Redundancy, head: int, lost: Mapping[str, list[float] | None]
+) -> dict[str, Any]:
+    """Whether another head does the same: like outputs, and no loss that the interval can tell."""
+    other = most_alike(alike, head)
+    known = [each for each in lost.values() if each is not None]
+    nothing = bool(known) and all(low <= 0 <= high for _, low, high in known)
+    return {
+        "lost": dict(lost),
+        "alike": None if other is None else [other[0], other[1]],
+        "redundant": other is not None and other[1] > ALIKE and nothing,
+    }
+
+
+def _statistics(
+    place: AttentionPlace, own: HeadStatistics, before: HeadStatistics, keys: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "queries": own.queries,
+        "confidence": _ends(own.confidence),
+        "uniform": own.uniform.value,
+        "untrained_confidence": before.confidence.value,
+        "entropy": own.entropy.value,
+        "recency": None if own.recency is None else _ends(own.recency),
+        "place": one_place(place, own.offset, keys),
+        "place_share": _ends(own.offset_share),
+        "relations": {name: _ends(excess) for name, excess in own.relations.items()},
+        "functions": [
+            {"name": each.name, "measured": each.measured.value, "learned": each.learned}
+            for each in functions(place, own, before, keys)
+        ],
+    }
+
+
+def _ends(found: Interval) -> list[float]:
+    return [found.value, found.low, found.high]

@@ -1,0 +1,205 @@
+"""Relevance by what passes through attention: Chefer's rule, and the heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from pipelines.audit.conserving import Visit
+from pipelines.audit.gradients import embedded_of
+from pipelines.audit.units import FIELDS, AllUnits, Events, history_field, of_events
+from recsys_attn.attention import HeadsCall
+from recsys_attn.models import RankingModel
+from recsys_attn.models.attention_places import (
+    AttentionPlace,
+    interaction_fields,
+    watch_attention,
+)
+from recsys_attn.models.encoded_history import EncodedHistory
+
+Floats = NDArray[np.float64]
+
+
+class Attended(NamedTuple):
+    """The attention of one place on some rows with one candidate each.
+
+    Attributes:
+        place: The place in the model.
+        weights: (rows, N, T, S); None for a mechanism that makes none, or not as one tensor.
+        raising: For each task, the mean over heads of `(weights * df/dweights)^+`,
+            (tasks, rows, T, S); None as for the weights.
+        heads: For each task and head, the sum of `output * df/doutput` over its components and
+            queries, (tasks, rows, N).
+        sizes: The sum of the absolute values of the same.
+    """
+
+    place: AttentionPlace
+    weights: Any
+    raising: Any
+    heads: Floats
+    sizes: Floats
+
+
+class AttentionGradients:
+    """Gradients of a model's logits by the weights and outputs of its heads.
+
+    Args:
+        model: The trained model.
+        watch: `watch_attention`, or `conserving` for relevance in place of gradients.
+    """
+
+    def __init__(
+        self,
+        model: RankingModel,
+        watch: Callable[[RankingModel, Visit], Any] = watch_attention,
+    ) -> None:
+        self._model, self._watch = model, watch
+        self._places: list[AttentionPlace] = []
+        self._compiled = tf.function(self._of_embedded, autograph=False, reduce_retracing=True)
+
+    def __call__(self, units: AllUnits) -> list[Attended]:
+        """Returns the attention of each place, in the order of the calls."""
+        found = self._compiled(embedded_of(self._model, units))
+        arrays: list[list[Any]] = [
+            [None if each is None else each.numpy() for each in of_place] for of_place in found
+        ]
+        return [Attended(p, *each) for p, each in zip(self._places, arrays, strict=True)]
+
+    def _of_embedded(self, embedded: Any) -> list[tuple[tf.Tensor | None, ...]]:
+        calls: list[HeadsCall] = []
+        self._places.clear()
+
+        def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
+            self._places.append(place)
+            calls.append(call)
+            return call
+
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([x for x in tf.nest.flatten(embedded) if _is_float(x)])
+            with self._watch(self._model, visit):
+                logits = self._model.tower(embedded, training=False)
+        seen = [call.weights if tf.is_tensor(call.weights) else call.output for call in calls]
+        sources = [*(call.output for call in calls), *seen]
+        # One backward pass for each task.
+        gradients = [tape.gradient(logits[task.name], sources) for task in self._model.schema.tasks]
+        by_source = [list(of_tasks) for of_tasks in zip(*gradients, strict=True)]
+        pairs = zip(by_source[: len(calls)], by_source[len(calls) :], strict=True)
+        return [_attended(call, *of_call) for call, of_call in zip(calls, pairs, strict=True)]
+
+
+def _attended(
+    call: HeadsCall, by_output: list[Any], by_weights: list[Any]
+) -> tuple[tf.Tensor | None, ...]:
+    products = tf.stack(_products(call.output, by_output))
+    heads = [tf.reduce_sum(each, axis=(2, 4)) for each in (products, tf.abs(products))]
+    copied = all(gradient is None for gradient in by_weights)  # of what makes the output
+    if copied or not tf.is_tensor(call.weights):
+        return None, None, *heads
+    products = _products(call.weights, by_weights)
+    raising = tf.stack([tf.reduce_mean(tf.nn.relu(product), axis=1) for product in products])
+    return _float(call.weights), raising, *heads
+
+
+def _products(x: tf.Tensor, gradients: list[Any]) -> list[tf.Tensor]:
+    return [_float(tf.zeros_like(x) if g is None else x * g) for g in gradients]
+
+
+def chefer(model: RankingModel, units: AllUnits, attended: list[Attended]) -> dict[str, Floats]:
+    """Relevance by Chefer's rule: `R <- R + E_heads[(A * df/dA)^+] R`, from `R = 1`.
+
+    Of events, R begins in the encoder and ends with the row of the candidate in target attention;
+    of fields, R passes the interacting layers, and what their outputs have of each field is summed.
+    The gradient tells where a weight matters, so that a large one that changes nothing has no
+    relevance. It sees only what passes through attention: an MLP beside it has none.
+
+    Args:
+        model: The trained model.
+        units: Fields and events of the rows.
+        attended: The result of `AttentionGradients`.
+
+    Returns:
+        By the kind of units, arrays (tasks, rows, U), for kinds whose attention makes weights.
+
+    Source: Chefer et al., "Generic Attention-model Explainability for Interpreting Bi-Modal and
+    Encoder-Decoder Transformers", ICCV 2021, arXiv 2103.15679.
+    """
+    found = {}
+    for history, events in units.events.items():
+        target, encoder = (_at(attended, kind, history) for kind in ("target_attention", "encoder"))
+        if len(target) == 1:
+            passed = _through(target[0], encoder, events.inputs[events.columns[0]].shape[1])
+            if passed is not None:
+                found[of_events(history)] = _by_event(model, events, history, passed)
+    layers = [one.raising for one in _at(attended, "interaction")]
+    if layers and all(each is not None for each in layers):
+        passed = np.ones((*layers[0].shape[:2], 1, layers[0].shape[-1]))
+        for each in reversed(layers):
+            passed = passed + passed @ each
+        found[FIELDS] = _by_field(model, units, passed[:, :, 0] - 1)
+    return found
+
+
+def _through(target: Attended, encoder: list[Attended], length: int) -> Floats | None:
+    """The candidate's row of target attention times all `1 + A` of an encoder, (tasks, rows, S).
+
+    Tokens of a context stand in front of the events, as do its keys, which nothing passes. None
+    where a place has no weights of single events.
+    """
+    if any(one.raising is None for one in (target, *encoder)):
+        return None
+    passed = target.raising[:, :, 0]
+    if passed.shape[-1] != length:
+        return None
+    for one in reversed(encoder):
+        queries, keys = one.raising.shape[-2:]
+        if not passed.shape[-1] <= queries <= keys:
+            return None
+        passed = np.pad(passed, ((0, 0), (0, 0), (queries - passed.shape[-1], 0)))
+        received = np.einsum("trs,trsk->trk", passed, one.raising)
+        passed = passed + received[..., keys - queries :]
+    return passed[..., passed.shape[-1] - length :]
+
+
+def field_attention(
+    model: RankingModel, units: AllUnits, attended: list[Attended]
+) -> Floats | None:
+    """The mean weight of each field over layers, heads and queries, (rows, U); None without any."""
+    layers = [one.weights for one in _at(attended, "interaction")]
+    if not layers or any(each is None for each in layers):
+        return None
+    return _by_field(model, units, np.mean([each.mean(axis=(1, 2)) for each in layers], axis=0))
+
+
+def _at(attended: list[Attended], kind: str, history: str = "") -> list[Attended]:
+    return [one for one in attended if one.place[:2] == (kind, history)]
+
+
+def _by_event(model: RankingModel, events: Events, history: str, by_place: Floats) -> Floats:
+    """From the places of keys to events, the last one first."""
+    places = events.places
+    if isinstance(model.tower.histories[history], EncodedHistory):  # moves them to the front
+        count = events.there.sum(axis=1, keepdims=True)
+        places = np.maximum(count - 1 - np.arange(places.shape[1]), 0)
+    return np.take_along_axis(by_place, places[None], axis=2)
+
+
+def _by_field(model: RankingModel, units: AllUnits, by_place: Floats) -> Floats:
+    """From the fields that attend each other to features and histories, (..., U)."""
+    names, schema = units.fields.names, model.schema
+    found = np.zeros((*by_place.shape[:-1], len(names)))
+    for index, field in enumerate(interaction_fields(model)):
+        own = field if field in names else history_field(schema, field.rpartition(".")[0])
+        found[..., names.index(own)] += by_place[..., index]
+    return found
+
+
+def _is_float(x: Any) -> bool:
+    return tf.is_tensor(x) and x.dtype.is_floating
+
+
+def _float(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.float32)

@@ -1,0 +1,104 @@
+"""The gates of experts, by task and by segment of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.audit.head_statistics import Codes
+from pipelines.audit.recorder import Floats
+from pipelines.audit.redundancy import ALIKE
+from pipelines.metrics.intervals import Interval, interval_of, mean_influence
+
+UNUSED, ALONE, SAME = 0.01, 0.99, 0.001
+
+
+class TaskGates(NamedTuple):
+    """The gates of one task.
+
+    Attributes:
+        shares: The mean share of each expert.
+        first: How often each expert has the largest share.
+        spread: Mean entropy of the shares of a row in units of that of equal shares: near 0 where
+            each row has one expert, 1 where all experts count equally.
+        variation: Mean distance of a row's shares from their mean, half the sum of the absolute
+            differences: 0 where the gate does not look at the row.
+    """
+
+    shares: list[Interval]
+    first: Floats
+    spread: float
+    variation: float
+
+
+def task_gates(gates: Floats, clusters: Codes) -> TaskGates:
+    """The gates of one task from the share of each expert, (rows, experts)."""
+    values = gates.astype(np.float64)
+    experts = values.shape[1]
+    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
+    entropy = -(values * logs).sum(axis=1).mean() / np.log(max(experts, 2))
+    return TaskGates(
+        [interval_of(*mean_influence(values[:, each], clusters)) for each in range(experts)],
+        np.bincount(values.argmax(axis=1), minlength=experts) / len(values),
+        float(entropy),
+        float(np.abs(values - values.mean(axis=0)).sum(axis=1).mean() / 2),
+    )
+
+
+def apart(one: Floats, other: Floats) -> float:
+    """Mean distance of the gates of two tasks on the same rows: 0 for equal ones, at most 1."""
+    return float(np.abs(one.astype(np.float64) - other).sum(axis=1).mean() / 2)
+
+
+def by_segment(gates: Floats, codes: NDArray[Any], segments: int) -> Floats:
+    """The mean share of each expert in each segment, (segments, experts); NaN for an empty one."""
+    counts = np.bincount(codes, minlength=segments)[:, None]
+    total = np.stack([np.bincount(codes, column, segments) for column in gates.T], axis=1)
+    return np.divide(total, counts, out=np.full(total.shape, np.nan), where=counts > 0)
+
+
+def warnings_of(by_task: Mapping[str, Floats], likeness: Floats | None = None) -> Iterator[str]:
+    """Sentences about experts that are not used, and gates that do not choose.
+
+    Args:
+        by_task: The share of each expert by task, (rows, experts).
+        likeness: CKA of the outputs of each pair of experts.
+    """
+    means = {task: gates.mean(axis=0) for task, gates in by_task.items()}
+    for expert, most in enumerate(np.max(list(means.values()), axis=0)):
+        if most < UNUSED:
+            yield (
+                f"Expert {expert + 1} has less than {UNUSED:.0%} of every task: it has died. Train "
+                "with fewer experts, or with the gates of `gates.experts` to cut it out."
+            )
+    for task, shares in means.items():
+        if shares.max() > ALONE and len(shares) > 1:
+            yield (
+                f"Task {task!r} uses expert {int(shares.argmax()) + 1} alone: its gate has "
+                "collapsed."
+            )
+    names = list(by_task)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            if apart(by_task[one], by_task[other]) < SAME:
+                yield (
+                    f"The tasks {one!r} and {other!r} have the same gates: one shared network "
+                    "would do as well as the experts."
+                )
+    yield from _alike(likeness, list(means.values()))
+
+
+def _alike(likeness: Floats | None, means: Sequence[Floats]) -> Iterator[str]:
+    if likeness is None:
+        return
+    used = np.flatnonzero(np.max(means, axis=0) >= UNUSED)
+    pairs = [(i, j) for i in used for j in used if i < j and likeness[i, j] > ALIKE]
+    if pairs:
+        named = ", ".join(f"{i + 1} and {j + 1}" for i, j in pairs)
+        yield (
+            f"Experts with nearly the same outputs (CKA above {ALIKE}): {named}. Fewer experts, or "
+            "a `disagreement` of `experts`, would cost less."
+        )

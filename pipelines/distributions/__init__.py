@@ -1,0 +1,1 @@
+"""Counts of the values of features and scores, and distances between two of them."""

@@ -1,0 +1,68 @@
+"""Labels and scores of a split, a row group at a time, in this process or by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from pipelines.engines import Engine
+from pipelines.feed import Feed
+from pipelines.feed.chunk import labels_of
+from pipelines.scoring.batch import Load
+from pipelines.scoring.scorer import Scorer, Scores
+from pipelines.storage.dataset import Reader
+from pipelines.storage.footers import Footers
+
+
+class Workers(NamedTuple):
+    """An engine, and how its workers load the transforms and the model."""
+
+    engine: Engine
+    load: Load
+
+
+def score_split(
+    feed: Feed, workers: Workers, advance: Callable[[int], None]
+) -> tuple[Scores, Scores]:
+    """Labels (NaN is unknown) and scores of all rows by task, the same with every engine.
+
+    Args:
+        feed: The split, its columns and its requests.
+        workers: Score the row groups.
+        advance: Shows the rows done.
+    """
+    footers = feed.split.footers
+    work = partial(_scoring, footers, feed.column_names, feed.request, workers.load)
+    found: list[tuple[Scores, Scores]] = []
+    with closing(workers.engine.map_ordered(work, range(len(footers)))) as parts:
+        for part in parts:
+            found.append(part)
+            advance(len(next(iter(part[0].values()))))
+    labels, scores = (_joined(list(each)) for each in zip(*found, strict=True))
+    return labels, scores
+
+
+@contextmanager
+def _scoring(
+    footers: Footers, columns: list[str], request: str | None, load: Load
+) -> Iterator[Callable[[int], tuple[Scores, Scores]]]:
+    """Yields a function from the number of a row group to its labels and scores."""
+    fitted, model = load()
+    scorer, tasks = Scorer(model), fitted.schema.tasks
+
+    def scored(number: int) -> tuple[Scores, Scores]:
+        table = reader.read([number])
+        labels = labels_of(table, tasks)
+        by_task = {task.name: column for task, column in zip(tasks, labels.T, strict=True)}
+        return by_task, scorer.score_table(table, fitted, request)
+
+    with Reader(footers, columns) as reader:
+        yield scored
+
+
+def _joined(parts: list[Scores]) -> Scores:
+    return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}

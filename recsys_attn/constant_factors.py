@@ -1,0 +1,62 @@
+"""Gradients in which what scales a signal is a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from keras import ops
+
+from recsys_attn.tensors import Tensor
+
+_CONSTANT = ContextVar("factors are constant", default=False)
+
+
+@contextmanager
+def constant_factors() -> Iterator[None]:
+    """Takes the slopes of activations and the statistics of norms as constants in gradients.
+
+    Outputs stay the same. A layer `f(x) = s(x) x` then has the gradient `s(x)`, so that input times
+    gradient is `f(x)`: what enters a layer as relevance leaves it, but for biases. It holds for
+    `Mlp`, `FeedForward` without a gate, and the norms `"layer"` and `"rms"` of Transformer blocks;
+    ReLU and linear layers have it anyway. It acts on calls that run in Python: eager ones, and
+    those of a function while it is traced.
+
+    Source: Bach et al., "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by
+    Layer-Wise Relevance Propagation", PLOS ONE 2015; for norms, Ali et al., "XAI for Transformers",
+    ICML 2022, arXiv 2202.07304.
+
+    Example:
+
+    >>> from recsys_attn.blocks import Mlp
+    >>> from recsys_attn.constant_factors import constant_factors
+    >>> import numpy as np
+    >>> network, x = Mlp((4,), activation="gelu"), np.ones((1, 3), "float32")
+    >>> usual = network(x)
+    >>> with constant_factors():
+    ...     print(bool(np.allclose(network(x), usual)))
+    True
+    """
+    token = _CONSTANT.set(True)
+    try:
+        yield
+    finally:
+        _CONSTANT.reset(token)
+
+
+def factors_are_constant() -> bool:
+    """Returns whether the call is inside `constant_factors`."""
+    return _CONSTANT.get()
+
+
+def times_constant(x: Tensor, output: Tensor) -> Tensor:
+    """Returns the output with the gradient `output / x`, 0 where x is.
+
+    `output` is an elementwise function of `x`.
+    """
+    zero = ops.equal(x, 0)
+    slope = ops.where(zero, 0.0, output / ops.where(zero, ops.ones_like(x), x))
+    # The first summand is 0, and has the gradient; the second is the output to the bit.
+    scaled = x * ops.stop_gradient(slope)
+    return scaled - ops.stop_gradient(scaled) + ops.stop_gradient(output)

@@ -1,0 +1,118 @@
+"""The attention of a model by its place: encoder, target attention, interaction, gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from recsys_attn.attention.core.watching import HeadsCall, watch_heads
+from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.embeddings import example_inputs
+from recsys_attn.models.field_gate import field_names
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import field_blocks
+from recsys_attn.schema import is_age
+
+
+class AttentionPlace(NamedTuple):
+    """A place of attention in a model.
+
+    Attributes:
+        kind: `"encoder"`, `"target_attention"`, `"interaction"` or `"gate"`; `"attention"` in a
+            tower of another class than `Tower`.
+        history: Name of the history of the first two; empty for the others.
+        number: 1 for the first call at the place, 2 for the next layer or block.
+    """
+
+    kind: str
+    history: str = ""
+    number: int = 1
+
+    def __str__(self) -> str:
+        """Returns the name for a table, such as `encoder 2 of history`."""
+        words = [self.kind.replace("_", " ")]
+        if self.kind not in ("target_attention", "gate") or self.number > 1:
+            words.append(str(self.number))
+        return " ".join([*words, "of", self.history] if self.history else words)
+
+
+@contextmanager
+def watch_attention(
+    model: RankingModel, visit: Callable[[AttentionPlace, HeadsCall], HeadsCall]
+) -> Iterator[None]:
+    """Calls `visit` with the place and the `HeadsCall` of each attention of one call of a model.
+
+    Args:
+        model: The model that is called inside, once.
+        visit: Returns the call to go on with, as for `watch_heads`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import autoint
+    >>> from recsys_attn.models.attention_places import watch_attention
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> features = (Categorical("user", "context", size=9), Categorical("item", size=7))
+    >>> model = autoint(Schema(features, (Task("click"),)), width=4, num_layers=2)
+    >>> seen = []
+    >>> def visit(place, call):
+    ...     seen.append((str(place), tuple(call.weights.shape)))
+    ...     return call
+    >>> with watch_attention(model, visit):
+    ...     _ = model({"user": np.array([3]), "item": np.array([[2, 4, 5]])})
+    >>> seen
+    [('interaction 1', (3, 2, 2, 2)), ('interaction 2', (3, 2, 2, 2))]
+    """
+    places, counts = _places(model.tower), dict[AttentionPlace, int]()
+
+    def numbered(call: HeadsCall) -> HeadsCall:
+        place = places[id(call.mechanism)]
+        counts[place] = counts.get(place, 0) + 1
+        return visit(place._replace(number=counts[place]), call)
+
+    with watch_heads(numbered):
+        yield
+
+
+def interaction_fields(model: RankingModel) -> tuple[str, ...]:
+    """Returns the names of the fields that attend each other, in their order.
+
+    A history has one field for each aligned sequence, such as `clicks.item`, and further ones, such
+    as the strength of the interest, by number.
+
+    >>> from recsys_attn.models import autoint
+    >>> from recsys_attn.models.attention_places import interaction_fields
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> interaction_fields(autoint(Schema((item, seen), (Task("click"),))))
+    ('item', 'history.seen')
+    """
+    tower, schema, gate = model.tower, model.schema, model.tower.field_gate
+    embedded = model.embedding(example_inputs(schema))
+    interests, _ = tower.interests(embedded)
+    blocks, _ = field_blocks(embedded, interests)
+    unused = () if gate is None else gate.unused
+    names = [n for n in field_names(schema, model.embedding.width) if n not in unused]
+    for (history, sequences), block in zip(
+        schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
+    ):
+        own = [each.name for each in sequences if not is_age(each)]
+        count = block.shape[-2]
+        own = own[:count] + [str(number + 1) for number in range(len(own), count)]
+        names += [f"{history}.{name}" for name in own]
+    return tuple(names)
+
+
+def _places(tower: Any) -> dict[int, AttentionPlace]:
+    """Returns the place of each layer of a tower by its identity."""
+    # The last place of a layer counts; a tower of another class has the first one only.
+    parts = [
+        (AttentionPlace("attention"), tower),
+        (AttentionPlace("interaction"), getattr(tower, "interaction", None)),
+        (AttentionPlace("gate"), getattr(tower, "head", None)),
+    ]
+    for name, history in getattr(tower, "histories", {}).items():
+        parts.append((AttentionPlace("target_attention", name), history))
+        parts.append((AttentionPlace("encoder", name), getattr(history, "encoder", None)))
+    return {id(layer): place for place, part in parts for layer in layers_in(part)}
