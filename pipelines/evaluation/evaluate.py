@@ -77,21 +77,14 @@ def evaluate(
     tasks = {}
     for task in model.schema.tasks:
         label, score = labels[task.name], scores[task.name]
-        _check_scores(task.name, score)
         ceiling = options.ceiling.get(task.name)
         columns[f"{task.name}/label"] = pa.array(label, from_pandas=True)
         columns[f"{task.name}/score"] = score
         if ceiling is not None:
             columns[f"{task.name}/ceiling"] = rows.extras[ceiling]
         rate = (train_rates or {}).get(task.name)
-        found = tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
-        if rows.searched and task.has_probabilities:
-            of = (rows.searched, label, score, rows.clusters)
-            found["slices"] = worst_slices(*of, experiment.seed)
-    for each in rows.cuts:
-        names = pa.array(each.names, pa.string())
-        inside = pa.DictionaryArray.from_arrays(pa.array(each.codes), names)
-        columns[f"segment/{', '.join(each.columns)}"] = inside
+        tasks[task.name] = _task_metrics(experiment, task, label, score, rows, rate)
+    columns |= {f"segment/{', '.join(each.columns)}": each.column for each in rows.cuts}
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
     if options.importance_rows:
@@ -222,14 +215,16 @@ class _Rows(NamedTuple):
 
 
 def _task_metrics(
+    experiment: Experiment,
     task: Task,
     label: np.ndarray,
     score: np.ndarray,
-    options: EvaluationOptions,
     rows: _Rows,
     train_rate: float | None,
 ) -> dict[str, Any]:
-    """The metrics of a task, of all rows and of the segments."""
+    """The metrics of a task, of all rows and of the segments, and its worst slices."""
+    _check_scores(task.name, score)
+    options = experiment.evaluation
     ceiling, probabilities = options.ceiling.get(task.name), task.has_probabilities
     try:
         found = task_metrics(
@@ -250,6 +245,9 @@ def _task_metrics(
             f"Task {task.name!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
             f"names: {', '.join(sorted(rows.extras))}."
         ) from None
+    if rows.searched and probabilities:
+        of = (rows.searched, label, score, rows.clusters)
+        found["slices"] = worst_slices(*of, experiment.seed)
     return found
 
 

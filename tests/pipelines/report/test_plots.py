@@ -41,7 +41,7 @@ def test_the_roc_curves_are_named_with_their_auc_best_first():
         "ceiling": {"auc": 0.72},
         "baselines": {"_$\\frac$": {"auc": 0.69}, "a rule with a name far too long": {"auc": 0.8}},
     }
-    svg, points = plots.roc(found, metrics)
+    svg, points, _ = plots.roc(found, metrics)
     assert texts(svg)[-5:] == [
         "AUC",
         "0.8000 a rule with a name fa…",
@@ -108,7 +108,7 @@ def test_rows_of_a_user_count_as_few_as_they_tell():
 def test_no_scores_break_the_pictures(scores, label):
     labels = np.arange(scores.size) % 2 if label is None else np.full(scores.size, label)
     for draw in (calibration, plots.distribution):
-        svg, points = draw(rows(labels, scores))
+        svg, points, _ = draw(rows(labels, scores))
         assert {len(row) for row in points.rows} == {len(points.head)}
         assert len([text for text in texts(svg) if text.endswith("%")]) >= 3  # ticks
         assert "nan" not in svg
@@ -120,7 +120,7 @@ def test_training_curve_marks_best_epoch_and_skips_missing():
     assert "0.4744" in written
     assert {"1", "2", "3"} <= set(written)
     epochs = [{"epoch": 1, "val_click_auc": 0.6}, {"epoch": 2, "val_click_auc": None}]
-    svg, points = plots.training("click", epochs)
+    svg, points, _ = plots.training("click", epochs)
     written = texts(svg)
     assert points == (["epoch", "AUC"], [["1", "0.6000"], ["2", "—"]])
     assert {"0.6000", "validation", "AUC", "1", "2"} <= set(written)
@@ -150,7 +150,7 @@ def test_the_importance_plot_names_features_from_the_most_important_down():
     names = [f"feature {number}" for number in range(20)]
     entries = [{"feature": n, "auc": [0.2 - i / 100, 0.1, 0.3]} for i, n in enumerate(names)]
     entries.insert(1, {"feature": "one class", "auc": None})
-    svg, points = plots.importance(entries)
+    svg, points, _ = plots.importance(entries)
     written = texts(svg)
     assert points.rows[:2] == [
         ["feature 0", "0.2000", "0.1000", "0.3000"],
