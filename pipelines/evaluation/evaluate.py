@@ -21,7 +21,6 @@ from pipelines.evaluation.rows import EvaluatedRows
 from pipelines.evaluation.segments import segment_metrics
 from pipelines.evaluation.slices import worst_slices
 from pipelines.experiment.config import Experiment
-from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
@@ -78,14 +77,8 @@ def evaluate(
         if ceiling is not None:
             columns[f"{task.name}/ceiling"] = rows.extras[ceiling]
         rate = (train_rates or {}).get(task.name)
-        found = tasks[task.name] = _task_metrics(task, label, score, options, rows, rate)
-        if rows.searched and task.has_probabilities:
-            of = (rows.searched, label, score, rows.clusters)
-            found["slices"] = worst_slices(*of, experiment.seed)
-    for each in rows.cuts:
-        names = pa.array(each.names, pa.string())
-        inside = pa.DictionaryArray.from_arrays(pa.array(each.codes), names)
-        columns[f"segment/{', '.join(each.columns)}"] = inside
+        tasks[task.name] = _task_metrics(experiment, task, label, score, rows, rate)
+    columns |= {f"segment/{', '.join(each.columns)}": each.column for each in rows.cuts}
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
     audits = Audits(experiment, feed, scorer, model, rows, labels, progress)
@@ -121,14 +114,16 @@ def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]
 
 
 def _task_metrics(
+    experiment: Experiment,
     task: Task,
     label: np.ndarray,
     score: np.ndarray,
-    options: EvaluationOptions,
     rows: EvaluatedRows,
     train_rate: float | None,
 ) -> dict[str, Any]:
-    """The metrics of a task, of all rows and of the segments."""
+    """The metrics of a task, of all rows and of the segments, and its worst slices."""
+    _check_scores(task.name, score)
+    options = experiment.evaluation
     ceiling, probabilities = options.ceiling.get(task.name), task.has_probabilities
     try:
         found = task_metrics(
@@ -149,7 +144,20 @@ def _task_metrics(
             f"Task {task.name!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
             f"names: {', '.join(sorted(rows.extras))}."
         ) from None
+    if rows.searched and probabilities:
+        of = (rows.searched, label, score, rows.clusters)
+        found["slices"] = worst_slices(*of, experiment.seed)
     return found
+
+
+def _check_scores(task: str, scores: np.ndarray) -> None:
+    wrong = np.count_nonzero(~np.isfinite(scores))
+    if wrong:
+        raise PipelineError(
+            f"The model's scores of task {task!r} are not numbers in {wrong:,} of {scores.size:,} "
+            "rows: its weights or the data are not finite. Train again with a lower "
+            "`training.learning_rate` or with `training.clip_norm`, and look for extreme values."
+        )
 
 
 def _drawn_negatives(experiment: Experiment, split: DataSplit) -> int:

@@ -36,6 +36,11 @@ class Cut(NamedTuple):
     ranges: list[str]
     codes: Codes
 
+    @property
+    def column(self) -> pa.Array:
+        """The name of each row's segment."""
+        return pa.DictionaryArray.from_arrays(self.codes, pa.array(self.names, pa.string()))
+
 
 def cut_all(wanted: Iterable[tuple[str, ...]], columns: Mapping[str, pa.Array]) -> list[Cut]:
     """The segments of some columns and pairs.

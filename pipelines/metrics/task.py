@@ -32,6 +32,7 @@ from pipelines.metrics.intervals import (
 )
 from pipelines.metrics.ordered import Ordered, cluster_sums
 from pipelines.metrics.probability import (
+    calibration_curve_of,
     calibration_error_of,
     calibration_of,
     logloss_of,
@@ -41,7 +42,7 @@ from pipelines.metrics.probability import (
 )
 from pipelines.metrics.ranked import LabelCounts
 from pipelines.metrics.ranking import average_precision_of, gauc_of
-from pipelines.metrics.smooth import smooth_calibration
+from pipelines.metrics.smooth import POINTS, smooth_of
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
 
@@ -111,7 +112,7 @@ def task_metrics(
             "average_precision": _or_none(average_precision_of(own.counts)),
             **_of_probabilities(own.counts, probabilities),
             **_entropies(own.counts, probabilities),
-            **_smooth(y, z, probabilities),
+            **_smooth(own.counts, probabilities),
             **_intervals(own, y, z, _clusters(codes, named, y), probabilities),
         }
         del own  # its memory
@@ -193,11 +194,11 @@ def _entropies(counts: LabelCounts, probabilities: bool) -> dict[str, float | No
     return {n: _or_none(f(counts)) if probabilities else None for n, f in metrics.items()}
 
 
-def _smooth(labels: Floats, scores: NDArray[Any], probabilities: bool) -> dict[str, float | None]:
+def _smooth(counts: LabelCounts, probabilities: bool) -> dict[str, float | None]:
     """The distances of the scores to the smooth calibration curve: their mean and quantiles."""
     if not probabilities:
         return dict.fromkeys(("ici", "e50", "e90"))
-    found = smooth_calibration(labels, scores)
+    found = smooth_of(calibration_curve_of(counts, POINTS))
     return {name: _or_none(getattr(found, name)) for name in ("ici", "e50", "e90")}
 
 

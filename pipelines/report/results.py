@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
-from pipelines.metrics.checks import group_codes
+from pipelines.metrics.checks import check_pairs, check_probabilities, group_codes
 from pipelines.metrics.intervals import separated
 
 
@@ -63,12 +63,36 @@ class Evaluation:
                 f"{self.predictions} holds {labelled.sum()}; run `recsys-attn evaluate` again."
             )
         columns = {name: column[labelled] for name, column in columns.items()}
+        self._check(task, columns[label], columns[score])
         return TaskRows(
             labels=columns[label],
             scores=columns[score],
             ceiling=columns.get(ceiling),
             baselines={n: columns[column] for n, column in baselines.items() if column in columns},
         )
+
+    def _check(self, task: str, labels: NDArray[np.float64], scores: NDArray[np.float64]) -> None:
+        """Checks labels and scores before anything is computed from them."""
+        metrics = self.metrics["tasks"][task]
+        try:
+            if metrics["logloss"] is None:
+                check_pairs(labels, scores)
+            else:
+                check_probabilities(labels, scores)
+        except ValueError as error:
+            raise PipelineError(
+                f"{self.predictions}, task {task!r}: {error}. Run `recsys-attn evaluate` again."
+            ) from None
+        if labels.sum() != metrics["positives"]:
+            raise PipelineError(
+                f"{METRICS} counts {metrics['positives']:,} positives of task {task!r} and "
+                f"{self.predictions} holds {labels.sum():,.0f}; run `recsys-attn evaluate` again."
+            )
+
+    def labels(self, task: str) -> NDArray[np.float64]:
+        """The label of each row of the predictions, nan where it is unknown."""
+        name = f"{task}/label"
+        return self._columns((name,), ())[name]
 
     @property
     def columns(self) -> list[str]:
@@ -105,13 +129,14 @@ class Evaluation:
 
     def places(self, task: str, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         """The line of the predictions, the request and the group of some of `task_rows`."""
-        present = [name for name in ("request", "group") if name in self.columns]
+        present = ["request", *(name for name in ("group",) if name in self.columns)]
         _, table = self._labelled(task, present)
         return table.take(pa.array(rows)).to_pylist()
 
     def _labelled(self, task: str, names: Sequence[str]) -> tuple[NDArray[np.float64], pa.Table]:
         """Labels of the rows that have one, and other columns of these rows beside `row`."""
         label = f"{task}/label"
+        self._require((label, *names))
         try:
             table = pq.read_table(self.predictions, columns=[label, *names])
         except pa.ArrowException as error:
@@ -125,6 +150,14 @@ class Evaluation:
         )
         return labels[known], table.take(pa.array(known))
 
+    def _require(self, names: Sequence[str]) -> None:
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            raise PipelineError(
+                f"{self.predictions} has no column {missing[0]!r}; run `recsys-attn evaluate` "
+                "again."
+            )
+
     def _unreadable(self, error: Exception) -> PipelineError:
         return PipelineError(f"{self.predictions} cannot be read: {error}")
 
@@ -133,11 +166,8 @@ class Evaluation:
     ) -> dict[str, NDArray[np.float64]]:
         """Columns of the predictions by name; nan is missing."""
         try:
-            present = pq.read_schema(self.predictions).names
-            missing = [name for name in required if name not in present]
-            if missing:
-                raise PipelineError(f"{self.predictions} has no column {missing[0]!r}.")
-            names = [name for name in (*required, *optional) if name in present]
+            self._require(required)
+            names = [name for name in (*required, *optional) if name in self.columns]
             table = pq.read_table(self.predictions, columns=names)
             return {name: table[name].cast(pa.float64()).to_numpy() for name in names}
         except pa.ArrowException as error:

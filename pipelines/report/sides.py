@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
@@ -99,22 +97,13 @@ def _difference(first: Evaluation, other: Evaluation) -> str:
     if drawn and one["data_hash"] != two["data_hash"]:
         return "negatives were drawn for each request, and the data of the two is not the same"
     for task in tasks:
-        labels, others = _labels(first, task), _labels(other, task)
+        labels, others = first.labels(task), other.labels(task)
         if labels.size != others.size:
             return f"its predictions have {others.size:,} rows, not {labels.size:,}"
         differ = np.count_nonzero((labels != others) & ~(np.isnan(labels) & np.isnan(others)))
         if differ:
             return f"its labels of task {task!r} differ in {differ:,} of {labels.size:,} rows"
     return ""
-
-
-def _labels(evaluation: Evaluation, task: str) -> np.ndarray:
-    """The labels of all rows, nan where they are unknown."""
-    try:
-        column = pq.read_table(evaluation.predictions, columns=[f"{task}/label"]).column(0)
-    except (pa.ArrowException, IndexError) as error:
-        raise PipelineError(f"{evaluation.predictions} cannot be read: {error}") from error
-    return column.cast(pa.float64()).to_numpy()
 
 
 def missing_tasks(evaluations: Mapping[str, Evaluation], common: Sequence[str]) -> list[str]:

@@ -176,6 +176,28 @@ def test_invalid_ceiling_or_baseline_is_refused(run, table, option):
         run(ceiling={"click": "popularity"})
 
 
+def test_scores_that_are_no_numbers_are_refused(fitted, table, tmp_path):
+    broken = shop.linear_model(fitted)
+    for weight in broken.trainable_variables:
+        weight.assign(np.full(weight.shape, np.nan))
+    shop.write(tmp_path / "part-00000.parquet", [table])
+    given = (DataSplit(tmp_path), "request", fitted, broken)
+    rows = table.num_rows
+    message = f"scores of task 'click' are not numbers in {rows} of {rows} rows.*learning_rate"
+    with pytest.raises(PipelineError, match=message):
+        evaluate(_experiment({}), *given, Progress(Console(file=io.StringIO())))
+
+
+def test_no_labels_or_one_class_have_no_slices(run, table):
+    position = table.column_names.index("click")
+    for value in (None, 0):
+        column = pa.array([value] * table.num_rows, pa.int8())
+        _, summary = run(table.set_column(position, "click", column), slices=True)
+        click = summary["tasks"]["click"]
+        assert click["auc"] is None
+        assert click["slices"]["searched"] == 0
+
+
 def test_segments_are_the_rows_of_their_values(run, table):
     predictions, summary = run(segments=["segment", "past_items", ["segment", "age"]])
     labels = predictions["buy/label"].to_numpy()

@@ -57,3 +57,29 @@ def test_missing_and_damaged_files_are_named(tmp_path):
         (tmp_path / name).unlink()
         with pytest.raises(PipelineError, match=f"There is no .*{name}; run `recsys-attn evaluat"):
             Evaluation.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("click/score", np.nan, r"task 'click': `scores` must be numbers. Received: 1 nan of 1009"),
+        ("click/score", 1.5, r"task 'click': `scores` must be probabilities in \[0, 1\]"),
+        ("click/score", np.inf, r"task 'click': `scores` must be probabilities in \[0, 1\]"),
+        ("click/label", 2, r"task 'click': `labels` must be 0 or 1.* Received: 2.0"),
+        ("click/label", 1, r"counts 251 positives of task 'click' and .* holds 252; run"),
+    ],
+)
+def test_wrong_labels_and_scores_are_named(tmp_path, column, value, message):
+    columns = folders.columns()
+    columns[column][int(np.flatnonzero(columns["click/label"] == 0)[0])] = value
+    with pytest.raises(PipelineError, match=message):
+        read(tmp_path, columns).task_rows("click")
+
+
+@pytest.mark.parametrize("column", ["click/label", "request"])
+def test_a_column_that_a_comparison_needs_is_named(tmp_path, column):
+    columns = folders.columns()
+    del columns[column]
+    evaluation = read(tmp_path, columns)
+    with pytest.raises(PipelineError, match=f"has no column '{column}'; run `recsys-attn eval"):
+        evaluation.places("click", np.arange(3))
