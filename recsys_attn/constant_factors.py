@@ -15,12 +15,13 @@ _CONSTANT = ContextVar("factors are constant", default=False)
 
 @contextmanager
 def constant_factors() -> Iterator[None]:
-    """Takes the slopes of activations and the statistics of norms as constants in gradients.
+    """Takes slopes of activations, statistics of norms and gates as constants in gradients.
 
     Outputs stay the same. A layer `f(x) = s(x) x` then has the gradient `s(x)`, so that input times
     gradient is `f(x)`: what enters a layer as relevance leaves it, but for biases. It holds for
-    `Mlp`, `FeedForward` without a gate, and the norms `"layer"` and `"rms"` of Transformer blocks;
-    ReLU and linear layers have it anyway. It acts on calls that run in Python: eager ones, and
+    `Mlp`, `FeedForward`, `MMoE`, `OutputGate` and the norms `"layer"` and `"rms"` of Transformer
+    blocks; ReLU and linear layers have it anyway. Weights of attention are not held; see
+    `watch_heads`, with which they can be. It acts on calls that run in Python: eager ones, and
     those of a function while it is traced.
 
     Source: Bach et al., "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by
@@ -48,6 +49,11 @@ def constant_factors() -> Iterator[None]:
 def factors_are_constant() -> bool:
     """Returns whether the call is inside `constant_factors`."""
     return _CONSTANT.get()
+
+
+def held(factor: Tensor) -> Tensor:
+    """Returns a factor, as a constant inside `constant_factors`."""
+    return ops.stop_gradient(factor) if factors_are_constant() else factor
 
 
 def times_constant(x: Tensor, output: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive
+from recsys_attn.constant_factors import held
 from recsys_attn.initializers import glorot
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -102,7 +103,7 @@ class FeedForward(Layer):
         if self.chunks is not None:
             return self._chunked(inputs, self.chunks)
         hidden = self.hidden(inputs, where=where)
-        return self.output_layer(hidden * self.gate(inputs) if self.gated else hidden)
+        return self.output_layer(hidden * held(self.gate(inputs)) if self.gated else hidden)
 
     def _chunked(self, inputs: Tensor, chunks: int) -> Tensor:
         # Tensors as arguments: TensorFlow has no gradient of variables in a recomputed loop.

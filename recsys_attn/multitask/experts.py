@@ -114,7 +114,7 @@ class Experts(Layer):
     ) -> Any:
         x = ops.expand_dims(inputs, 0)
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
-            x = self.dropout(self.activation(ops.matmul(x, kernel) + bias))
+            x = self.dropout(activations.activated(self.activation, ops.matmul(x, kernel) + bias))
         if self.disagreement is not None:
             rows = ops.transpose(x, (1, 0, 2))[None]  # (1, M, E, U)
             self.disagreement(rows, None, rows, query_mask=None if where is None else where[None])

@@ -12,6 +12,7 @@ from keras import ops
 from recsys_attn.attention.layers.pruning import require_order_free, slice_heads
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
+from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
@@ -158,7 +159,7 @@ class MMoE(Layer):
         """Mixes the experts' outputs (M, E, U) to (M, T, U); returns the gates (M, T, E) too."""
         if self.gate == "softmax":
             allowed = None if is_open is None else is_open[None, None]
-            gates = self.weighting(self.input_gate(rows), allowed)
+            gates = held(self.weighting(self.input_gate(rows), allowed))
             return ops.matmul(gates, experts), gates
         bias = self.input_gate(rows) if self.gate == "both" else None
         return self.attention_gate(experts, bias=bias, is_open=is_open)

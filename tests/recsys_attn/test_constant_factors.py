@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.blocks import Mlp
+from recsys_attn.blocks import FeedForward, Mlp
 from recsys_attn.blocks.norms import NORMS, normalise
 from recsys_attn.constant_factors import constant_factors, factors_are_constant, times_constant
+from recsys_attn.multitask import MMoE
 from tests.support.gradients import gradient
 
 ROWS, WIDTH = 5, 7
@@ -17,10 +18,18 @@ def x():
     return np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype("float32")
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "tanh", "dice"])
-def test_input_times_gradient_is_the_output_of_a_network(activation, x):
-    network = Mlp((11, 3), activation=activation)
+LAYERS = {
+    **{name: lambda name=name: Mlp((11, 3), name) for name in ("gelu", "silu", "tanh", "dice")},
+    "swiglu": lambda: FeedForward(11, "swiglu"),
+    "experts": lambda: MMoE(2, 3, (5,), "softmax", activation="gelu"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_input_times_gradient_is_the_output_of_a_layer(name, x):
+    network = LAYERS[name]()
     usual = ops.convert_to_numpy(network(x))  # biases are zeros
+    total = usual.reshape(ROWS, -1).sum(axis=1)
 
     def conserving(x):
         with constant_factors():
@@ -28,10 +37,9 @@ def test_input_times_gradient_is_the_output_of_a_network(activation, x):
 
     np.testing.assert_allclose(conserving(x), usual, rtol=1e-5, atol=1e-6)
     relevance = (x * gradient(conserving, x)).sum(axis=1)
-    np.testing.assert_allclose(relevance, usual.sum(axis=1), rtol=1e-4, atol=1e-5)
-    if activation != "relu":
-        plain = (x * gradient(network, x)).sum(axis=1)
-        assert np.abs(plain - usual.sum(axis=1)).max() > 0.01
+    np.testing.assert_allclose(relevance, total, rtol=1e-4, atol=1e-5)
+    plain = (x * gradient(network, x)).sum(axis=1)
+    assert np.abs(plain - total).max() > 0.01
 
 
 @pytest.mark.parametrize("name", ["layer", "rms"])

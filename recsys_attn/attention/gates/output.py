@@ -9,6 +9,7 @@ from keras import ops
 from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
+from recsys_attn.constant_factors import held
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -70,7 +71,7 @@ class OutputGate(Layer):
         )
 
     def call(self, heads: Tensor, inputs: Tensor) -> Tensor:
-        return heads * self.activate(ops.einsum("bte,nev->btnv", inputs, self.kernel))
+        return heads * held(self.activate(ops.einsum("bte,nev->btnv", inputs, self.kernel)))
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape) -> Shape:
         return heads_shape

@@ -11,7 +11,7 @@ from pipelines.audit.leave_one_out import Logits, leave_one_out
 from pipelines.audit.rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
 from pipelines.common.errors import PipelineError
-from recsys_attn.models import din
+from recsys_attn.models import din, mmoe
 from tests.pipelines.audit import planted
 from tests.support import shop
 
@@ -40,10 +40,14 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*MODELS, "din"])
+@pytest.fixture(scope="module", params=[*MODELS, "din", "mmoe"])
 def model(request, fitted):
-    if request.param == "din":
-        made = din(fitted.schema, width=4, mlp_units=(7, 5))
+    if request.param not in MODELS:
+        made = (
+            din(fitted.schema, width=4, mlp_units=(7, 5))
+            if request.param == "din"
+            else mmoe(fitted.schema, width=4, num_experts=3, expert_units=(7,), tower_units=(5,))
+        )
         rng = np.random.default_rng(3)
         for weight in made.weights:
             if "moving" not in weight.path and "calibration" not in weight.path:
