@@ -18,9 +18,10 @@ from pipelines.experiment.config import Experiment
 from pipelines.metrics import task_metrics
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
+from recsys_attn.models import attention_ranker
 from tests.support import shop
 
-NOTHING_MORE = {"importance_rows": 0, "audit_rows": 0}
+NOTHING_MORE = {"importance_rows": 0, "attention_rows": 0, "audit_rows": 0}
 EVALUATION = {
     "group": "segment",
     "at": (2, 5),
@@ -44,7 +45,7 @@ def run(fitted, model, table, tmp_path):
     """Evaluates a table in two row groups, with the options given."""
 
     def run(table=table, request="request", **options):
-        options = {"audit_rows": 0, **options}
+        options = {"attention_rows": 0, "audit_rows": 0, **options}
         starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
         cut = int(starts[len(starts) // 2])
         folder = tmp_path / "test"
@@ -107,8 +108,39 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
 
 
 def test_importance_and_relevance_can_be_left_out(run):
-    for task in run(**NOTHING_MORE)[1]["tasks"].values():
+    summary = run(**NOTHING_MORE)[1]
+    assert summary["attention"] is None
+    for task in summary["tasks"].values():
         assert not {"importance", "relevance"} & set(task)
+
+
+def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
+    model = attention_ranker(fitted.schema, width=4, num_layers=1, expert_units=(4,))
+    shop.write(tmp_path / "test/part-00000.parquet", [table])
+    experiment = _experiment({"importance_rows": 0, "audit_rows": 0, "segments": ["segment"]})
+    given = (experiment, DataSplit(tmp_path / "test"), "request", fitted, model)
+    first, again = (
+        evaluate(*given, Progress(Console(file=io.StringIO())))[1]["attention"] for _ in range(2)
+    )
+    assert first == again
+    assert first["rows"] == table.num_rows
+    assert [place["kind"] for place in first["places"]] == [
+        "target_attention",
+        "target_attention",
+        "interaction",
+        "gate",
+    ]
+    (interaction,) = [place for place in first["places"] if "map" in place]
+    np.testing.assert_allclose(np.nansum(interaction["map"], axis=-1)[0, 0], 1, atol=1e-5)
+    assert set(interaction["agreement"]) == {"click", "buy"}
+    assert {name for pair in first["pairs"] for name in pair["features"]} >= {"item"}
+    gates = first["experts"]["tasks"]["click"]
+    assert sum(share[0] for share in gates["shares"]) == pytest.approx(1, abs=1e-5)
+    assert any(name.startswith("segment=") for name in gates["segments"])
+
+
+def test_a_model_without_attention_has_no_audit(run):
+    assert run(attention_rows=500, importance_rows=0)[1]["attention"] is None
 
 
 def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
