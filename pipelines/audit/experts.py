@@ -13,7 +13,7 @@ from pipelines.audit.recorder import Floats
 from pipelines.audit.redundancy import ALIKE
 from pipelines.metrics.intervals import Interval, interval_of, mean_influence
 
-UNUSED, ALONE, SAME = 0.01, 0.99, 0.001
+UNUSED, ALONE, SAME, EVEN = 0.01, 0.99, 0.001, 0.99
 
 
 class TaskGates(NamedTuple):
@@ -38,14 +38,19 @@ def task_gates(gates: Floats, clusters: Codes) -> TaskGates:
     """The gates of one task from the share of each expert, (rows, experts)."""
     values = gates.astype(np.float64)
     experts = values.shape[1]
-    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
-    entropy = -(values * logs).sum(axis=1).mean() / np.log(max(experts, 2))
     return TaskGates(
         [interval_of(*mean_influence(values[:, each], clusters)) for each in range(experts)],
         np.bincount(values.argmax(axis=1), minlength=experts) / len(values),
-        float(entropy),
+        _evenness(values),
         float(np.abs(values - values.mean(axis=0)).sum(axis=1).mean() / 2),
     )
+
+
+def _evenness(gates: Floats) -> float:
+    """The mean entropy of a row's shares, in units of that of equal ones."""
+    values = gates.astype(np.float64)
+    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
+    return float(-(values * logs).sum(axis=1).mean() / np.log(max(values.shape[1], 2)))
 
 
 def apart(one: Floats, other: Floats) -> float:
@@ -80,6 +85,11 @@ def warnings_of(by_task: Mapping[str, Floats], likeness: Floats | None = None) -
                 f"Task {task!r} uses expert {int(shares.argmax()) + 1} alone: its gate has "
                 "collapsed."
             )
+        if len(shares) > 1 and _evenness(by_task[task]) > EVEN:
+            yield (
+                f"Task {task!r} hardly chooses: the shares of its experts have more than "
+                f"{EVEN:.0%} of the entropy of equal ones, so their mean would do as well."
+            )
     names = list(by_task)
     for index, one in enumerate(names):
         for other in names[index + 1 :]:
@@ -97,8 +107,12 @@ def _alike(likeness: Floats | None, means: Sequence[Floats]) -> Iterator[str]:
     used = np.flatnonzero(np.max(means, axis=0) >= UNUSED)
     pairs = [(i, j) for i in used for j in used if i < j and likeness[i, j] > ALIKE]
     if pairs:
+        several = len(used) * (len(used) - 1) // 2
         named = ", ".join(f"{i + 1} and {j + 1}" for i, j in pairs)
+        which = (
+            f"All {len(used)} experts have" if len(pairs) == several else f"Experts {named} have"
+        )
         yield (
-            f"Experts with nearly the same outputs (CKA above {ALIKE}): {named}. Fewer experts, or "
-            "a `disagreement` of `experts`, would cost less."
+            f"{which} nearly the same outputs (CKA above {ALIKE}). Fewer experts, or a "
+            "`disagreement` of `experts`, would cost less."
         )

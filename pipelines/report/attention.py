@@ -67,7 +67,7 @@ def agreement_of_maps(found: Found) -> list[str]:
         f"interaction in {task} have the rank correlation {value:.2f}"
         + (
             "; the map shows which features interact."
-            if value > 0.5
+            if value > 0.7
             else "; do not read interactions off the map."
         )
         for place in found["places"]

@@ -49,8 +49,16 @@ def test_a_dead_expert_a_collapsed_gate_and_equal_gates_are_named(gates):
     assert list(warnings_of({"click": gates, "buy": gates[::-1]})) == []
 
 
+def test_a_gate_that_hardly_chooses_is_named(gates):
+    even = 0.95 / 3 + 0.05 * gates
+    (warning,) = warnings_of({"click": even, "buy": gates})
+    assert "'click' hardly chooses" in warning
+
+
 def test_experts_with_the_same_outputs_are_named(gates):
     likeness = np.eye(3)
     likeness[0, 2] = likeness[2, 0] = 0.95
     (warning,) = warnings_of({"click": gates}, likeness)
-    assert "1 and 3" in warning
+    assert "Experts 1 and 3 have" in warning
+    (warning,) = warnings_of({"click": gates}, np.ones((3, 3)))
+    assert "All 3 experts have" in warning
