@@ -172,9 +172,9 @@ class Audits:
 
     def _relevance(self) -> ByTask:
         options, seed = self.experiment.evaluation, self.experiment.seed
-        if not options.audit_rows:
+        if not options.relevance_rows:
             return {}
-        drawn, table = drawn_rows(self.feed, options.audit_rows, seed)
+        drawn, table = drawn_rows(self.feed, options.relevance_rows, seed)
         clusters = cluster_codes(self.rows.clusters, self.rows.requests)
         try:
             advance = self.progress.start("relevance of fields and events", len(table))

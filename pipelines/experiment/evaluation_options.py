@@ -34,7 +34,7 @@ class EvaluationOptions(TomlTable):
             intervals narrower, 0 leaves it out.
         attention_rows: About how many rows show what each head attends and does, how features
             interact, and which experts tasks use; 0 leaves it out.
-        audit_rows: How many rows show which fields and events the scores come from, and which
+        relevance_rows: How many rows show which fields and events the scores come from, and which
             method tells it: more make the intervals narrower and take longer, 0 leaves it out.
         layer_wise_relevance: Whether layer-wise relevance propagation is one of these methods. It
             is patented; see the tutorial.
@@ -51,16 +51,16 @@ class EvaluationOptions(TomlTable):
     slices: bool | tuple[str, ...] = False
     importance_rows: int = Field(default=20_000, ge=0)
     attention_rows: int = Field(default=5_000, ge=0)
-    audit_rows: int = Field(default=400, ge=0)
+    relevance_rows: int = Field(default=400, ge=0)
     layer_wise_relevance: bool = False
     gates: tuple[GateOptions, ...] = ()
 
     @model_validator(mode="after")
     def _check_audit(self) -> EvaluationOptions:
-        if self.layer_wise_relevance and not self.audit_rows:
+        if self.layer_wise_relevance and not self.relevance_rows:
             raise ValueError(
-                "`layer_wise_relevance` needs rows: give `audit_rows`, such as 400, or leave it "
-                "out. Received: audit_rows=0"
+                "`layer_wise_relevance` needs rows: give `relevance_rows`, such as 400, or leave "
+                "it out. Received: relevance_rows=0"
             )
         return self
 
@@ -97,7 +97,7 @@ class EvaluationOptions(TomlTable):
             update={
                 "importance_rows": 0,
                 "attention_rows": 0,
-                "audit_rows": 0,
+                "relevance_rows": 0,
                 "layer_wise_relevance": False,
             }
         )

@@ -65,7 +65,7 @@ batch_size = 60  # eight steps of one size, which are traced once
 [evaluation]
 ceiling = { click = "click_probability" }
 attention_rows = 0  # it and the next take half a minute of each run
-audit_rows = 0
+relevance_rows = 0
 """
 
 # A change for tests that do not ask which model it is: one that is traced in half the time.

@@ -21,7 +21,7 @@ from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import attention_ranker
 from tests.support import shop
 
-NOTHING_MORE = {"importance_rows": 0, "attention_rows": 0, "audit_rows": 0}
+NOTHING_MORE = {"importance_rows": 0, "attention_rows": 0, "relevance_rows": 0}
 EVALUATION = {
     "group": "segment",
     "at": (2, 5),
@@ -45,7 +45,7 @@ def run(fitted, model, table, tmp_path):
     """Evaluates a table in two row groups, with the options given."""
 
     def run(table=table, request="request", **options):
-        options = {"attention_rows": 0, "audit_rows": 0, **options}
+        options = {"attention_rows": 0, "relevance_rows": 0, **options}
         starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
         cut = int(starts[len(starts) // 2])
         folder = tmp_path / "test"
@@ -71,7 +71,7 @@ def _experiment(options):
 
 
 def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
-    predictions, summary = run(**EVALUATION, audit_rows=50)
+    predictions, summary = run(**EVALUATION, relevance_rows=50)
     save_evaluation(tmp_path, predictions, summary)
     saved = pq.ParquetFile(tmp_path / PREDICTIONS).read()
     summary = json.loads((tmp_path / METRICS).read_text())
@@ -117,7 +117,7 @@ def test_importance_and_relevance_can_be_left_out(run):
 def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
     model = attention_ranker(fitted.schema, width=4, num_layers=1, expert_units=(4,))
     shop.write(tmp_path / "test/part-00000.parquet", [table])
-    experiment = _experiment({"importance_rows": 0, "audit_rows": 0, "segments": ["segment"]})
+    experiment = _experiment({"importance_rows": 0, "relevance_rows": 0, "segments": ["segment"]})
     given = (experiment, DataSplit(tmp_path / "test"), "request", fitted, model)
     first, again = (
         evaluate(*given, Progress(Console(file=io.StringIO())))[1]["attention"] for _ in range(2)

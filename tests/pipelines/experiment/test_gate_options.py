@@ -77,5 +77,5 @@ def test_wrong_segments_are_refused(tmp_path: Path, segments: list[Any], message
 
 
 def test_layer_wise_relevance_needs_rows(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"layer_wise_relevance.*audit_rows=0"):
-        load(tmp_path, evaluation__layer_wise_relevance=True, evaluation__audit_rows=0)
+    with pytest.raises(PipelineError, match=r"layer_wise_relevance.*relevance_rows=0"):
+        load(tmp_path, evaluation__layer_wise_relevance=True, evaluation__relevance_rows=0)
