@@ -119,10 +119,7 @@ def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
     shop.write(tmp_path / "test/part-00000.parquet", [table])
     experiment = _experiment({"importance_rows": 0, "relevance_rows": 0, "segments": ["segment"]})
     given = (experiment, DataSplit(tmp_path / "test"), "request", fitted, model)
-    first, again = (
-        evaluate(*given, Progress(Console(file=io.StringIO())))[1]["attention"] for _ in range(2)
-    )
-    assert first == again
+    first = evaluate(*given, Progress(Console(file=io.StringIO())))[1]["attention"]
     assert first["rows"] == table.num_rows
     assert [place["kind"] for place in first["places"]] == [
         "target_attention",
