@@ -16,7 +16,7 @@ from pipelines.report.data import drifted, machine_text, moved, pictures_of_drif
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
-from pipelines.report.segments import mark, sign, signed, titled
+from pipelines.report.segments import judged, mark, signed, titled
 from pipelines.report.slices import effect_ends, outcome, small
 from pipelines.report.tables import ordered, own_names, places
 
@@ -108,7 +108,7 @@ def environment() -> Environment:
     found.globals.update(limits=limits, measured=measured, subject=subject)
     found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
     found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
-    found.globals.update(mark=mark, sign=sign, signed=signed, titled=titled)
+    found.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
     found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
     found.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
     found.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)

@@ -87,8 +87,22 @@ def mark(found: Segment) -> str:
 
     AUC decides; where it says nothing, the excess of logloss.
     """
-    side = sign(found, "auc_difference") or -sign(found, "excess_logloss_difference")
-    return "few" if found["few"] else {-1: "worse", 0: "", 1: "better"}[side]
+    if found["few"]:
+        return "few"
+    return judged(found, "auc_difference") or judged(found, "excess_logloss_difference")
+
+
+def judged(found: Segment, metric: str) -> str:
+    """`worse` or `better` if the difference leaves out 0, or an empty text.
+
+    An excess of logloss is worse if it is further from 0 than that of the other rows: above 0 the
+    probabilities are too low or in the wrong order, below 0 they are too high.
+    """
+    side = sign(found, metric)
+    if side and metric == "excess_logloss_difference":
+        own = found["excess_logloss"]
+        side = 1 if abs(own) < abs(own - found[metric]) else -1
+    return {-1: "worse", 0: "", 1: "better"}[side]
 
 
 def _badness(found: Segment) -> tuple[bool, float]:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.metrics.segments import SegmentMetrics
-from pipelines.report.segments import print_segments
+from pipelines.report.segments import mark, print_segments
 from tests.pipelines.report import folders
 from tests.pipelines.report.test_html import render
 
@@ -73,3 +73,30 @@ def test_the_page_has_every_segment_with_its_mark(metrics, tmp_path):
         assert row[2:5] == [f"{found['rows']:,}", f"{found['positives']:,}", f"{found['auc']:.4f}"]
         assert row[6:8] == [f"{found['auc_difference']:+.4f}{star}", f"{low:+.4f} to {high:+.4f}"]
     assert "conversion" in page.sections
+
+
+@pytest.mark.parametrize(
+    ("auc", "excess", "difference", "expected"),
+    [
+        (-1, 0.05, 0.05, "worse"),
+        (1, 0.05, 0.05, "better"),  # by AUC
+        (0, 0.05, 0.04, "worse"),
+        (0, 0.01, -0.04, "better"),
+        (0, -0.05, -0.05, "worse"),  # predicted too high
+        (0, -0.01, 0.06, "better"),
+    ],
+)
+def test_an_excess_further_from_zero_is_worse(auc, excess, difference, expected):
+    intervals = {
+        "auc_difference": [auc - 0.5, auc + 0.5],
+        "excess_logloss_difference": [difference - 0.01, difference + 0.01],
+    }
+    found = {
+        "few": False,
+        "auc_difference": auc,
+        "excess_logloss": excess,
+        "excess_logloss_difference": difference,
+        "intervals": intervals,
+    }
+    assert mark(found) == expected
+    assert mark(found | {"few": True}) == "few"
