@@ -1,6 +1,6 @@
 """Quality, time and memory of mechanisms over long histories whose signal sits far back.
 
-    python -m benchmarks.long_histories                            # two hours on two cores
+    python -m benchmarks.long_histories                            # eight hours on two cores
     python -m benchmarks.long_histories --events 4096              # on a GPU
     python -m benchmarks.long_histories --data movielens --models transformer,local,performer
 
@@ -11,7 +11,7 @@ longest history say nothing of the user. MovieLens-1M (RECSYS_DATA) has each use
 
 A run is a process: the table has the means over the seeds of the test AUC, of the seconds of an
 epoch, and of the largest memory of the process, data and TensorFlow included. The picture has AUC
-against time, and the area of a point is its memory.
+against time, and the area of a point is its memory beyond that of the smallest.
 """
 
 from __future__ import annotations
@@ -217,18 +217,28 @@ def _table(chosen: argparse.Namespace, found: Mapping[str, list[dict[str, float]
 
 def _draw(found: Mapping[str, list[dict[str, float]]], path: Path) -> None:
     from matplotlib.figure import Figure  # an extra package, only for the picture
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
-    for name, runs in found.items():
-        auc, seconds, size = (
-            mean(run[key] for run in runs) for key in ("auc", "seconds", "megabytes")
-        )
-        axes.scatter(seconds, auc, s=size / 10, alpha=0.5)
-        axes.annotate(name, (seconds, auc), fontsize=8)
+    points = sorted(
+        (*(mean(run[key] for run in runs) for key in ("auc", "seconds", "megabytes")), name)
+        for name, runs in found.items()
+    )
+    least = min(megabytes for _, _, megabytes, _ in points)
+    free = points[0][0] - 1  # labels do not overlap
+    for auc, seconds, megabytes, name in points:
+        axes.scatter(seconds, auc, s=15 + megabytes - least, alpha=0.5, linewidths=0)
+        free = max(auc, free + 0.0035)
+        place = (seconds * 1.12, free)
+        axes.annotate(name.replace("_", " "), (seconds, auc), place, fontsize=8, va="center")
     axes.set(xscale="log", xlabel="seconds of an epoch", ylabel="test AUC")
-    axes.set_title("Area: largest memory of the training", fontsize=9)
-    figure.savefig(path, dpi=150)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.margins(x=0.12)
+    axes.set_title("Area: memory of the training beyond that of the smallest", fontsize=9)
+    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":
