@@ -33,10 +33,7 @@ def drawn_rows(feed: Feed, count: int, seed: int) -> tuple[NDArray[np.intp], pa.
 
 def rows_of(table: pa.Table, fitted: FittedFeatures) -> Iterator[Inputs]:
     """A model's inputs for the rows of a table, each a request of one candidate; in pieces."""
-    longest = max(
-        (s.max_length for group in fitted.schema.histories.values() for s in group), default=1
-    )
-    at_once = max(1, min(AT_ONCE, EVENTS_AT_ONCE // longest))
+    at_once = _at_once(fitted.schema)
     for begin in range(0, len(table), at_once):
         piece = table.slice(begin, at_once)
         chunk = transform(piece, fitted, None, labelled=False)

@@ -27,6 +27,7 @@ from pipelines.report.plots import (
     Points,
     picture,
     short,
+    with_intervals,
 )
 
 MOST_FIELDS = 16  # of a map
@@ -107,18 +108,11 @@ def _cells(axes: Axes, values: np.ndarray) -> None:
 def _events(figure: Figure, events: Sequence[Found]) -> Points:
     """Attention by age and likeness of the events, in units of their number."""
     shown = events[::-1]
-    value, low, high = np.array([each["lift"] for each in shown], float).T
-    place = np.arange(len(shown))
+    ends = [*np.array([each["lift"] for each in shown], float).T]
     axes = figure.add_subplot()
-    axes.axvline(1, color=FAINT, linewidth=0.8)
-    clear = (low > 1) | (high < 1)
-    for some, color in ((clear, MODEL), (~clear, BASELINE)):
-        axes.hlines(place[some], low[some], high[some], color=color, linewidth=1.2, alpha=0.55)
-        axes.scatter(value[some], place[some], 20, color=color, linewidths=0, zorder=3)
-    axes.set_yticks(place, [short(each["name"]) for each in shown])
-    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="attention, 1 is that of an average event")
+    with_intervals(axes, [each["name"] for each in shown], ends, 1)
+    axes.set_xlabel("attention, 1 is that of an average event")
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
     rows = [
         [
             each["name"],

@@ -253,21 +253,30 @@ def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> Points:
     """AUC that is lost with a feature's values of other rows, with 95 % intervals."""
     shown = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
     lost, low, high = np.array([entry["auc"] for entry in shown]).T
-    place = np.arange(len(shown))
     axes = figure.add_subplot()
-    axes.axvline(0, color=FAINT, linewidth=0.8)
-    clear = (low > 0) | (high < 0)
-    for some, color in ((clear, MODEL), (~clear, BASELINE)):
-        axes.hlines(place[some], low[some], high[some], color=color, linewidth=1.2, alpha=0.55)
-        axes.scatter(lost[some], place[some], 20, color=color, linewidths=0, zorder=3)
-    axes.set_yticks(place, [short(entry["feature"]) for entry in shown])
-    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="AUC lost without it")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    with_intervals(axes, [entry["feature"] for entry in shown], (lost, low, high), 0)
+    axes.set_xlabel("AUC lost without it")
     rows = [
         [entry["feature"], *(decimal(end) for end in entry["auc"] or [None] * 3)]
         for entry in entries
     ]
     return Points(["feature", "AUC lost", "from", "to"], rows)
+
+
+def with_intervals(
+    axes: Axes, names: Sequence[str], ends: Sequence[Floats], neutral: float
+) -> None:
+    """A line for each name: a number and its interval, grey where it holds the neutral number."""
+    value, low, high = ends
+    place = np.arange(len(names))
+    axes.axvline(neutral, color=FAINT, linewidth=0.8)
+    clear = (low > neutral) | (high < neutral)
+    for some, color in ((clear, MODEL), (~clear, BASELINE)):
+        axes.hlines(place[some], low[some], high[some], color=color, linewidth=1.2, alpha=0.55)
+        axes.scatter(value[some], place[some], 20, color=color, linewidths=0, zorder=3)
+    axes.set_yticks(place, [short(name) for name in names])
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:
