@@ -109,8 +109,11 @@ def _model(name: str, longest: int) -> tuple[dict[str, Any], int | None]:
 
 
 def _block(name: str, longest: int) -> dict[str, Any]:
-    """The encoder's block. It starts as no encoder: the norm before attention makes its first
-    output far larger than the young embeddings, which candidates could then not recognise."""
+    """The encoder's block, which starts as no encoder.
+
+    With a plain residual, the norm before attention makes the first output far larger than the
+    young embeddings, to which candidates compare it.
+    """
     inner = ENCODERS[name]
     if name in _WITH_LENGTH:
         inner = {"class_name": name, "config": {"length": longest}}
