@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -11,17 +13,33 @@ import numpy as np
 
 from recsys_attn.tensors import Config
 
+_REPLACEMENTS: ContextVar[Mapping[int, Any] | None] = ContextVar("replacements", default=None)
+
 
 def serialize(part: Any) -> Config | None:
     """Returns the config of a part of a layer; None for None.
 
     It has no `build_config`, with which Keras would build the part before its owner does.
     """
+    part = (_REPLACEMENTS.get() or {}).get(id(part), part)
     if part is None:
         return None
     config = keras.saving.serialize_keras_object(part)
     config.pop("build_config", None)
     return config
+
+
+@contextmanager
+def replaced(parts: Mapping[Any, Any]) -> Iterator[None]:
+    """Lets `serialize` return the configs of other layers in the place of some.
+
+    Layers are found by identity: names repeat, as a loaded layer keeps the name of another process.
+    """
+    token = _REPLACEMENTS.set({id(old): new for old, new in parts.items()})
+    try:
+        yield
+    finally:
+        _REPLACEMENTS.reset(token)
 
 
 def deserialize(config: Any) -> Any:

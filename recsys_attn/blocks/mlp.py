@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
 from recsys_attn.blocks import activations
+from recsys_attn.blocks.norms import NORMS, build_norm, normalise, reusable
 from recsys_attn.checks import require_share, require_sizes
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -15,17 +16,19 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Mlp(Layer):
-    """`x = dropout(activation(W x + b))`, layer after layer, on the last axis.
+    """`x = dropout(activation(norm(W x + b)))`, layer after layer, on the last axis.
 
     Args:
         units: Sizes of the layers; an empty list returns the inputs.
         activation: `"dice"` or any Keras activation, after every layer.
         dropout: Share of the activations dropped in training. Defaults to 0.
+        norm: A normalisation of `recsys_attn.blocks.norms` before every activation, such as
+            `"batch"`. Defaults to `"none"`.
 
     Call arguments:
         inputs: (..., D).
         where: Booleans that broadcast to the inputs without their last axis, False for padding,
-            which does not enter the statistics of Dice.
+            which does not enter the statistics of Dice and of batches.
 
     Returns:
         (..., units[-1]).
@@ -43,6 +46,7 @@ class Mlp(Layer):
         units: Sequence[int],
         activation: Any = "relu",
         dropout: float = 0.0,
+        norm: Any = "none",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -55,18 +59,26 @@ class Mlp(Layer):
         self.activations = [
             activations.get(self.activation, dtype=self.dtype_policy) for _ in self.units
         ]
+        self.norm = reusable(NORMS, norm)
+        self.norms = [NORMS.get(self.norm, dtype=self.dtype_policy) for _ in self.units]
 
     def build(self, input_shape: Shape) -> None:
         shape = tuple(input_shape)
-        for dense, activation in zip(self.dense, self.activations, strict=True):
+        for dense, norm, activation in self._steps:
             dense.build(shape)
             shape = (*shape[:-1], dense.units)
+            build_norm(norm, shape, None)
             activation.build(shape)
+
+    @property
+    def _steps(self) -> Iterator[tuple[Any, Any, Any]]:
+        return zip(self.dense, self.norms, self.activations, strict=True)
 
     def call(self, inputs: Tensor, where: Tensor | None = None) -> Tensor:
         x = inputs
-        for dense, activation in zip(self.dense, self.activations, strict=True):
-            x = self.dropout(activations.apply(activation, dense(x), where=where))
+        for dense, norm, activation in self._steps:
+            x = normalise(norm, dense(x), where, None)
+            x = self.dropout(activations.apply(activation, x, where=where))
         return x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -78,4 +90,5 @@ class Mlp(Layer):
             "units": list(self.units),
             "activation": self.activation,
             "dropout": self.dropout.rate,
+            "norm": self.norm,
         }

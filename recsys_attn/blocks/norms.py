@@ -27,8 +27,19 @@ def _rms(epsilon: float = 1e-6, **kwargs: Any) -> keras.layers.RMSNormalization:
     return keras.layers.RMSNormalization(epsilon=epsilon, **kwargs)
 
 
+def _batch(
+    momentum: float = 0.9, epsilon: float = 1e-5, **kwargs: Any
+) -> keras.layers.BatchNormalization:
+    """The mean and variance of the rows of a batch, of all in scoring: arXiv 1502.03167."""
+    return keras.layers.BatchNormalization(momentum=momentum, epsilon=epsilon, **kwargs)
+
+
 NORMS.members.update(
-    layer=_layer, rms=_rms, conditional=ConditionalNorm, none=keras.layers.Identity
+    layer=_layer,
+    rms=_rms,
+    batch=_batch,
+    conditional=ConditionalNorm,
+    none=keras.layers.Identity,
 )
 
 

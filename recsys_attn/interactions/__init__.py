@@ -1,6 +1,19 @@
 """Interactions of features: fields with fields, candidates with histories."""
 
+from recsys_attn.interactions.attentional_pairs import AttentionalPairs
 from recsys_attn.interactions.autoint import AutoInt, InteractingLayer
+from recsys_attn.interactions.compressed_interaction import CompressedInteraction
+from recsys_attn.interactions.cross_network import CrossNetwork
+from recsys_attn.interactions.factorization_machine import FactorizationMachine, PairProducts
 from recsys_attn.interactions.target_attention import TargetAttention
 
-__all__ = ["AutoInt", "InteractingLayer", "TargetAttention"]
+__all__ = [
+    "AttentionalPairs",
+    "AutoInt",
+    "CompressedInteraction",
+    "CrossNetwork",
+    "FactorizationMachine",
+    "InteractingLayer",
+    "PairProducts",
+    "TargetAttention",
+]

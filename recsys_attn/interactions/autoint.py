@@ -305,11 +305,10 @@ class AutoInt(Layer):
                 take_heads(layer.heads.mechanism, kept)
             self.layers.append(layer)
 
-    def with_layers_without_heads(self, kept: Mapping[str, Sequence[int]]) -> AutoInt:
-        """Returns a copy in which the named layers have some of their heads."""
+    def with_layers_without_heads(self, kept: Mapping[Any, Sequence[int]]) -> AutoInt:
+        """Returns a copy in which some layers have some of their heads."""
         smaller = [
-            layer.without_heads(kept[layer.name]) if layer.name in kept else layer
-            for layer in self.layers
+            layer.without_heads(kept[layer]) if layer in kept else layer for layer in self.layers
         ]
         config = {**self.get_config(), "kept_heads": [layer.kept_heads for layer in smaller]}
         return type(self).from_config(config)

@@ -136,11 +136,11 @@ class TargetAttention(Layer):
         sizes = (output.shape[0], *heads, query.shape[1], history.shape[1])
         return output, keras.KerasTensor(sizes, dtype=self.compute_dtype)
 
-    def with_layers_without_heads(self, kept: Mapping[str, Sequence[int]]) -> TargetAttention:
-        """Returns a copy with some of the heads, if `kept` names its attention."""
-        if self.attention.name not in kept:
+    def with_layers_without_heads(self, kept: Mapping[Any, Sequence[int]]) -> TargetAttention:
+        """Returns a copy with some of the heads, if `kept` has its attention."""
+        if self.attention not in kept:
             return self
-        smaller = self.attention.without_heads(kept[self.attention.name])
+        smaller = self.attention.without_heads(kept[self.attention])
         config = {"mechanism": serialize(smaller.mechanism)}
         num_heads = smaller.get_config()["num_heads"]
         return type(self).from_config({**self.get_config(), **config, "num_heads": num_heads})

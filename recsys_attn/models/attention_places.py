@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -73,6 +74,41 @@ def watch_attention(
 
     with watch_heads(numbered):
         yield
+
+
+def head_layers(model: RankingModel) -> dict[AttentionPlace, Any]:
+    """Returns the layer at each place with several heads, those of `gate` left out.
+
+    Raises:
+        ValueError: The heads of a place have no layer of their own, of which some can be removed.
+
+    >>> from recsys_attn.models import autoint
+    >>> from recsys_attn.models.attention_places import head_layers
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> features = (Categorical("user", "context", size=9), Categorical("item", size=7))
+    >>> model = autoint(Schema(features, (Task("click"),)), width=4, num_heads=2, num_layers=1)
+    >>> {str(place): layer.num_heads for place, layer in head_layers(model).items()}
+    {'interaction 1': 2}
+    """
+    layers = [each for each in layers_in(model.tower) if hasattr(each, "without_heads")]
+    owners = {id(each.heads.mechanism): each for each in layers if hasattr(each, "heads")}
+    found: dict[AttentionPlace, Any] = {}
+
+    def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
+        if place.kind != "gate" and call.output.shape[2] > 1:
+            found[place] = owners.get(id(call.mechanism))
+        return call
+
+    with watch_attention(model, visit):
+        model(example_inputs(model.schema))
+    several = collections.Counter(map(id, found.values()))
+    wrong = [p for p, layer in found.items() if layer is None or several[id(layer)] > 1]
+    if wrong:
+        raise ValueError(
+            "Heads can be removed from a layer of their own, which stands in one place. Received: "
+            f"{', '.join(map(str, wrong))}"
+        )
+    return found
 
 
 def interaction_fields(model: RankingModel) -> tuple[str, ...]:

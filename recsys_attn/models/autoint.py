@@ -17,9 +17,11 @@ from recsys_attn.models.option_types import (
     Gates,
     HeadSize,
     Mechanism,
+    Norm,
     Penalties,
     Share,
     Sizes,
+    require_with,
 )
 from recsys_attn.models.placements import placed
 from recsys_attn.models.ranking import RankingModel
@@ -42,6 +44,7 @@ def autoint(
     disagreement: Penalties | None = None,
     dropout: Share = 0.0,
     mlp_units: Sizes = (),
+    norm: Norm = "none",
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """AutoInt; with `mlp_units`, AutoInt+. A history is one field for each sequence.
@@ -65,6 +68,7 @@ def autoint(
             such as `{"outputs": 0.1}`, or by place (`interaction`). Defaults to none.
         dropout: Dropout of the MLP; that of the attention weights is an argument of `mechanism`.
         mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
+        norm: Normalisation before each activation of the MLP, such as `"batch"`.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -95,6 +99,7 @@ def autoint(
             "of the attention it is an argument of `mechanism`. "
             f"Received: dropout={dropout}, mlp_units=()"
         )
+    require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
     own = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
         num_layers=num_layers,
@@ -103,7 +108,7 @@ def autoint(
         mechanism=mechanism,
         **own["interaction"],
     )
-    mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
+    mlp = Mlp(mlp_units, dropout=dropout, norm=norm) if mlp_units else None
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(

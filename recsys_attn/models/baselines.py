@@ -5,24 +5,26 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
+from recsys_attn.models.streams import ranker
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Schema
 
 
 @MODELS.register("logistic_regression")
 def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
-    """Logistic regression: one weight per id and per number, no interaction.
+    """Logistic regression: a weight of each id and each number for each task, no interaction.
 
-    Embeddings of width one and a linear layer over the fields.
+    `logit = w_0 + sum_i w_i`; a history counts with the mean of its events.
 
     Args:
-        schema: A fitted schema.
+        schema: A fitted schema; the widths of its features have no meaning here.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -43,10 +45,9 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    embedding = FeatureEmbedding(
-        schema, 1, embeddings_initializer="zeros", embeddings_regularizer=embeddings_regularizer
+    return ranker(
+        "logistic_regression", schema, None, [], "mean", embeddings_regularizer, linear=True
     )
-    return _baseline("logistic_regression", embedding, FieldInteraction())
 
 
 @MODELS.register("mlp")
@@ -57,11 +58,14 @@ def mlp(
     history_pooling: Literal["max", "mean"] = "mean",
     field_pooling: Literal["concatenate", "max", "mean"] = "concatenate",
     units: Sizes = (256, 128, 64),
+    tower_units: Sizes = (),
     activation: Activation = "relu",
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """A network over the concatenated or pooled embeddings, shared by all tasks.
+    """A network over the concatenated or pooled embeddings; shared-bottom with `tower_units`.
+
+    Source of the second: Caruana, "Multitask Learning", Machine Learning 1997.
 
     Args:
         schema: A fitted schema.
@@ -71,8 +75,10 @@ def mlp(
         field_pooling: `"concatenate"` the embeddings; or the `"mean"`, or the `"max"` of each
             channel, of those that are not missing: a control, which loses the field of a vector.
         units: Hidden units of the network.
-        activation: Activation of the network.
-        dropout: Dropout of the network.
+        tower_units: Hidden units of a network of each task over the shared one (shared-bottom).
+            Defaults to none.
+        activation: Activation of the networks.
+        dropout: Dropout of the networks.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -93,22 +99,15 @@ def mlp(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
+    require_sizes("tower_units", tower_units)
     network = Mlp(units, activation=activation, dropout=dropout)
     interaction = FieldInteraction(mlp=network, field_pooling=field_pooling)
-    embedding = FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer)
-    return _baseline("mlp", embedding, interaction, history_pooling)
-
-
-def _baseline(
-    name: str, embedding: FeatureEmbedding, interaction: FieldInteraction, pooling: str = "mean"
-) -> RankingModel:
-    schema = embedding.schema
     return RankingModel(
-        embedding,
+        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(
-            histories=pooled(pooling, schema.histories),
+            histories=pooled(history_pooling, schema.histories),
             interaction=interaction,
-            head=TaskHeads([task.name for task in schema.tasks]),
+            head=TaskHeads([task.name for task in schema.tasks], tower_units, activation, dropout),
         ),
-        name=name,
+        name="mlp",
     )

@@ -9,11 +9,12 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes, unknown_name
+from recsys_attn.checks import require_bool, require_sizes, unknown_name
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
 from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.multitask.progressive import ProgressiveExperts
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -132,7 +133,11 @@ class TaskHeads(Layer):
         units: Hidden units of each task's tower.
         activation: Activation of the towers.
         dropout: Dropout of the towers.
-        experts: An `MMoE` with one output per task, between the vector and the towers.
+        experts: An `MMoE` or another layer with one output per task, or one for all of them,
+            between the vector and the towers.
+        added: Whether the last numbers of the vector, one for each task, are terms of the logits,
+            as those of `Streams`. With nothing else in the vector, each logit is its term and an
+            offset.
 
     Call arguments:
         vector: `(B, T, D)`.
@@ -161,10 +166,13 @@ class TaskHeads(Layer):
         units: Sequence[int] = (),
         activation: str = "relu",
         dropout: float = 0.0,
-        experts: MMoE | None = None,
+        experts: MMoE | ProgressiveExperts | None = None,
+        added: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_bool("added", added)
+        self.added = added
         if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not tasks:
             raise ValueError(f"`tasks` must be a list of names. Received: tasks={tasks!r}")
         self.tasks = tuple(tasks)
@@ -185,12 +193,29 @@ class TaskHeads(Layer):
     def returns_gates(self) -> bool:
         return getattr(self.experts, "returns_gates", False)
 
-    def build(self, *shapes: Shape) -> None:
+    def build(self, vector_shape: Shape, row_mask_shape: Shape | None = None) -> None:
+        self.offsets = None
+        if self.added and vector_shape[-1] == len(self.tasks):
+            self.offsets = self.add_weight(
+                shape=(len(self.tasks),), initializer="zeros", autocast=False, name="offsets"
+            )
         self.built = True
 
     def call(
         self, vector: Tensor, row_mask: Tensor | None = None, return_gates: bool = False
     ) -> Any:
+        if not self.added:
+            return self._logits_of(vector, row_mask, return_gates)
+        count = len(self.tasks)
+        terms = ops.cast(vector[..., -count:], "float32")
+        if self.offsets is not None:
+            return dict(zip(self.tasks, ops.unstack(terms + self.offsets, axis=-1), strict=True))
+        found = self._logits_of(vector[..., :-count], row_mask, return_gates)
+        logits, *gates = found if return_gates else (found,)
+        logits = {task: logits[task] + terms[..., place] for place, task in enumerate(self.tasks)}
+        return (logits, *gates) if return_gates else logits
+
+    def _logits_of(self, vector: Tensor, row_mask: Tensor | None, return_gates: bool) -> Any:
         if self.experts is None:
             if return_gates:
                 raise ValueError("`return_gates` needs `experts`. Received: experts=None")
@@ -201,13 +226,13 @@ class TaskHeads(Layer):
             mixed, gates = self.experts(vector, where=row_mask), None
         logits = {}
         for index, task in enumerate(self.tasks):
-            hidden = vector if mixed is None else mixed[..., index, :]
+            hidden = vector if mixed is None else _of_task(mixed, index)
             if self.units:
                 hidden = self._towers[task](hidden, where=row_mask)
             logits[task] = self._logits[task](hidden)[..., 0]
         if gates is None:
             return logits
-        return logits, {task: gates[..., index, :] for index, task in enumerate(self.tasks)}
+        return logits, {task: _of_task(gates, index) for index, task in enumerate(self.tasks)}
 
     def get_config(self) -> Config:
         return {
@@ -217,7 +242,13 @@ class TaskHeads(Layer):
             "activation": self.activation,
             "dropout": self.dropout,
             "experts": serialize(self.experts),
+            "added": self.added,
         }
+
+
+def _of_task(mixed: Tensor, index: int) -> Tensor:
+    """Returns a task's part of `(B, T, tasks, U)`, or the only one."""
+    return mixed[..., index if mixed.shape[-2] > 1 else 0, :]
 
 
 def flatten(fields: Tensor) -> Tensor:

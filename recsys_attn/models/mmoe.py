@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from recsys_attn.checks import require_sizes
+from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.field_gate import field_gate
@@ -36,6 +36,7 @@ def mmoe(
     num_experts: Count = 8,
     expert_units: Sizes = (128, 64),
     gate: Literal["attention", "both", "softmax"] = "softmax",
+    one_gate: bool = False,
     gate_attention: Mechanism | None = None,
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
@@ -43,7 +44,7 @@ def mmoe(
     disagreement: Penalties | None = None,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
-    """Multi-gate Mixture-of-Experts over the concatenated embeddings.
+    """Multi-gate Mixture-of-Experts over the concatenated embeddings; OMoE with `one_gate`.
 
     Source: Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
     Mixture-of-Experts", KDD 2018.
@@ -57,6 +58,7 @@ def mmoe(
         expert_units: Hidden units of an expert.
         gate: `"softmax"` (the paper's), `"attention"` (a learned query per task over the
             experts' outputs) or `"both"`.
+        one_gate: Whether all tasks share one gate (OMoE), to see what gates of their own are worth.
         gate_attention: Mechanism of the attention gate, of `recsys_attn.attention.presets`.
             Defaults to `"transformer"`; the gate `"softmax"` has none.
         tower_units: Hidden units of each task's tower.
@@ -93,7 +95,9 @@ def mmoe(
     tasks = [task.name for task in schema.tasks]
     own = placed(gates, disagreement, fields="", experts="")
     experts = Experts(num_experts, expert_units, dropout=dropout, **own["experts"])
-    mixture = MMoE(len(tasks), gate=gate, mechanism=gate_attention, experts=experts)
+    require_bool("one_gate", one_gate)
+    outputs = 1 if one_gate else len(tasks)
+    mixture = MMoE(outputs, gate=gate, mechanism=gate_attention, experts=experts)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(

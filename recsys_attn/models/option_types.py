@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
-from recsys_attn.blocks import activations, positions
+from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.models import encoder_context, encoders, placements
 
 
@@ -70,6 +70,7 @@ Sizes: TypeAlias = Annotated[Sequence[int], sizes]
 Heads: TypeAlias = Annotated[int | Sequence[int], heads]
 HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]
+Norm: TypeAlias = Annotated[str | dict[str, Any], norms.NORMS.get]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
 EncoderContext: TypeAlias = Annotated[dict[str, Any], encoder_context.EncoderContext.of]

@@ -19,11 +19,16 @@ from recsys_attn.attention.layers.pruning import (
     require_order_free,
 )
 from recsys_attn.embeddings import example_inputs
+from recsys_attn.models.attention_places import AttentionPlace, head_layers
 from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import by_width, field_blocks
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import deserialize, serialize
+
+ENCODERS, TARGETS = "heads of encoders", "heads of target attention"
+INTERACTION = "heads of the interaction"
+_PLACES = {"encoder": ENCODERS, "target_attention": TARGETS, "interaction": INTERACTION}
 
 
 class Kept(NamedTuple):
@@ -33,7 +38,9 @@ class Kept(NamedTuple):
     all: int
 
 
-def prune(model: RankingModel) -> RankingModel:
+def prune(
+    model: RankingModel, keep: Mapping[AttentionPlace, Sequence[int]] | None = None
+) -> RankingModel:
     """Returns a smaller copy of a trained model, without what its gates have closed.
 
     Heads and experts are sliced as by `prune_heads`. A closed feature loses its columns in the
@@ -46,15 +53,19 @@ def prune(model: RankingModel) -> RankingModel:
     Neural Networks through L0 Regularization", ICLR 2018, arXiv 1712.01312.
 
     Args:
-        model: A model with `HardConcrete` gates, of the option `gates` of the models.
+        model: A model with `HardConcrete` gates, of the option `gates` of the models, or one
+            without any for `keep`.
+        keep: The heads to keep by their place, of a model without gates; other places stay as they
+            are. `head_layers` of `recsys_attn.models.attention_places` has the places.
 
     Returns:
         A new model; `model.schema` has the features that it needs. At least one feature of the
         candidates stays.
 
     Raises:
-        ValueError: The model has no gates, or what is left depends on what would be removed:
-            heads mix (`TalkingHeads`), or the fields or experts that attend have places.
+        ValueError: The model has no gates and there is no `keep`, or it has both; `keep` has a
+            place without several heads; or what is left depends on what would be
+            removed: heads mix (`TalkingHeads`), or the fields or experts that attend have places.
 
     Example:
 
@@ -71,6 +82,13 @@ def prune(model: RankingModel) -> RankingModel:
     True
     """
     counts = gate_counts(model)
+    if keep is not None:
+        if counts:
+            raise ValueError(
+                "`keep` is for models without gates, and the gates of this one say what it needs. "
+                f"Received: keep={dict(keep)}, and gates of {', '.join(counts)}"
+            )
+        return _with_heads(model, keep)
     if not counts:
         raise ValueError(
             "`model` has no Hard-Concrete gates that would say what it does not need: build it "
@@ -80,6 +98,17 @@ def prune(model: RankingModel) -> RankingModel:
     if smaller.tower.field_gate is not None:
         smaller = _without_fields(smaller)
     return prune_heads(smaller) if _gated_layers(smaller) else smaller
+
+
+def _with_heads(model: RankingModel, keep: Mapping[AttentionPlace, Sequence[int]]) -> RankingModel:
+    layers = head_layers(model)
+    unknown = keep.keys() - layers.keys()
+    if unknown:
+        raise ValueError(
+            f"`keep` must name places with several heads: {', '.join(map(str, layers))}. "
+            f"Received: {', '.join(map(str, unknown))}"
+        )
+    return prune_heads(model, {layers[place]: heads for place, heads in keep.items()})
 
 
 def gate_counts(model: RankingModel) -> dict[str, Kept]:
@@ -101,9 +130,9 @@ def gate_counts(model: RankingModel) -> dict[str, Kept]:
     gone = [h for name, h in tower.histories.items() if fields is not None and name not in fields]
     histories = list(tower.histories.values())
     places = {
-        "heads of encoders": [getattr(h, "encoder", None) for h in histories],
-        "heads of target attention": [getattr(h, "history", h) for h in histories],
-        "heads of the interaction": tower.interaction,
+        ENCODERS: [getattr(h, "encoder", None) for h in histories],
+        TARGETS: [getattr(h, "history", h) for h in histories],
+        INTERACTION: tower.interaction,
         "experts": tower.head,
     }
     not_there = {id(gate) for gate in _gates(gone)}
@@ -113,6 +142,19 @@ def gate_counts(model: RankingModel) -> dict[str, Kept]:
             found[place] = Kept(kept, sum(gate.log_alpha.shape[0] for gate in gates))
     if fields is not None:
         found["fields"] = Kept(len(fields), len(tower.field_gate.kept))
+    return found
+
+
+def head_counts(
+    model: RankingModel, keep: Mapping[AttentionPlace, Sequence[int]]
+) -> dict[str, Kept]:
+    """Returns the numbers of heads to keep and of all, by place as `gate_counts` does."""
+    found: dict[str, Kept] = {}
+    for place, layer in head_layers(model).items():
+        every = range(layer.computed_heads)
+        name = _PLACES.get(place.kind, "heads")
+        kept, total = found.get(name, Kept(0, 0))
+        found[name] = Kept(kept + len(keep.get(place, every)), total + len(every))
     return found
 
 

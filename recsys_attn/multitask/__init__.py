@@ -3,5 +3,6 @@
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import AttentionGate, InputGate
 from recsys_attn.multitask.mmoe import MMoE
+from recsys_attn.multitask.progressive import ProgressiveExperts
 
-__all__ = ["AttentionGate", "Experts", "InputGate", "MMoE"]
+__all__ = ["AttentionGate", "Experts", "InputGate", "MMoE", "ProgressiveExperts"]

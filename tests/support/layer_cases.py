@@ -40,9 +40,8 @@ from recsys_attn.blocks import (
     TransformerDecoderBlock,
     TransformerEncoder,
 )
-from recsys_attn.interactions import AutoInt, InteractingLayer, TargetAttention
-from recsys_attn.multitask import AttentionGate, Experts, InputGate, MMoE
 from recsys_attn.serialization import serialize
+from tests.support.interaction_cases import INTERACTION_CASES
 from tests.support.layer_case import LayerCase
 
 PER_HEAD = {"query": "BTNH", "key": "BSNH"}
@@ -63,21 +62,6 @@ ATTENTION_MASKS = {
     "key_mask": "BS",
     "attention_mask": "BTS",
 }
-TARGET = {
-    "inputs": {"query": "BTE", "history": "BSE"},
-    "masks": {"history_mask": "BS", "query_mask": "BT"},
-    "hides": {"history_mask": "history", "query_mask": "query"},
-    "zeros": ("history_mask", "query_mask"),
-}
-FIELDS = {
-    "inputs": {"inputs": "BTFE"},
-    "masks": {"field_mask": "BTF"},
-    "hides": {"field_mask": "inputs"},
-    "zeros": ("field_mask",),
-}
-ROWS = {"inputs": {"inputs": "BE"}}
-HARD_CONCRETE = {"class_name": "hard_concrete", "config": {"penalty": 0.1}}
-SMALL = {"num_heads": 2, "head_dim": 3}
 GATED = {"heads": "BTNV", "inputs": "BTE"}
 EVENTS = {
     "inputs": {"inputs": "BSE"},
@@ -350,50 +334,12 @@ _BLOCKS = {
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
-    "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
-    "interacting_layer_small_values": LayerCase(
-        InteractingLayer, {"num_heads": 2, "head_dim": [4, 3]}, **FIELDS
-    ),
-    "autoint": LayerCase(
-        AutoInt,
-        {"num_layers": 2, "mechanism": "talking_heads", "gate": HARD_CONCRETE, **SMALL},
-        **FIELDS,
-    ),
-    "target_attention": LayerCase(TargetAttention, {}, **TARGET),
-    "target_attention_heads": LayerCase(
-        TargetAttention, {"mechanism": "alibi", "num_heads": 2, "head_dim": 3}, **TARGET
-    ),
-    "target_attention_gated": LayerCase(
-        TargetAttention, {"num_heads": 2, "head_dim": 3, "gate": HARD_CONCRETE}, **TARGET
-    ),
-    "experts": LayerCase(Experts, {"num_experts": 3, "units": (5, 4)}, **ROWS, batched=False),
-    "gated_experts": LayerCase(
-        Experts,
-        {
-            "num_experts": 3,
-            "units": (5, 4),
-            "gate": HARD_CONCRETE,
-            "disagreement": {"outputs": 0.1},
-        },
-        **ROWS,
-        batched=False,
-    ),
-    "mmoe_gated": LayerCase(
-        MMoE,
-        {
-            "num_tasks": 2,
-            "gate": "both",
-            "experts": serialize(Experts(3, (5, 4), gate=HARD_CONCRETE, name="experts")),
-        },
-    ),
-    "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
-    "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
-    **{
-        f"mmoe_{gate}": LayerCase(
-            MMoE,
-            {"num_tasks": 2, "num_experts": 3, "expert_units": (5, 4), "gate": gate},
-        )
-        for gate in ("softmax", "attention", "both")
-    },
+    "batch_norm_mlp": LayerCase(Mlp, {"units": (5, 3), "norm": "batch"}, masks={"where": "BT"}),
 }
-LAYER_CASES: dict[str, LayerCase] = {**_SCORES, **_WEIGHTINGS, **_ATTENTION, **_BLOCKS}
+LAYER_CASES: dict[str, LayerCase] = {
+    **_SCORES,
+    **_WEIGHTINGS,
+    **_ATTENTION,
+    **_BLOCKS,
+    **INTERACTION_CASES,
+}

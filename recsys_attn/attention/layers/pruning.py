@@ -13,13 +13,13 @@ from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
-from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.serialization import deserialize, replaced, serialize
 from recsys_attn.tensors import Shape
 
 L = TypeVar("L", bound=keras.layers.Layer)
 
 
-def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
+def prune_heads(layer: L, keep: Sequence[int] | Mapping[Any, Sequence[int]] | None = None) -> L:
     """Returns a smaller copy of a trained layer or model with some of its heads or experts.
 
     Every weight with a part per head is sliced, for any mechanism. If the gates of the removed
@@ -33,8 +33,9 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
     Args:
         layer: A built `MultiHeadAttention`, `InteractingLayer` or `MMoE`, or a layer or model that
             holds some, such as a `TransformerBlock`, an `AutoInt` or a `RankingModel`.
-        keep: The heads or experts to keep of a single layer. Defaults to the heads with an open
-            gate, in every layer with the gate `HardConcrete`.
+        keep: The heads or experts to keep of a single layer, or a table of them by layer; the
+            others stay as they are. Defaults to the heads with an open gate, in every layer with
+            the gate `HardConcrete`.
 
     Returns:
         A new layer or model, built for the same inputs; it is saved and exported like any other.
@@ -57,7 +58,9 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
     if not layer.built:
         raise ValueError("`layer` must be built before heads can be cut out of it. Call it once")
     kept = _kept(layer, keep)
-    smaller: L = deserialize(_replaced(serialize(layer), _smaller_parts(layer, kept)))
+    with replaced(_smaller_parts(layer, kept)):
+        config = serialize(layer)
+    smaller: L = deserialize(config)
     for old, new in zip(layers_in(layer), layers_in(smaller), strict=True):
         if old.built and not new.built:
             _build_like(old, new)
@@ -66,7 +69,7 @@ def prune_heads(layer: L, keep: Sequence[int] | None = None) -> L:
             "A layer that stands in several places cannot be pruned: each place would get a copy. "
             f"Received: {layer!r}"
         )
-    owners = {id(w): (each, heads) for each, heads in kept.values() for w in each.weights}
+    owners = {id(w): (each, heads) for each, heads in kept.items() for w in each.weights}
     for old, new in zip(layer.weights, smaller.weights, strict=True):
         value = ops.convert_to_numpy(old)
         if id(old) in owners:
@@ -118,37 +121,38 @@ def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[
 
 
 def _kept(
-    layer: keras.layers.Layer, keep: Sequence[int] | None
-) -> dict[str, tuple[Any, list[int]]]:
-    """Returns the layers of attention to prune, and their kept heads, by name."""
+    layer: keras.layers.Layer, keep: Sequence[int] | Mapping[Any, Sequence[int]] | None
+) -> dict[Any, list[int]]:
+    """Returns the kept heads of each layer of attention to prune."""
     found = {id(each): each for each in layers_in(layer) if hasattr(each, "without_heads")}
     if not found:
         raise TypeError(
             "`layer` must be a MultiHeadAttention or an InteractingLayer, or hold some. "
             f"Received: {layer!r} of type {type(layer).__name__}"
         )
-    if keep is not None and len(found) > 1:
-        raise ValueError(
-            "`keep` names the heads of one layer; prune several by their gates, with keep=None. "
-            f"Received: keep={list(keep)}, for {len(found)} layers of attention"
-        )
     if keep is None:
-        found = {key: e for key, e in found.items() if gate_of(e) is not None}
-    if not found:
+        gated = [each for each in found.values() if gate_of(each) is not None]
+        if not gated:
+            raise ValueError(
+                "`keep` must name the heads to keep, since no layer has the gate HardConcrete. "
+                "Received: keep=None"
+            )
+        return {each: _checked(each, kept_units(gate_of(each))) for each in gated}
+    if not isinstance(keep, Mapping):
+        if len(found) > 1:
+            raise ValueError(
+                "`keep` as a list names the heads of one layer; prune several by their gates, with "
+                "keep=None, or with a table by layer. "
+                f"Received: keep={list(keep)}, for {len(found)} layers of attention"
+            )
+        keep = dict.fromkeys(found.values(), keep)
+    unknown = [each for each in keep if id(each) not in found]
+    if unknown or not keep:
         raise ValueError(
-            "`keep` must name the heads to keep, since no layer has the gate HardConcrete. "
-            "Received: keep=None"
+            "`keep` must have layers of attention in `layer`: "
+            f"{[each.name for each in found.values()]}. Received: {unknown or keep}"
         )
-    kept = {}
-    for each in found.values():
-        heads = kept_units(gate_of(each)) if keep is None else keep
-        kept[each.name] = (each, _checked(each, heads))
-    if len(kept) < len(found):
-        raise ValueError(
-            "Layers of attention need names of their own, by which the smaller ones take their "
-            f"place. Received: {sorted(each.name for each in found.values())}"
-        )
-    return kept
+    return {each: _checked(each, heads) for each, heads in keep.items()}
 
 
 def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
@@ -175,29 +179,13 @@ def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
     return kept
 
 
-def _smaller_parts(
-    layer: keras.layers.Layer, kept: Mapping[str, tuple[Any, list[int]]]
-) -> dict[str, Any]:
-    """Returns the configs of the smaller layers, by the names of the layers they replace."""
-    heads = {name: heads for name, (_, heads) in kept.items()}
-    parts = {name: serialize(each.without_heads(heads[name])) for name, (each, _) in kept.items()}
+def _smaller_parts(layer: keras.layers.Layer, kept: Mapping[Any, Sequence[int]]) -> dict[Any, Any]:
+    """Returns the smaller layers by those that they replace."""
+    parts = {each: each.without_heads(heads) for each, heads in kept.items()}
     for each in layers_in(layer):
-        if hasattr(each, "with_layers_without_heads"):  # its config has no names of layers
-            parts[each.name] = serialize(each.with_layers_without_heads(heads))
+        if hasattr(each, "with_layers_without_heads"):  # its config has no layers
+            parts[each] = each.with_layers_without_heads(kept)
     return parts
-
-
-def _replaced(config: Any, parts: Mapping[str, Any]) -> Any:
-    """Replaces the configs of some parts in a config."""
-    if isinstance(config, Mapping):
-        own = config.get("config")
-        name = str(own.get("name")) if isinstance(own, Mapping) else ""
-        if name in parts:
-            return parts[name]
-        return {key: _replaced(value, parts) for key, value in config.items()}
-    if isinstance(config, list | tuple):
-        return [_replaced(value, parts) for value in config]
-    return config
 
 
 def layers_in(value: Any) -> Iterator[Any]:

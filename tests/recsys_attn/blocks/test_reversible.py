@@ -38,7 +38,6 @@ CONDITION = RNG.normal(size=(B, 3)).astype("float32")
 MECHANISMS = {
     "transformer_xl": "transformer_xl",
     "T5": "t5",  # with a table, whose gradient is sparse
-    "ALiBi": "alibi",
     "linear": Linear(causal=True),
     "blocks": Routed(Blocks(3)),
 }

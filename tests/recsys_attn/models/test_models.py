@@ -56,6 +56,13 @@ SMALL = {
     "han": {"width": 4, "units": 3, "max_sessions": 3, "max_events": 2, "mlp_units": (5,)},
     "mlp": {"width": 4, "units": (7, 5)},
     "logistic_regression": {},
+    "ple": {"width": 4, "expert_units": (11, 7), "tower_units": (5,)},
+    "fm": {"width": 4},
+    "afm": {"width": 4, "units": 3},
+    "wide_and_deep": {"width": 4, "mlp_units": (5,)},
+    "deepfm": {"width": 4, "mlp_units": (5,), "norm": "batch", "dropout": 0.0},
+    "xdeepfm": {"width": 4, "cin_units": (3, 2), "mlp_units": (5,), "dropout": 0.0},
+    "dcn": {"width": 4, "mlp_units": (5,), "rank": 3, "cross_experts": 2},
 }
 
 
@@ -289,6 +296,15 @@ def test_fit_trains_in_training_mode() -> None:
         np.any(old != keras.ops.convert_to_numpy(new))
         for old, new in zip(before, states, strict=True)
     )
+
+
+def test_one_gate_mixes_the_experts_alike_for_all_tasks() -> None:
+    model = models.mmoe(SCHEMA, **{**SMALL["mmoe"], "one_gate": True})
+    _, explanation = model.explain(inputs())
+    gates = [keras.ops.convert_to_numpy(explanation[f"gate/{task}"]) for task in ("click", "buy")]
+    np.testing.assert_array_equal(*gates)
+    found = scores(model, inputs())
+    assert np.abs(found["click"] - found["buy"]).max() > 1e-4  # of their towers
 
 
 def test_errors() -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from recsys_attn import models
+from recsys_attn.attention import HeadsCall
 from recsys_attn.models import RankingModel, prune
-from recsys_attn.models.pruning import Kept, gate_counts
+from recsys_attn.models.attention_places import AttentionPlace, head_layers, watch_attention
+from recsys_attn.models.pruning import Kept, gate_counts, head_counts
 from recsys_attn.schema import Categorical, Schema, Task
 from tests.recsys_attn.models.test_models import SCHEMA, SMALL, inputs, scores
 
@@ -153,6 +155,44 @@ def test_fields_whose_places_matter_are_not_pruned() -> None:
     close_fields(model, "age")
     with pytest.raises(ValueError, match="attention of the fields depends on the places"):
         prune(model)
+
+
+@pytest.mark.parametrize("name", ["autoint", "din", "attention_ranker"])
+def test_kept_heads_score_as_the_others_at_zero(name: str) -> None:
+    model = models.get(name)(NARROW, **{**SMALL[name], **GATED[name]})
+    rng = np.random.default_rng(1)
+    for weight in model.weights:
+        value = rng.normal(size=weight.shape) / 2
+        weight.assign(np.abs(value) if "variance" in weight.name else value)
+    layers = head_layers(model)
+    keep = {place: [layer.computed_heads - 1] for place, layer in layers.items()}
+
+    def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
+        kept = np.isin(np.arange(call.output.shape[2]), keep.get(place, [0, 1, 2]))
+        return call._replace(output=call.output * kept.astype("float32")[:, None])
+
+    before = scores(model, PADDED)
+    with watch_attention(model, visit):
+        expected = model.probabilities(PADDED)
+    smaller = prune(model, keep)
+    assert [layer.computed_heads for layer in head_layers(smaller).values()] == []
+    found = scores(smaller, PADDED)
+    mask = PADDED["candidate_mask"]
+    for task, score in found.items():
+        one = keras.ops.convert_to_numpy(expected[task])
+        assert np.abs(score - before[task])[mask].max() > 1e-4
+        np.testing.assert_allclose(score[mask], one[mask], rtol=0, atol=1e-6)
+    counts = head_counts(model, keep).values()
+    assert sum(count.kept for count in counts) == len(layers)
+    assert sum(count.all for count in counts) == sum(x.computed_heads for x in layers.values())
+
+
+def test_heads_to_keep_are_of_places_without_gates() -> None:
+    target = AttentionPlace("target_attention", "seen")
+    with pytest.raises(ValueError, match="gates of this one say what it needs"):
+        prune(gated("autoint"), {AttentionPlace("interaction"): [0]})
+    with pytest.raises(ValueError, match=r"places with several heads: interaction 1, .*target att"):
+        prune(models.autoint(SCHEMA, **SMALL["autoint"]), {target: [0]})
 
 
 def test_a_model_without_gates_is_not_pruned() -> None:

@@ -228,11 +228,24 @@ def test_layer_without_attention_cannot_be_pruned() -> None:
         prune_heads(dense)
 
 
-def test_several_layers_are_pruned_by_their_gates_alone() -> None:
+def test_several_layers_are_pruned_by_gates_or_by_layer() -> None:
     layer = AutoInt(2, N, H)
     layer(X)
+    other = InteractingLayer(N, H, name="other")
+    with pytest.raises(ValueError, match=r"must have layers of attention in `layer`.*name=other"):
+        prune_heads(layer, keep={other: [0]})
     with pytest.raises(ValueError, match=r"names the heads of one layer.*for 2 layers"):
         prune_heads(layer, [0])
+
+
+def test_layers_of_one_name_keep_heads_of_their_own() -> None:
+    # So it is in a loaded model: each process numbers its layers anew.
+    blocks = [TransformerBlock(MultiHeadAttention(N, H, name="same")) for _ in range(2)]
+    encoder = TransformerEncoder(blocks)
+    encoder(X)
+    first, second = (each.attention for each in encoder.blocks)
+    smaller = prune_heads(encoder, {first: [0], second: [0, 2, 3]})
+    assert [each.attention.num_heads for each in smaller.blocks] == [1, 3]
 
 
 def test_a_layer_in_two_places_is_not_pruned() -> None:

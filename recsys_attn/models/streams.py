@@ -1,0 +1,238 @@
+"""Interactions of fields side by side, and terms of the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.checks import require_not_negative, require_positive
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.layer import Layer
+from recsys_attn.models.building_blocks import TaskHeads, flatten
+from recsys_attn.models.histories import pooled
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import Tower
+from recsys_attn.schema import Feature, Numeric, Schema
+from recsys_attn.serialization import layer_of, serialize, takes
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Stream(Layer):
+    """From fields to a vector: a layer over the fields, then layers over the vector.
+
+    Args:
+        fields: A layer over fields of one width (..., F, E), such as `PairProducts`; fields that it
+            returns are flattened. Defaults to none: the embeddings, side by side.
+        layers: Layers over the vector, one after the other, such as a `CrossNetwork` or an `Mlp`.
+
+    Call arguments:
+        blocks: List of fields `(B, T, F, E)`, one per width.
+        present: List of `(B, T, F)`, False where a value is missing.
+        row_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: There is a layer over the fields, and they have several widths.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.interactions import PairProducts
+    >>> from recsys_attn.models.streams import Stream
+    >>> blocks, present = [keras.random.normal((2, 3, 5, 4))], [np.ones((2, 3, 5), bool)]
+    >>> tuple(Stream(PairProducts())(blocks, present).shape)
+    (2, 3, 10)
+    """
+
+    def __init__(
+        self,
+        fields: keras.layers.Layer | None = None,
+        layers: Sequence[keras.layers.Layer] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fields: Any = None
+        if fields is not None:
+            self.fields = layer_of("fields", fields, such_as="PairProducts")
+        self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True
+
+    def call(
+        self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None
+    ) -> Tensor:
+        if self.fields is None:
+            x = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+        else:
+            x = self._of_fields(blocks, present)
+        for layer in self.layers:
+            x = layer(x, where=row_mask) if takes(layer, "where") else layer(x)
+        return x
+
+    def _of_fields(self, blocks: list[Tensor], present: list[Tensor]) -> Tensor:
+        if len(blocks) > 1:
+            raise ValueError(
+                f"{type(self.fields).__name__} needs fields of one width. Received: widths "
+                f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
+            )
+        known = {n: present[0] for n in ("present", "field_mask") if takes(self.fields, n)}
+        x = self.fields(blocks[0], **known)
+        return flatten(x) if len(x.shape) == len(blocks[0].shape) else x
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "fields": serialize(self.fields),
+            "layers": [serialize(layer) for layer in self.layers],
+        }
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Streams(Layer):
+    """Several streams over the same fields, and linear terms: `[vectors, terms of the logits]`.
+
+    With `linear`, the first numbers of each field's vector, one for each task, are the weights of
+    its linear term, and the others its vector; so one look-up gives both. The terms of a task are
+    `sum_f w_f + sum_s a_s y_s`, for the outputs y of `terms`, with a weight a_s of the task where
+    there are several, which starts at 1.
+
+    Args:
+        streams: Layers such as `Stream`, whose vectors are concatenated.
+        terms: Layers such as `Stream` with one output, for `linear` only.
+        linear: Number of tasks with linear terms. Defaults to none.
+
+    Call arguments:
+        blocks: List of fields `(B, T, F, linear + E)`, one per width.
+        present: List of `(B, T, F)`, False where a value is missing.
+        row_mask: `(B, T)`, False at padded candidates.
+
+    Returns:
+        `(B, T, D + linear)`: the vectors of all streams, then the terms of each task.
+
+    Raises:
+        ValueError: There is no stream and no linear term, or terms are given without `linear`.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.interactions import FactorizationMachine
+    >>> from recsys_attn.models.streams import Stream, Streams
+    >>> blocks, present = [keras.random.normal((2, 3, 5, 9))], [np.ones((2, 3, 5), bool)]
+    >>> fm = Streams(terms=[Stream(FactorizationMachine())], linear=1)
+    >>> tuple(fm(blocks, present).shape)
+    (2, 3, 1)
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[keras.layers.Layer] = (),
+        terms: Sequence[keras.layers.Layer] = (),
+        linear: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        require_not_negative("linear", linear)
+        if not (streams or linear) or (terms and not linear):
+            raise ValueError(
+                "Expected at least one stream or `linear`, and `terms` with `linear` only. "
+                f"Received: {len(streams)} streams, {len(terms)} terms, linear={linear}"
+            )
+        self.streams = [layer_of("streams", s, "row_mask", such_as="Stream") for s in streams]
+        self.terms = [layer_of("terms", t, "row_mask", such_as="Stream") for t in terms]
+        self.linear = linear
+
+    def build(self, *shapes: Shape) -> None:
+        self.term_weights = None
+        if self.terms and self.linear > 1:
+            self.term_weights = self.add_weight(
+                shape=(len(self.terms), self.linear), initializer="ones", name="term_weights"
+            )
+        self.built = True
+
+    def call(
+        self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None
+    ) -> Tensor:
+        outputs = []
+        if self.linear:
+            total = sum(ops.sum(block[..., : self.linear], axis=-2) for block in blocks)
+            blocks = [block[..., self.linear :] for block in blocks]
+            for index, term in enumerate(self.terms):
+                value = term(blocks, present, row_mask=row_mask)
+                weight = 1.0 if self.term_weights is None else self.term_weights[index]
+                total = total + value * weight
+            outputs = [total]
+        vectors = [stream(blocks, present, row_mask=row_mask) for stream in self.streams]
+        outputs = vectors + outputs
+        return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "streams": [serialize(stream) for stream in self.streams],
+            "terms": [serialize(term) for term in self.terms],
+            "linear": self.linear,
+        }
+
+
+def ranker(
+    name: str,
+    schema: Schema,
+    width: int | None,
+    streams: Sequence[keras.layers.Layer],
+    history_pooling: str,
+    embeddings_regularizer: Any,
+    terms: Sequence[keras.layers.Layer] = (),
+    linear: bool = False,
+) -> RankingModel:
+    """Returns a model of streams, whose vectors each task's logit is linear in.
+
+    Args:
+        name: Name of the model.
+        schema: A fitted schema.
+        width: Embedding width, without the linear terms; None for these alone.
+        streams: See `Streams`.
+        history_pooling: `"mean"` or `"max"`.
+        embeddings_regularizer: Regularizer of the embedding tables.
+        terms: See `Streams`.
+        linear: Whether each task has linear terms.
+    """
+    tasks = [task.name for task in schema.tasks]
+    count = len(tasks) if linear else 0
+    if width is not None:
+        require_positive("width", width)
+    schema = _with_linear(schema, count, width is not None)
+    return RankingModel(
+        FeatureEmbedding(
+            schema, (width or 0) + count, embeddings_regularizer=embeddings_regularizer
+        ),
+        Tower(
+            histories=pooled(history_pooling, schema.histories),
+            interaction=Streams(streams, terms, count),
+            head=TaskHeads(tasks, added=linear),
+        ),
+        name=name,
+    )
+
+
+def _with_linear(schema: Schema, count: int, vectors: bool) -> Schema:
+    """Returns the schema with room for linear terms beside the vectors of features."""
+    features: list[Feature] = []
+    for feature in schema.features:
+        if vectors:
+            width = None if feature.width is None else feature.width + count
+            features.append(replace(feature, width=width))
+        elif isinstance(feature, Numeric):
+            features.append(replace(feature, width=None))
+        else:
+            features.append(replace(feature, width=None, table_width=None))
+    return replace(schema, features=tuple(features))

@@ -1,0 +1,137 @@
+"""The logits of models with linear terms equal the papers' sums over fields."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from recsys_attn import models
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.tower import by_width, field_blocks
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from tests.support.arrays import assert_close
+from tests.support.layer_case import randomise
+
+B, T, S = 4, 3, 5
+FEATURES = (
+    Categorical("user", "context", size=7),
+    Numeric("age", "context"),
+    Categorical("item", size=9),
+    Categorical("tags", multivalued=True, max_length=2, size=5),
+    Sequence("seen", shares="item", max_length=S),
+)
+TASKS = {"one": (Task("click"),), "two": (Task("click"), Task("buy"))}
+RNG = np.random.default_rng(0)
+INPUTS = {
+    "user": np.array([0, 3, 4, 5], "int32"),  # the first is missing
+    "age": np.array([1.0, np.nan, 0.5, -1.0], "float32"),
+    "item": RNG.integers(0, 9, (B, T)).astype("int32"),
+    "tags": RNG.integers(0, 5, (B, T, 2)).astype("int32"),
+    "seen": RNG.integers(0, 9, (B, S)).astype("int32"),
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "fm": {},
+    "deepfm": {"mlp_units": (5,), "dropout": 0.0},
+    "wide_and_deep": {"mlp_units": (5,)},
+    "logistic_regression": {},
+}
+
+
+def built(name: str, tasks: str, **options: Any) -> RankingModel:
+    given = {} if name == "logistic_regression" else {"width": 3, **SMALL[name]}
+    model: RankingModel = models.get(name)(Schema(FEATURES, TASKS[tasks]), **given, **options)
+    randomise(model.embedding)
+    randomise(model.tower)
+    return model
+
+
+def fields_of(model: RankingModel) -> tuple[np.ndarray, np.ndarray]:
+    """The linear weights (B, T, F, tasks) and the vectors (B, T, F, E)."""
+    embedded = model.embedding(INPUTS)
+    interests, _ = model.tower.interests(embedded)
+    (block,), _ = by_width(*field_blocks(embedded, interests))
+    fields = np.asarray(block, "float64")
+    return np.split(fields, [len(model.schema.tasks)], axis=-1)
+
+
+def weight(model: RankingModel, path: str) -> np.ndarray:
+    (found,) = [w for w in model.tower.weights if w.path.endswith(path)]
+    return np.asarray(found, "float64")
+
+
+def pairs(vectors: np.ndarray) -> np.ndarray:
+    """The inner products of all pairs, (B, T, P)."""
+    places = itertools.combinations(range(vectors.shape[-2]), 2)
+    return np.stack([(vectors[..., i, :] * vectors[..., j, :]).sum(-1) for i, j in places], -1)
+
+
+def logits(model: RankingModel) -> np.ndarray:
+    return np.stack([keras.ops.convert_to_numpy(x) for x in model(INPUTS).values()], axis=-1)
+
+
+def test_missing_fields_have_no_linear_term() -> None:
+    linear, vectors = fields_of(built("fm", "two"))
+    assert linear.shape == (B, T, 5, 2)
+    assert vectors.shape == (B, T, 5, 3)
+    missing = (linear == 0).all(axis=-1) & (vectors == 0).all(axis=-1)
+    assert missing[0].any(axis=-1).all()  # the user
+    assert missing[1].any(axis=-1).all()  # the age
+
+
+@pytest.mark.parametrize("tasks", TASKS)
+def test_logistic_regression_is_a_sum_of_weights(tasks: str) -> None:
+    model = built("logistic_regression", tasks)
+    linear, vectors = fields_of(model)
+    assert vectors.shape[-1] == 0
+    assert_close(logits(model), linear.sum(axis=-2) + weight(model, "offsets"))
+
+
+@pytest.mark.parametrize("tasks", TASKS)
+def test_a_factorization_machine_is_the_papers(tasks: str) -> None:
+    model = built("fm", tasks)
+    linear, vectors = fields_of(model)
+    products = pairs(vectors).sum(axis=-1)[..., None]
+    scale = weight(model, "term_weights")[0] if tasks == "two" else 1.0
+    expected = linear.sum(axis=-2) + scale * products + weight(model, "offsets")
+    assert_close(logits(model), expected)
+    counted = sum(np.size(w) for w in model.tower.trainable_weights)
+    assert counted == {"one": 1, "two": 4}[tasks]  # one task needs no weight of the pairs
+
+
+def test_weights_of_pairs_make_the_field_weighted_machine() -> None:
+    model = built("fm", "two", pair_weights=True)
+    linear, vectors = fields_of(model)
+    for task, found in enumerate(model(INPUTS).values()):
+        dense = list(model.tower.head._logits.values())[task]
+        own, offset = (np.asarray(w, "float64") for w in dense.weights)
+        expected = linear[..., task].sum(axis=-1) + (pairs(vectors) @ own + offset)[..., 0]
+        assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["wide_and_deep", "deepfm"])
+def test_deep_models_add_the_network(name: str) -> None:
+    model = built(name, "one")
+    linear, vectors = fields_of(model)
+    (network,) = model.tower.interaction.streams
+    kernel, bias = (np.asarray(w, "float64") for w in network.weights)
+    hidden = np.maximum(vectors.reshape(B, T, -1) @ kernel + bias, 0)
+    out, offset = (np.asarray(w, "float64") for w in model.tower.head.weights)
+    expected = linear[..., 0].sum(axis=-1) + (hidden @ out + offset)[..., 0]
+    if name == "deepfm":
+        expected = expected + pairs(vectors).sum(axis=-1)
+    assert_close(logits(model)[..., 0], expected)
+
+
+def test_a_feature_keeps_its_own_width_beside_linear_terms() -> None:
+    wide = Schema((*FEATURES, Categorical("brand", size=4, width=6)), TASKS["one"])
+    given = INPUTS | {"brand": RNG.integers(0, 4, (B, T)).astype("int32")}
+    model = models.wide_and_deep(wide, width=3, mlp_units=(5,))
+    assert sorted(table.shape[1] for table in model.embedding.weights) == [4, 4, 7]
+    assert model(given)["click"].shape == (B, T)
+    assert models.logistic_regression(wide)(given)["click"].shape == (B, T)
+    with pytest.raises(ValueError, match=r"FactorizationMachine needs fields of one width"):
+        models.fm(wide, width=3)
