@@ -5,12 +5,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
-# JAX compiles every shape and dtype: the models, what lengths change, and compositions in half
-# precision are left to `make jax`.
+# JAX compiles every shape and dtype: the models, what lengths change, and what compositions do
+# beside a training step and the same numbers as on TensorFlow are left to `make jax`.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not those that take hours: CONTRIBUTING.md has their commands.
 # `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
-BENCHMARKS := $(filter-out benchmarks/training.py benchmarks/quality.py,$(wildcard benchmarks/[a-z]*.py))
+HOURS := training quality long_histories pruning
+BENCHMARKS := $(filter-out $(HOURS:%=benchmarks/%.py),$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo docs test portable ray jax oracles quality protos lint check bench clean
@@ -24,7 +25,7 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
-	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further and not (test_composition and mixed)'
+	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further and not future and (not test_composition or training_step)'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 

@@ -128,6 +128,7 @@ def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, A
         "seed": seed,
         "model": {**model, "width": 16},
         "training": {"epochs": chosen.epochs, "patience": 2, "batch_size": 32},
+        "evaluation": {"importance_rows": 0, "attention_rows": 0, "relevance_rows": 0},
     }
     if chosen.data == "simulated":
         # Few items and many candidates of a request, so that little data shows what items share.

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pipelines.experiment.config import Experiment
 from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
 from recsys_attn.attention import presets
-from recsys_attn.blocks import activations, positions
+from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import encoders, option_types, placements
 from recsys_attn.models.encoder_context import EncoderContext
@@ -101,6 +101,8 @@ EXAMPLES: Mapping[str, Any] = {
     "training.micro_batch_size": 64,
     "training.warm_start": "runs/last_week",
     "training.prune": "runs/clicks",
+    "training.prune_heads": 8,
+    "training.prune_by": "confidence",
     "training.teacher": {"run": "runs/large"},
     "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
@@ -112,6 +114,7 @@ EXAMPLES: Mapping[str, Any] = {
     "evaluation.gates.task": "click",
     "evaluation.gates.metric": "auc",
     "evaluation.gates.at_least": 0.7,
+    "evaluation.gates.against": "runs/served",
     "evaluation.gates.at_most": 1.1,
     "evaluation.gates.segment": "device=tablet",
     "export.name": "clicks_v2",
@@ -126,6 +129,7 @@ _CHECKED = {  # options of models, by the function that checks them
     option_types.sizes: "list of whole numbers ≥ 1",
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,
+    norms.NORMS.get: "name or table of a [normalisation](attention.md#blocks)",
     positions.get: "name or table of [positions](attention.md#positions)",
     encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
     EncoderContext.of: "table of `features` and `how`: [a context](attention.md#context)",

@@ -178,15 +178,7 @@ def _entry(
         for head, (own, untrained) in zip(heads, statistics, strict=True):
             head |= _statistics(place, own, untrained, names)
         if place.kind == "target_attention":
-            entry["events"] = [
-                {
-                    "name": share.name,
-                    "events": share.events,
-                    "weight": _ends(share.weight),
-                    "lift": _ends(share.lift),
-                }
-                for share in found.shares.shares(of_requests)
-            ]
+            entry["events"] = [share.entry for share in found.shares.shares(of_requests)]
         elif place.kind == "interaction":
             entry["fields"] = list(keys)
             entry["map"] = found.fields.mean().tolist()

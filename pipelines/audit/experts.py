@@ -14,6 +14,7 @@ from pipelines.audit.redundancy import ALIKE
 from pipelines.metrics.intervals import Interval, interval_of, mean_influence
 
 UNUSED, ALONE, SAME, EVEN = 0.01, 0.99, 0.001, 0.99
+SEGMENTS = 12  # of a column, whose gates are shown
 
 
 class TaskGates(NamedTuple):
@@ -116,3 +117,48 @@ def _alike(likeness: Floats | None, means: Sequence[Floats]) -> Iterator[str]:
             f"{which} nearly the same outputs (CKA above {ALIKE}). Fewer experts, or a "
             "`disagreement` of `experts`, would cost less."
         )
+
+
+def audited_gates(
+    gates: Mapping[str, Floats],
+    codes: NDArray[Any],
+    segments: Sequence[tuple[Sequence[str], NDArray[Any]]],
+    likeness: Floats | None,
+) -> dict[str, Any]:
+    """The gates by task and by segment, as metrics.json has them.
+
+    Args:
+        gates: The share of each expert by task, (rows, experts).
+        codes: Number of each row's user or request.
+        segments: For each column, the names of its segments and the number of each row's.
+        likeness: CKA of the outputs of each pair of experts; None: unknown.
+    """
+    tasks = {}
+    for task, of_task in gates.items():
+        found = task_gates(of_task, codes)
+        tasks[task] = {
+            "shares": [[share.value, share.low, share.high] for share in found.shares],
+            "first": found.first.tolist(),
+            "spread": found.spread,
+            "variation": found.variation,
+            "segments": {
+                name: shares.tolist()
+                for names, of_rows in segments
+                if len(names) <= SEGMENTS
+                for name, shares in zip(
+                    names, by_segment(of_task, of_rows, len(names)), strict=True
+                )
+                if not np.isnan(shares).any()
+            },
+        }
+    names = list(gates)
+    return {
+        "tasks": tasks,
+        "apart": [
+            [one, other, apart(gates[one], gates[other])]
+            for index, one in enumerate(names)
+            for other in names[index + 1 :]
+        ],
+        "likeness": None if likeness is None else likeness.tolist(),
+        "warnings": list(warnings_of(gates, likeness)),
+    }

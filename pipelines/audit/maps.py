@@ -30,6 +30,15 @@ class Share(NamedTuple):
     weight: Interval
     lift: Interval
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The part as metrics.json has it."""
+        ends = {
+            name: [each.value, each.low, each.high]
+            for name, each in (("weight", self.weight), ("lift", self.lift))
+        }
+        return {"name": self.name, "events": self.events, **ends}
+
 
 class FieldMap:
     """Adds the attention of fields to fields up, batch by batch."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
 
+from pipelines.cli.audit import audit
 from pipelines.cli.import_tensorflow import import_tensorflow
 from pipelines.cli.options import (
     Option,
@@ -26,14 +21,11 @@ from pipelines.cli.options import (
     skew_options,
     top_k_options,
 )
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.cli.reproduce import reproduce
+from pipelines.cli.running import CONSOLE, opened, reported
+from pipelines.common.errors import did_you_mean
 
-if TYPE_CHECKING:
-    from pipelines.workflow.steps import Steps
-
-CONSOLE = Console(highlight=False)
 DEMO = Path(__file__).parents[1] / "demo.toml"
-ERRORS = Console(stderr=True, highlight=False)
 SHIFTED = 3  # exit status; 1 is an error, 2 a wrong command line
 _SERVING = ("serve", "request")  # commands of the serving package
 
@@ -141,12 +133,12 @@ _add_step("export", "export", "Write a SavedModel of raw values, after a parity 
 @prune_options
 @force_option
 def prune(
-    run: Path, run_dir: Path | None, overrides: tuple[str, ...], epochs: int, force: bool
+    run: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool, **changes: Any
 ) -> None:
-    """Cut out what a model's gates closed; write a new run.
+    """Cut out heads, or what gates closed; write a new run.
 
-    RUN is the folder of a finished run of a model with `gates`, and stays as it is. The smaller
-    model is trained on, evaluated and exported.
+    RUN is the folder of a finished run, and stays as it is. The smaller model is trained on,
+    evaluated and exported.
     """
     with opened(run, run, ()) as whole:
         from pipelines.workflow.prune import prune as prune_run
@@ -154,7 +146,7 @@ def prune(
 
         named = run if run.name not in ("", "..") else run.resolve()
         target = run_dir or named.with_name(f"{named.name}-pruned")
-        changed = pruned_experiment(run, epochs)
+        changed = pruned_experiment(run, **changes)
         with opened(run, target, overrides, force, changed) as smaller:
             prune_run(whole, smaller)
 
@@ -328,73 +320,5 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
         )
 
 
-@contextlib.contextmanager
-def opened(
-    experiment: Path,
-    run_dir: Path | None,
-    overrides: tuple[str, ...],
-    force: bool = False,
-    changed: Mapping[str, Any] | None = None,
-) -> Iterator[Steps]:
-    """Loads an experiment, with changed keys and overrides, and locks its run folder."""
-    with reported():
-        import_tensorflow()
-        from pipelines.common.artifacts import locked
-        from pipelines.experiment.config import load_experiment
-        from pipelines.scoring.microbatches import one_thread_each
-        from pipelines.training import worker_index
-        from pipelines.workflow.steps import Steps
-
-        one_thread_each()
-        values = {**(changed or {}), **dict(_override(text) for text in overrides)}
-        checked = load_experiment(experiment, values)
-        own = experiment if experiment.is_dir() else Path("runs") / checked.name
-        folder = run_dir or own
-        if set("[]*?") & set(str(folder.resolve())):
-            raise PipelineError(
-                "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
-                f"there. Received: {folder.resolve()}. Choose another folder."
-            )
-        # Training workers share the run folder; only the first one writes to it.
-        worker = worker_index()
-        with locked(folder / "workers" / str(worker) if worker else folder):
-            yield Steps.of(checked, folder, CONSOLE, force)
-
-
-@contextlib.contextmanager
-def reported() -> Iterator[None]:
-    """Prints an error that a user can fix as one sentence and exits with a status code."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    except (PipelineError, OSError) as error:
-        ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
-        raise SystemExit(getattr(error, "exit_status", 1)) from None
-    except KeyboardInterrupt as interrupt:
-        ERRORS.print(
-            "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "
-            "from there.",
-            soft_wrap=True,
-        )
-        ending = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
-        raise SystemExit(128 + ending) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-class _Terminated(KeyboardInterrupt):
-    """The process received SIGTERM."""
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    raise _Terminated
-
-
-def _override(text: str) -> tuple[str, Any]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        raise PipelineError(f"--set: expected KEY=VALUE. Received: {text!r}.")
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, value  # a bare word is a string
+main.add_command(audit)
+main.add_command(reproduce)

@@ -68,7 +68,7 @@ def _with_imports(command: Command) -> Command:
 
 
 def prune_options(command: Command) -> Command:
-    """Adds the run, the folder of the new run, overrides and the epochs."""
+    """Adds the run, the folder of the new run, overrides, the heads and the epochs."""
     for option in reversed(
         (
             click.argument("run", type=click.Path(file_okay=False, path_type=Path)),
@@ -84,6 +84,16 @@ def prune_options(command: Command) -> Command:
                 metavar="KEY=VALUE",
                 help="Override a key of the new run, such as training.learning_rate=1e-4. "
                 "Repeatable.",
+            ),
+            click.option(
+                "--heads",
+                type=click.IntRange(min=1),
+                help="Heads to keep of a model without gates, of all places together.",
+            ),
+            click.option(
+                "--by",
+                type=click.Choice(["relevance", "confidence"]),
+                help="With --heads, what ranks them, on the validation rows.  [default: relevance]",
             ),
             click.option(
                 "--epochs",

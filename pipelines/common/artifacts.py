@@ -20,6 +20,7 @@ MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.json"  # in a run folder, as are:
 FEATURES = "features"
 MODEL = "model"
+EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.json"  # in an evaluation folder, with
 PREDICTIONS = "predictions.parquet"

@@ -68,14 +68,15 @@ def _counting(
         return {
             **of_features(fitted, context, "context"),
             **of_features(fitted, table, "candidate"),
-            **of_labels({task.name: _labels(table, task) for task in tasks}),
+            **of_labels({task.name: known_labels(table, task) for task in tasks}),
         }
 
     with Reader(footers, list(dict.fromkeys(needed))) as reader:
         yield count
 
 
-def _labels(table: pa.Table, task: Task) -> np.ndarray:
+def known_labels(table: pa.Table, task: Task) -> np.ndarray:
+    """The labels of a task, nan where they are null or masked."""
     labels = table[task.label_column].cast(pa.float64()).to_numpy()
     if task.mask is None:
         return labels

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.audit.attention import audit_attention
-from pipelines.audit.experts import apart, by_segment, task_gates, warnings_of
+from pipelines.audit.experts import audited_gates
 from pipelines.audit.relevance import relevance
 from pipelines.audit.rows import drawn_rows
 from pipelines.common.progress import Progress
@@ -27,12 +27,11 @@ from pipelines.evaluation.rows import EvaluatedRows
 from pipelines.experiment.config import Experiment
 from pipelines.feed import Feed
 from pipelines.feed.chunk import transform
-from pipelines.metrics.intervals import Interval, cluster_codes
+from pipelines.metrics.intervals import cluster_codes
 from pipelines.scoring.scorer import Scorer, Scores
 from recsys_attn.models import RankingModel
 
 ByTask = dict[str, dict[str, Any]]
-_SEGMENTS = 12  # of a column, whose gates are shown
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,20 @@ class Audits:
                 place["agreement"] = agreement_with_map(pairs, place["fields"], shares)
         return {
             **found,
-            "pairs": [
-                {
-                    "features": list(pair.features),
-                    "strength": {task: _ends(each) for task, each in pair.strength.items()},
-                }
-                for pair in pairs
-            ],
+            "pairs": [pair.entry for pair in pairs],
             "experts": self._experts(gates, codes, kept, found["places"]) if gates else None,
         }
+
+    def _experts(
+        self,
+        gates: Mapping[str, NDArray[Any]],
+        codes: NDArray[Any],
+        kept: NDArray[np.bool_],
+        places: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        alike = [each["experts"] for each in places if "experts" in each]
+        segments = [(cut.names, cut.codes[kept]) for cut in self.rows.cuts]
+        return audited_gates(gates, codes, segments, np.array(alike[0]) if alike else None)
 
     def _pairs(self, table: pa.Table, codes: NDArray[Any]) -> list[Pair]:
         schema, request, seed = self.feed.fitted.schema, self.feed.request, self.experiment.seed
@@ -110,46 +114,6 @@ class Audits:
             return pair_interactions(self._score, table, schema, request, codes, seed, advance)
         finally:
             self.progress.stop()
-
-    def _experts(
-        self,
-        gates: Mapping[str, NDArray[Any]],
-        codes: NDArray[Any],
-        kept: NDArray[np.bool_],
-        places: list[dict[str, Any]],
-    ) -> dict[str, Any]:
-        """The gates by task and by segment."""
-        alike = [each["experts"] for each in places if "experts" in each]
-        likeness = np.array(alike[0]) if alike else None
-        tasks = {}
-        for task, of_task in gates.items():
-            found = task_gates(of_task, codes)
-            tasks[task] = {
-                "shares": [_ends(share) for share in found.shares],
-                "first": found.first.tolist(),
-                "spread": found.spread,
-                "variation": found.variation,
-                "segments": {
-                    name: shares.tolist()
-                    for cut in self.rows.cuts
-                    if len(cut.names) <= _SEGMENTS
-                    for name, shares in zip(
-                        cut.names, by_segment(of_task, cut.codes[kept], len(cut.names)), strict=True
-                    )
-                    if not np.isnan(shares).any()
-                },
-            }
-        names = list(gates)
-        return {
-            "tasks": tasks,
-            "apart": [
-                [one, other, apart(gates[one], gates[other])]
-                for index, one in enumerate(names)
-                for other in names[index + 1 :]
-            ],
-            "likeness": None if likeness is None else likeness.tolist(),
-            "warnings": list(warnings_of(gates, likeness)),
-        }
 
     def _importance(self) -> dict[str, list[dict[str, Any]]]:
         kept, table = self._sampled(self.experiment.evaluation.importance_rows)
@@ -198,7 +162,3 @@ class Audits:
             tables.append(table.filter(pa.array(kept[done : done + len(table)])))
             done += len(table)
         return kept, pa.concat_tables(tables)
-
-
-def _ends(found: Interval) -> list[float]:
-    return [found.value, found.low, found.high]

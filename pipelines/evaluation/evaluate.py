@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from pipelines.evaluation.rows import EvaluatedRows
 from pipelines.evaluation.segments import segment_metrics
 from pipelines.evaluation.slices import worst_slices
 from pipelines.experiment.config import Experiment
+from pipelines.experiment.gate_options import GateOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
+from pipelines.report.results import Evaluation
 from pipelines.scoring.labelled import Workers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
@@ -92,7 +94,6 @@ def evaluate(
         "drawn_negatives": _drawn_negatives(experiment, split),
         "tasks": tasks,
         "attention": audits.attention(),
-        "gates": decide(options.gates, tasks),
     }
     return pa.table(columns), summary
 
@@ -107,10 +108,16 @@ def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, floa
     return {task: positive / known for task, (known, positive) in counts.items() if known}
 
 
-def save_evaluation(folder: Path, predictions: pa.Table, metrics: dict[str, Any]) -> None:
-    """Writes the evaluation folder that the report reads."""
+def save_evaluation(
+    folder: Path,
+    predictions: pa.Table,
+    metrics: dict[str, Any],
+    gates: Sequence[GateOptions] = (),
+) -> None:
+    """Decides the gates and writes the evaluation folder that the report reads."""
     pq.write_table(predictions, folder / PREDICTIONS, compression="zstd")
-    write_json(folder / METRICS, metrics)
+    decided = decide(gates, Evaluation(metrics, folder / PREDICTIONS))
+    write_json(folder / METRICS, {**metrics, "gates": decided})
 
 
 def _task_metrics(

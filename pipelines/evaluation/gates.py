@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pipelines.common.artifacts import EVALUATION, MANIFEST, read_json
 from pipelines.common.errors import GateError, PipelineError, did_you_mean
 from pipelines.evaluation.segments import Cut
 from pipelines.experiment.gate_options import GateOptions
+from pipelines.report.comparison import TaskComparison
 from pipelines.report.gates import FAILED, PASSED, UNDECIDED, limits, measured, subject
+from pipelines.report.results import Evaluation
+from pipelines.report.sides import Side, check_same_rows
 
 
 def check_segments(gates: Sequence[GateOptions], cuts: Sequence[Cut]) -> None:
@@ -29,9 +34,33 @@ def check_segments(gates: Sequence[GateOptions], cuts: Sequence[Cut]) -> None:
             )
 
 
-def decide(
-    gates: Sequence[GateOptions], tasks: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def other_evaluations(gates: Sequence[GateOptions], run: Path) -> dict[str, str]:
+    """Fingerprints of the evaluations that gates compare with, by key.
+
+    Args:
+        gates: The gates.
+        run: The folder of this run.
+
+    Raises:
+        PipelineError: A run is not evaluated, or is this one.
+    """
+    found = {}
+    for index, gate in enumerate(gates):
+        if gate.against is None:
+            continue
+        key, manifest = f"evaluation.gates[{index}].against", gate.against / EVALUATION / MANIFEST
+        if gate.against.resolve() == run.resolve():
+            raise PipelineError(f"`{key}`: {gate.against} is this run; expected another one.")
+        if not manifest.is_file():
+            raise PipelineError(
+                f"`{key}`: {gate.against} is not the folder of an evaluated run: {manifest} does "
+                "not exist. Name such a run, or evaluate it first."
+            )
+        found[key] = read_json(manifest)["fingerprint"]
+    return found
+
+
+def decide(gates: Sequence[GateOptions], evaluation: Evaluation) -> list[dict[str, Any]]:
     """The gates with their numbers and results, as the evaluation's metrics.json has them.
 
     A gate of fewer rows than its `rows` is not decided. A metric that the data does not define
@@ -39,9 +68,14 @@ def decide(
 
     Args:
         gates: The gates.
-        tasks: The metrics of each task.
+        evaluation: The metrics and the predictions of the model.
+
+    Raises:
+        PipelineError: The run that a gate compares with has other rows, labels or tasks.
     """
-    return [_decided(gate, tasks[gate.task]) for gate in gates]
+    return [
+        _decided(gate, evaluation, f"evaluation.gates[{index}]") for index, gate in enumerate(gates)
+    ]
 
 
 def check_passed(gates: Sequence[Mapping[str, Any]]) -> None:
@@ -66,13 +100,16 @@ def check_passed(gates: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _decided(gate: GateOptions, task: Mapping[str, Any]) -> dict[str, Any]:
-    found = task
+def _decided(gate: GateOptions, evaluation: Evaluation, key: str) -> dict[str, Any]:
+    found = task = evaluation.metrics["tasks"][gate.task]
     if gate.segment is not None:
         named = {segment["name"]: segment for segment in task["segments"]}
         found = named.get(gate.segment, {"rows": 0})
-    every = {**found.get("own", {}), **found.get("at_k", {}), **found}
-    value, interval = every.get(gate.metric), found.get("intervals", {}).get(gate.metric)
+    if gate.against is None:
+        every = {**found.get("own", {}), **found.get("at_k", {}), **found}
+        value, interval = every.get(gate.metric), found.get("intervals", {}).get(gate.metric)
+    else:
+        value, interval = _difference(gate, gate.against, evaluation, key)
     ends = interval
     if gate.by == "value":
         ends = None if value is None else [value, value]
@@ -81,7 +118,28 @@ def _decided(gate: GateOptions, task: Mapping[str, Any]) -> dict[str, Any]:
     else:
         result = PASSED if ends is not None and _holds(gate, *ends) else FAILED
     counted = {"value": value, "interval": interval, "counted": found["rows"]}
-    return {**gate.model_dump(), **counted, "result": result}
+    return {**gate.model_dump(mode="json"), **counted, "result": result}
+
+
+def _difference(
+    gate: GateOptions, against: Path, evaluation: Evaluation, key: str
+) -> tuple[float | None, list[float] | None]:
+    """The paired difference to the other run, and its interval."""
+    other = Evaluation.read(against / EVALUATION)
+    both = {"this run": evaluation, str(against): other}
+    try:
+        check_same_rows(both)
+    except PipelineError as error:
+        raise PipelineError(f"`{key}.against`: {error}") from None
+    if gate.task not in other.metrics["tasks"]:
+        raise PipelineError(f"`{key}.against`: {against} has no task {gate.task!r}.")
+    sides = [Side({name: each}) for name, each in both.items()]
+    compared = TaskComparison(gate.task, sides)
+    if gate.segment is None:
+        found = compared.differences(*sides).get(gate.metric)
+    else:
+        found = compared.within(gate.segment, *sides)[gate.metric]
+    return (None, None) if found is None else (found["difference"], found["interval"])
 
 
 def _holds(gate: GateOptions, low: float, high: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,12 @@ class Pair(NamedTuple):
 
     features: tuple[str, str]
     strength: dict[str, Interval]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The pair as metrics.json has it."""
+        ends = {task: [each.value, each.low, each.high] for task, each in self.strength.items()}
+        return {"features": list(self.features), "strength": ends}
 
 
 def pair_interactions(

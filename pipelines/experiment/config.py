@@ -101,9 +101,15 @@ class TrainingOptions(TomlTable):
         negatives: Items drawn for each request, as further candidates. None: only those of the
             rows.
         warm_start: Folder of an older run of the same model, to start from its weights and
-            optimizer; table rows are matched by value.
+            optimizer; table rows are matched by value, and `gates` that it did not have are new.
         prune: Folder of a run on the same data whose model has `gates`: training starts from that
-            model without what its gates closed. The table `model` must be that of the run.
+            model without what its gates closed, or with `prune_heads` of a model without gates. The
+            table `model` must be that of the run.
+        prune_heads: Number of heads that `prune` keeps of a model without gates, of all places of
+            attention with several heads together, at least one in each: the highest on the
+            validation rows. None: what the gates say.
+        prune_by: What heads are ranked by: `"relevance"`, the size of gradient times output, or
+            `"confidence"`, the mean of the largest weight. None: relevance.
         teacher: An older run whose probabilities are part of the labels (distillation), so that a
             smaller model learns more than from the labels alone.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
@@ -138,6 +144,8 @@ class TrainingOptions(TomlTable):
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None
     prune: Path | None = None
+    prune_heads: int | None = Field(default=None, ge=1)
+    prune_by: Literal["relevance", "confidence"] | None = None
     teacher: TeacherOptions | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -148,6 +156,16 @@ class TrainingOptions(TomlTable):
             raise ValueError("`epochs` must be at least 1 without `prune`. Received: epochs=0")
         if self.prune is not None and self.warm_start is not None:
             raise ValueError("`prune` and `warm_start` are two models to start from. Keep one")
+        if self.prune is None and self.prune_heads is not None:
+            raise ValueError(
+                "`prune_heads` is a number of heads of the run that `prune` names. Add `prune`, or "
+                f"remove it. Received: prune_heads={self.prune_heads}"
+            )
+        if self.prune_heads is None and self.prune_by is not None:
+            raise ValueError(
+                "`prune_by` ranks heads of which `prune_heads` are kept. Add `prune_heads`, or "
+                f"remove it. Received: prune_by={self.prune_by!r}"
+            )
         first, last = self.penalty_warmup
         if not 0 <= first <= last:
             raise ValueError(

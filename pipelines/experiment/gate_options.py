@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from pipelines.common.errors import check_known, did_you_mean
 from pipelines.common.toml_table import TomlTable
+from pipelines.metrics.influences import COMPARED
 from recsys_attn.schema import Task
 
 # Metrics of all rows and of a segment; those of probabilities; those with intervals.
@@ -26,6 +28,7 @@ WHOLE = (
 )
 _DIFFERENCES = ("auc_difference", "excess_logloss", "excess_logloss_difference")
 SEGMENT = ("auc", "logloss", "calibration", *_DIFFERENCES)
+AGAINST = ("auc", "logloss")  # of a segment, against another run
 _OF_PROBABILITIES = {*WHOLE, *SEGMENT} - {"auc", "gauc", "average_precision", "auc_difference"}
 _WITH_INTERVAL = ("auc", "gauc", "logloss", "calibration", *_DIFFERENCES)
 
@@ -37,10 +40,14 @@ class GateOptions(TomlTable):
         task: The task.
         metric: The metric, as metrics.json names it: `auc`, `gauc`, `logloss`, `calibration`,
             `ndcg@10` or one of your own; of a segment also `excess_logloss`, and `auc_difference`
-            and `excess_logloss_difference` to all other rows.
+            and `excess_logloss_difference` to all other rows. With `against` one of `auc`, `gauc`,
+            `logloss` and `normalised_entropy`, of a segment `auc` or `logloss`.
         at_least: The smallest number that passes.
         at_most: The largest number that passes.
         segment: A segment of `evaluation.segments`, such as `device=tablet`. None: all rows.
+        against: Folder of another run, evaluated on the same rows: the gated number is this
+            model's metric less that of the other one, and its interval that of the paired
+            difference. None: the metric itself.
         by: What must keep the limits: the value, or its 95 % interval, so that chance alone
             rarely lets a worse model pass.
         rows: Labelled rows below which the gate is not decided: it is reported and does not fail.
@@ -51,6 +58,7 @@ class GateOptions(TomlTable):
     at_least: float | None = None
     at_most: float | None = None
     segment: str | None = None
+    against: Path | None = None
     by: Literal["value", "interval"] = "value"
     rows: int = Field(default=0, ge=0)
 
@@ -85,11 +93,14 @@ def check_gate(
     Raises:
         ValueError: It does not; the message names the key and the most similar name.
     """
-    known = [*WHOLE, *whole] if gate.segment is None else SEGMENT
+    if gate.against is not None:
+        known: Sequence[str] = COMPARED if gate.segment is None else AGAINST
+    else:
+        known = [*WHOLE, *whole] if gate.segment is None else SEGMENT
     if not task.has_probabilities:
         known = [name for name in known if name not in _OF_PROBABILITIES]
     check_known(f"{key}.metric", [gate.metric], known)
-    if gate.by == "interval" and gate.metric not in _WITH_INTERVAL:
+    if gate.by == "interval" and gate.against is None and gate.metric not in _WITH_INTERVAL:
         raise ValueError(
             f"`{key}.by`: {gate.metric!r} has no interval; expected one of "
             f"{', '.join(map(repr, _WITH_INTERVAL))}, or by = 'value'."

@@ -16,6 +16,7 @@ from pipelines.report.results import Evaluation, TaskRows
 from pipelines.report.sides import Side
 
 MOVED = 10  # rows that are shown
+_WITHIN = ("auc", "logloss")  # compared in segments
 
 
 class TaskComparison:
@@ -140,19 +141,26 @@ class TaskComparison:
             {each["name"]: each for each in run.metrics["tasks"][self.task].get("segments", ())}
             for run in (next(iter(side.runs.values())) for side in (ours, theirs))
         )
-        inside = self._first.segment_rows(self.task)
         names = [n for n in mine if n in other and mine[n]["rows"] == other[n]["rows"]]
-        runs = [self._rows[next(iter(side.runs))] for side in (ours, theirs)]
         return [
             {
                 **{key: mine[name][key] for key in ("name", "range", "rows", "few")},
-                **self._within(inside[name], runs),
+                **self.within(name, ours, theirs),
             }
             for name in names
-            if name in inside
+            if name in self._inside
         ]
 
-    def _within(self, inside: NDArray[np.bool_], runs: Sequence[TaskRows]) -> dict[str, Any]:
+    @cached_property
+    def _inside(self) -> dict[str, NDArray[np.bool_]]:
+        return self._first.segment_rows(self.task)
+
+    def within(self, segment: str, ours: Side, theirs: Side) -> dict[str, Any]:
+        """The differences of AUC and logloss in a segment; None where it does not define them."""
+        if segment not in self._inside:
+            return dict.fromkeys(_WITHIN)
+        inside = self._inside[segment]
+        runs = [self._rows[next(iter(side.runs))] for side in (ours, theirs)]
         clusters = np.unique(self.clusters[inside], return_inverse=True)[1]
         pair = [
             task_influences(
@@ -162,7 +170,7 @@ class TaskComparison:
         ]
         return {
             metric: _of(difference(pair[0][metric], pair[1][metric])) if metric in pair[0] else None
-            for metric in ("auc", "logloss")
+            for metric in _WITHIN
         }
 
     def moved(self, ours: Side, theirs: Side) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -43,9 +44,10 @@ def print_gates(console: Console, metrics: Mapping[str, Any]) -> None:
 
 
 def subject(gate: Gate) -> str:
-    """The gated number: `auc of click, device=tablet`."""
+    """The gated number: `auc of click, device=tablet, less that of clicks`."""
     segment = "" if gate["segment"] is None else f", {gate['segment']}"
-    return f"{gate['metric']} of {gate['task']}{segment}"
+    other = f", less that of {Path(gate['against']).name}" if gate.get("against") else ""
+    return f"{gate['metric']} of {gate['task']}{segment}{other}"
 
 
 def measured(gate: Gate) -> str:

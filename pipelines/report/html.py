@@ -94,10 +94,10 @@ class ReportPage:
         return f'<iframe title="Report" srcdoc="{page}" style="{style}"></iframe>'
 
 
-def environment() -> Environment:
-    """The environment of the templates, with the filters for numbers."""
+def environment(*folders: Path) -> Environment:
+    """The environment of the templates here and in other folders, with the filters for numbers."""
     found = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

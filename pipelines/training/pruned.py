@@ -1,15 +1,18 @@
-"""Training from the model of another run, without what its gates closed."""
+"""Training from the model of another run, without a part of its heads, experts or fields."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from pipelines.audit.head_ranking import best_heads
+from pipelines.audit.rows import drawn_rows
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures
@@ -18,10 +21,13 @@ from pipelines.scoring.scorer import Scorer, Scores
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
 from pipelines.training.teacher import fingerprint_of, fitted_otherwise
+from recsys_attn.attention import HeadsCall, watch_heads
 from recsys_attn.models import RankingModel, prune
-from recsys_attn.models.pruning import Kept, gate_counts
+from recsys_attn.models.attention_places import AttentionPlace, head_layers
+from recsys_attn.models.pruning import Kept, gate_counts, head_counts
 
 TOLERANCE = 1e-6
+RANKED_ROWS = 4096  # of the validation rows
 
 
 class Pruned(NamedTuple):
@@ -32,21 +38,24 @@ class Pruned(NamedTuple):
         model: The model without what they closed.
         fitted: The features that it needs.
         kept: The kept heads, experts and fields, of all.
+        heads: The kept heads by place, with `training.prune_heads`.
     """
 
     whole: RankingModel
     model: RankingModel
     fitted: FittedFeatures
     kept: dict[str, Kept]
+    heads: dict[AttentionPlace, list[int]]
 
 
-def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures) -> Pruned:
+def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures, valid: DataSplit) -> Pruned:
     """Loads the model of a run and prunes it.
 
     Args:
         run: The run folder.
         experiment: The experiment of the new run.
         fitted: Its features and tasks.
+        valid: The validation rows, on which heads are ranked.
 
     Raises:
         PipelineError: The run has no model, or one of other options, features or tasks, or its
@@ -68,10 +77,15 @@ def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures) -> Pruned:
                 "model is the one that is pruned: expected the same. `recsys-attn prune "
                 f"{run}` makes such a run."
             )
+    if experiment.training.prune_heads is not None:
+        return _with_best_heads(run, experiment, fitted, whole, valid)
     try:
         model = prune(whole)
     except ValueError as error:
-        raise PipelineError(f"`training.prune`: the model of {run}: {error}.") from None
+        raise PipelineError(
+            f"`training.prune`: the model of {run}: {error}. A model without gates is pruned by "
+            "`training.prune_heads`, or `--heads`."
+        ) from None
     kept = gate_counts(whole)
     if all(count.kept == count.all for count in kept.values()):
         raise PipelineError(
@@ -81,7 +95,28 @@ def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures) -> Pruned:
         )
     names = {feature.name for feature in model.schema.features}
     closed = tuple(f.name for f in fitted.schema.features if f.name not in names)
-    return Pruned(whole, model, fitted.without(closed), kept)
+    return Pruned(whole, model, fitted.without(closed), kept, {})
+
+
+def _with_best_heads(
+    run: Path, experiment: Experiment, fitted: FittedFeatures, whole: RankingModel, valid: DataSplit
+) -> Pruned:
+    """Keeps the heads of a model without gates that rank highest on the validation rows."""
+    options, key = experiment.training, "`training.prune_heads`"
+    gates = gate_counts(whole)
+    if gates:
+        raise PipelineError(
+            f"{key}: the model of {run} has gates ({', '.join(gates)}), which say what is kept. "
+            "Leave out `training.prune_heads`, or `--heads`; or name a run without gates."
+        )
+    _, table = drawn_rows(Feed(valid, fitted, None), RANKED_ROWS, experiment.seed)
+    try:
+        ranking = options.prune_by or "relevance"
+        heads = best_heads(_in_float32(whole), table, fitted, options.prune_heads or 0, ranking)
+        model = prune(whole, heads)
+    except ValueError as error:
+        raise PipelineError(f"{key}: the model of {run}: {error}.") from None
+    return Pruned(whole, model, fitted, head_counts(whole, heads), heads)
 
 
 def in_words(kept: Mapping[str, Kept]) -> str:
@@ -103,19 +138,43 @@ def check_pruned(
     Raises:
         PipelineError: A score differs by more than `TOLERANCE`.
     """
-    before = _scores(found.whole, Feed(rows, fitted, request))
-    after = _scores(found.model, Feed(rows, found.fitted, request))
+    whole = _in_float32(found.whole)
+    with _without_heads(whole, found.heads):
+        before = _scores(whole, Feed(rows, fitted, request))
+    after = _scores(_in_float32(found.model), Feed(rows, found.fitted, request))
     worst = max(float(np.abs(before[task] - after[task]).max(initial=0)) for task in before)
     if not worst <= TOLERANCE:
         raise PipelineError(
-            f"The pruned model does not score like the one with gates: a score of the rows of "
-            f"{rows.name!r} differs by {worst:.1e}; expected at most {TOLERANCE}."
+            "The pruned model does not score like the whole one with zeros in the place of what is "
+            f"gone: a score of the rows of {rows.name!r} differs by {worst:.1e}; expected at "
+            f"most {TOLERANCE}."
         )
     return worst
 
 
 def _scores(model: RankingModel, feed: Feed) -> Scores:
-    return Scorer(_in_float32(model)).score_labelled(feed, lambda rows: None)[1]
+    return Scorer(model).score_labelled(feed, lambda rows: None)[1]
+
+
+@contextlib.contextmanager
+def _without_heads(
+    model: RankingModel, kept: Mapping[AttentionPlace, Sequence[int]]
+) -> Iterator[None]:
+    """Sets the other heads of some places to zero."""
+    layers, masks = head_layers(model), {}
+    for place, heads in kept.items():
+        mask = np.zeros(layers[place].computed_heads, "float32")
+        mask[list(heads)] = 1
+        masks[id(layers[place].heads.mechanism)] = mask
+
+    def visit(call: HeadsCall) -> HeadsCall:
+        if id(call.mechanism) not in masks:
+            return call
+        mask = keras.ops.cast(masks[id(call.mechanism)], call.output.dtype)
+        return call._replace(output=call.output * mask[:, None])
+
+    with watch_heads(visit):
+        yield
 
 
 def _in_float32(model: RankingModel) -> RankingModel:

@@ -83,8 +83,8 @@ class TrainingResult(NamedTuple):
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
         calibration: Slope and offset of each task's logits.
-        pruned: With `training.prune`, the kept heads, experts and fields of all, and the largest
-            difference of a score before training.
+        pruned: With `training.prune`, the kept heads, experts and fields of all, the largest
+            difference of a score before training, and with `prune_heads` which heads those are.
     """
 
     model: RankingModel
@@ -171,10 +171,13 @@ def _start(
     run = experiment.training.prune
     if run is None:
         return build_model(experiment, fitted.schema), fitted, {}
-    found = pruned(run, experiment, fitted)
-    worst = check_pruned(found, fitted, DataSplit(data.folder / "valid"), data.request)
+    valid = DataSplit(data.folder / "valid")
+    found = pruned(run, experiment, fitted, valid)
+    worst = check_pruned(found, fitted, valid, data.request)
     kept = {place: list(count) for place, count in found.kept.items()}
-    return found.model, found.fitted, {"kept": kept, "largest_difference": worst}
+    heads = {str(place): kept for place, kept in found.heads.items()}
+    facts = {"kept": kept, "largest_difference": worst, **({"heads": heads} if heads else {})}
+    return found.model, found.fitted, facts
 
 
 def _calibration(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
 from pipelines.training.state import Saver
+from recsys_attn.attention.gates import HardConcrete
+from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.schema import RESERVED_IDS, Schema
 
@@ -48,7 +52,8 @@ class WarmStart:
         """Restores model and optimizer from the older run's best epoch.
 
         Rows of tables are matched by their values; new rows keep their initial values, and the
-        optimizer its learning rates.
+        optimizer its learning rates. Where this model has gates and the older one none, the gates
+        keep their initial values too.
 
         Args:
             saver: The saver of the new training, with a model of the same structure.
@@ -61,9 +66,9 @@ class WarmStart:
             PipelineError: The folder has no checkpoints, or its model has another structure.
         """
         schema, width = self._embedding()
-        model, variables = saver.model, dict(saver.variables())
-        best = self._best()
+        model, best = saver.model, self._best()
         self._check_parts(schema, best, saver)
+        variables, new_gates = _variables(saver, best)
         features = FittedFeatures.load(self.folder / FEATURES)
         old = {table.name: table for table in plan_tables(schema, width)}
         new = {t.name: t for t in plan_tables(model.schema, model.embedding.width)}
@@ -93,7 +98,8 @@ class WarmStart:
         if variables:
             raise self._another("it has fewer variables")
         kept, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
-        return f"warm start from {self.folder}: {kept:,} of {known:,} table rows reused"
+        gates = f"; the gates of {new_gates} layers are new" if new_gates else ""
+        return f"warm start from {self.folder}: {kept:,} of {known:,} table rows reused{gates}"
 
     def _check_parts(self, schema: Schema, best: Checkpoint, saver: Saver) -> None:
         """Checks tasks and optimizer, as variables are matched only by their order."""
@@ -132,8 +138,33 @@ class WarmStart:
     def _another(self, why: str) -> PipelineError:
         return PipelineError(
             f"`training.warm_start`: the model of {self.folder} does not fit: {why}. Give both "
-            "runs the same model, features and optimizer; vocabularies may differ."
+            "runs the same model, features and optimizer; vocabularies may differ, and this model "
+            "may have `gates` where the older one has none at all."
         )
+
+
+def _variables(saver: Saver, best: Checkpoint) -> tuple[dict[str, keras.Variable], int]:
+    """The variables by their names in an older checkpoint, and the number of layers with new gates.
+
+    Args:
+        saver: The saver of the new training.
+        best: The checkpoint of the older one.
+    """
+    variables = dict(saver.variables())
+    gates = [layer for layer in layers_in(saver.model) if isinstance(layer, HardConcrete)]
+    own = {id(variable) for gate in gates for variable in gate.variables}
+    own |= {id(gate.noise.state) for gate in gates}
+    slots = tuple(f"{gate.log_alpha.path.replace('/', '_')}_" for gate in gates)
+    kept = {
+        name: variable
+        for name, variable in variables.items()
+        if id(variable) not in own and not (slots and variable.name.startswith(slots))
+    }
+    if not gates or len(kept) != sum(1 for _ in best.arrays()):
+        return variables, 0
+    counts: dict[str, Iterator[int]] = defaultdict(itertools.count)
+    parts = ((name.partition("/")[0], variable) for name, variable in kept.items())
+    return {f"{part}/{next(counts[part])}": variable for part, variable in parts}, len(gates)
 
 
 def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> RowMapping:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +11,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.common.artifacts import MANIFEST, METRICS, atomic_directory, read_json
+from pipelines.common.artifacts import MANIFEST, METRICS, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation import evaluate as evaluation
@@ -23,6 +21,7 @@ from pipelines.features import FittedFeatures
 from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.pruned import Pruned, in_words, pruned
+from pipelines.workflow.linked_steps import link_step
 from pipelines.workflow.steps import Steps
 from recsys_attn.models import RankingModel
 
@@ -52,13 +51,14 @@ def prune(whole: Steps, smaller: Steps) -> None:
         whole.run.manifest(step)
     exported = _newest_export(whole)
     for step in ("ingest", "fit"):
-        _link(whole.run.path(step), smaller.run.path(step))
+        link_step(whole.run.path(step), smaller.run.path(step))
     smaller.train()
     smaller.evaluate()
     smaller.export()
     fitted = FittedFeatures.load(whole.run.path("fit")).without(whole.experiment.model.exclude)
     fitted = fitted.with_tasks(whole.experiment.tasks)
-    found = pruned(whole.run.folder, whole.experiment, fitted)
+    valid = DataSplit(whole.run.path("ingest") / "valid")
+    found = pruned(whole.run.folder, smaller.experiment, fitted, valid)
     difference = smaller.run.manifest("train")["pruned"]["largest_difference"]
     smaller.console.print(f"kept: {in_words(found.kept)}", soft_wrap=True)
     smaller.console.print(
@@ -67,10 +67,14 @@ def prune(whole: Steps, smaller: Steps) -> None:
     _show(smaller.console, _lines(whole, smaller, found, exported))
 
 
-def pruned_experiment(run: Path, epochs: int) -> dict[str, Any]:
+def pruned_experiment(
+    run: Path, epochs: int, heads: int | None = None, by: str | None = None
+) -> dict[str, Any]:
     """The keys of a run's experiment that change for its pruned one."""
     return {
         "training.prune": str(run),
+        "training.prune_heads": heads,
+        "training.prune_by": by,
         "training.warm_start": None,
         "training.epochs": epochs,
         "training.keep": "best",
@@ -90,22 +94,6 @@ def _newest_export(steps: Steps) -> Path:
             f"{steps.run.folder}` first."
         )
     return newest
-
-
-def _link(source: Path, target: Path) -> None:
-    """Hard links of a finished folder, or copies on another disk; nothing if they are there."""
-    made = source / MANIFEST
-    if (target / MANIFEST).is_file() and (target / MANIFEST).read_bytes() == made.read_bytes():
-        return
-    with atomic_directory(target) as folder:
-        shutil.copytree(source, folder, copy_function=_linked, dirs_exist_ok=True)
-
-
-def _linked(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _lines(whole: Steps, smaller: Steps, found: Pruned, exported: Path) -> dict[str, _Line]:

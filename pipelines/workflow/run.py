@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.common.artifacts import (
+    EVALUATION,
     FEATURES,
     MANIFEST,
     MODEL,
@@ -44,7 +45,7 @@ STEPS = {
         StepSpec("ingest", "data"),
         StepSpec("fit", FEATURES, ("ingest",)),
         StepSpec("train", MODEL, ("ingest", "fit")),
-        StepSpec("evaluate", "evaluation", ("ingest", "train")),
+        StepSpec("evaluate", EVALUATION, ("ingest", "train")),
         StepSpec("export", "export", ("ingest", "train")),
         StepSpec("statistics", "statistics", ("ingest", "fit")),  # written by `evaluate` or `skew`
     )

@@ -30,7 +30,7 @@ from pipelines.distributions.statistics import load as load_statistics
 from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
-from pipelines.evaluation.gates import check_passed
+from pipelines.evaluation.gates import check_passed, other_evaluations
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
@@ -223,10 +223,12 @@ class Steps:
             predictions, summary = evaluation.evaluate(*found, rates, workers)
             about = about_run(self.experiment, self.run, fitted.schema)
             metrics = {**about, **summary, "drift": self._drift(split, fitted)}
-            evaluation.save_evaluation(folder, predictions, metrics)
+            gates = self.experiment.evaluation.gates
+            evaluation.save_evaluation(folder, predictions, metrics, gates)
             return {"rows": summary["rows"]}
 
-        self._execute("evaluate", build)
+        others = other_evaluations(self.experiment.evaluation.gates, self.run.folder)
+        self._execute("evaluate", build, sources=others)
         self.report()
         self._check_gates()
 

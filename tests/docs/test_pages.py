@@ -16,6 +16,7 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
+from pipelines.boards.board import Board
 from pipelines.experiment.config import load_experiment
 from serving.protos import server_config_pb2
 from tests.docs import shell
@@ -126,9 +127,13 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
 
 
 def _check_experiment(block: Block, workplace: Workplace, own: list[str]) -> None:
-    """A whole experiment, or tables that take the place of the tutorial's."""
+    """A whole experiment, a board, or tables that take the place of the tutorial's."""
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
-    whole = {"data", "features"} <= tomllib.loads(block.text).keys()
+    values = tomllib.loads(block.text)
+    if "models" in values:
+        Board.model_validate(values)
+        return
+    whole = {"data", "features"} <= values.keys()
     text = block.text if whole else _merged(base.text, block.text)
     path = workplace.folder / "checked.toml"
     path.write_text(text, "utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipelines.cli import commands
+from pipelines.cli import running
 from pipelines.common.errors import PipelineError
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
@@ -23,6 +23,8 @@ COMMANDS = (
     "compare",
     "skew",
     "warmup-from-log",
+    "audit",
+    "reproduce",
     "serve",
     "request",
 )
@@ -117,8 +119,8 @@ def test_errors_become_exit_codes(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str
 ) -> None:
     output = io.StringIO()
-    monkeypatch.setattr(commands, "ERRORS", Console(file=output, width=40))
-    with pytest.raises(SystemExit) as caught, commands.reported():
+    monkeypatch.setattr(running, "ERRORS", Console(file=output, width=40))
+    with pytest.raises(SystemExit) as caught, running.reported():
         raise error
     assert caught.value.code == code
     assert text in output.getvalue()
@@ -126,7 +128,7 @@ def test_errors_become_exit_codes(
 
 def test_sigterm_is_an_interrupt() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as caught, commands.reported():
+    with pytest.raises(SystemExit) as caught, running.reported():
         signal.raise_signal(signal.SIGTERM)
     assert caught.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
@@ -134,10 +136,10 @@ def test_sigterm_is_an_interrupt() -> None:
 
 def test_override_values_are_toml_or_strings() -> None:
     texts = ["a=3", "a=3.5", "a=true", 'a="x"', "a=x y", "a=[1, 2]", "a.b={c = 1}", "a=b=c", "a="]
-    values = [commands._override(text)[1] for text in texts]
+    values = [running._override(text)[1] for text in texts]
     assert values == [3, 3.5, True, "x", "x y", [1, 2], {"c": 1}, "b=c", ""]
 
 
 def test_a_bug_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError), commands.reported():
+    with pytest.raises(ZeroDivisionError), running.reported():
         _ = 1 / 0

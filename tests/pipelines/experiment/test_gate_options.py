@@ -43,13 +43,19 @@ def gated(folder: Path, *changes: tuple[str, str], **gate: Any) -> Any:
         ({"minimum": 3}, r"gates\[1\].minimum` is not a known key"),
         ({"segment": "country=DE, device=tablet", "metric": "excess_logloss_difference"}, None),
         ({"segment": "country, device=(other)", "by": "interval", "rows": 100}, None),
+        ({"metric": "normalised_entropy", "against": "runs/a", "by": "interval"}, None),
+        ({"metric": "ici", "against": "runs/a"}, r"names 'ici'; expected one of 'auc', 'gauc'"),
+        (
+            {"metric": "gauc", "against": "runs/a", "segment": "device=a"},
+            r"names 'gauc'; expected one of 'auc', 'logloss'",
+        ),
     ],
 )
 def test_a_gate_names_what_there_is(
     tmp_path: Path, gate: dict[str, Any], message: str | None
 ) -> None:
     if message is None:
-        assert gated(tmp_path, **gate).segment == gate["segment"]
+        assert gated(tmp_path, **gate).segment == gate.get("segment")
         return
     with pytest.raises(PipelineError, match=message):
         gated(tmp_path, **gate)

@@ -6,57 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.metrics import auc_difference, task_metrics
+from pipelines.metrics import auc_difference
 from pipelines.report import write_report
 from pipelines.report.against import compared, verdicts
-from pipelines.report.results import Evaluation
 from pipelines.report.sides import sides_of
-from tests.pipelines.report import folders
+from tests.pipelines.report.noisy import scored
 from tests.pipelines.report.pages import Page
 
-ROWS, USERS = 12_000, 400
 LABEL = "click/label"
-
-
-def folder(place, noise, seed=1, settings=0.01, **changes):
-    """An evaluation of one task whose scores are the true probabilities with some noise."""
-    rng = np.random.default_rng(0)
-    users = np.arange(ROWS) % USERS
-    users = np.where(users == 0, -1, users)
-    true = 1 / (1 + np.exp(-rng.normal(-1, 1, ROWS)))
-    labels = (rng.random(ROWS) < true).astype(np.float32)
-    device = rng.integers(0, 3, ROWS)
-    known = rng.random(ROWS) < 0.9
-    logits = np.log(true / (1 - true)) + noise * np.random.default_rng(seed).normal(size=ROWS)
-    group = pa.array(users, mask=users < 0)
-    columns = {
-        "request": np.arange(ROWS) // 5,
-        "group": group,
-        "click/label": pa.array(labels, mask=~known),
-        "click/score": (1 / (1 + np.exp(-logits))).astype(np.float32),
-        "segment/device": pa.DictionaryArray.from_arrays(
-            pa.array(device.astype(np.int32)), pa.array(["device=a", "device=b", "device=c"])
-        ),
-    } | changes.pop("columns", {})
-    score, label = columns["click/score"], columns["click/label"].to_numpy(zero_copy_only=False)
-    task = task_metrics(label, score, groups=group.to_numpy(zero_copy_only=False))
-    names = ["device=a", "device=b", "device=c"]
-    counts = [int((known & (device == place)).sum()) for place in range(3)]
-    task["segments"] = [
-        {"name": name, "range": "", "rows": rows, "few": False, "columns": ["device"]}
-        | dict.fromkeys(("auc_difference", "excess_logloss_difference", "auc", "logloss"), 0.5)
-        | {"intervals": {"auc_difference": None, "excess_logloss_difference": None}}
-        | {"positives": 9, "calibration": 1.0, "calibration_off": None}
-        for name, rows in zip(names, counts, strict=True)
-    ]
-    metrics = folders.metrics() | {
-        "rows": ROWS,
-        "tasks": {"click": task},
-        "seed": seed,
-        "settings": {"training.learning_rate": settings},
-        **changes,
-    }
-    return Evaluation.read(folders.write(place, metrics, columns))
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +21,10 @@ def runs(tmp_path_factory):
     """A model with two seeds, a worse one, and the first again with other noise as small."""
     place = tmp_path_factory.mktemp("runs")
     return {
-        "good": folder(place / "good", 0.3),
-        "bad": folder(place / "bad", 1.5, 2, 0.02),
-        "seed": folder(place / "seed", 0.3, 3),
-        "alike": folder(place / "alike", 0.3, 4, 0.03),
+        "good": scored(place / "good", 0.3),
+        "bad": scored(place / "bad", 1.5, 2, 0.02),
+        "seed": scored(place / "seed", 0.3, 3),
+        "alike": scored(place / "alike", 0.3, 4, 0.03),
     }
 
 
@@ -162,7 +119,7 @@ def test_rows_that_moved_most_are_shown(runs):
 )
 def test_other_rows_are_an_error(runs, tmp_path, changes, message):
     flipped, task = changes.pop("flipped", 0), changes.pop("task", None)
-    other = folder(tmp_path, 0.3, data_hash="other", **changes)
+    other = scored(tmp_path, 0.3, data_hash="other", **changes)
     if task:
         other.metrics["tasks"] = {task: other.metrics["tasks"]["click"]}
     if flipped:

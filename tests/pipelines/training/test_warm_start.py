@@ -94,6 +94,36 @@ def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) ->
     np.testing.assert_array_equal(found, arrays[projections])
 
 
+def test_gates_are_new_in_a_model_that_had_none(tmp_path: Path) -> None:
+    """All else is the older run's, with the slots of the optimizer beside those of the gates."""
+    model = {"name": "autoint", "width": 4, "num_layers": 2, "head_dim": 4}
+    plain = run(tmp_path, "plain", model=model)[0]
+    gated = {**model, "gates": {"interaction": {"class_name": "hard_concrete"}}}
+    start = {"training__warm_start": str(plain.run.folder), "training__learning_rate": 1e-30}
+    newer, output = run(tmp_path, "gated", model=gated, **start)
+    assert "the gates of 2 layers are new" in output
+    before, after = plain.load()[1], newer.load()[1]
+    own = [v for v in after.variables if "hard_concrete" in v.path or "seed_generator" in v.path]
+    assert {v.path.rpartition("/")[2] for v in own} == {"log_alpha", "seed_generator_state"}
+    for variable in own:
+        if variable.name == "log_alpha":
+            np.testing.assert_allclose(variable, 2.5)
+    others = [v for v in after.variables if not any(v is each for each in own)]
+    for old, new in zip(before.variables, others, strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-12)
+    older, newest = (Checkpoints(s.run.folder / "checkpoints").newest for s in (plain, newer))
+    kept, found = (sum(n.startswith("opt") for n, _ in c.arrays()) for c in (older, newest))
+    assert found == kept + 2 * 2  # two slots of each layer's gates
+
+
+def test_other_gates_than_there_are_refused(tmp_path: Path) -> None:
+    model = {"name": "autoint", "width": 4, "gates": {"interaction": "hard_concrete"}}
+    plain = run(tmp_path, "plain", model=model)[0]
+    both = {**model, "gates": "hard_concrete"}
+    with pytest.raises(PipelineError, match="may have `gates` where the older one has none at all"):
+        run(tmp_path, "gated", model=both, training__warm_start=str(plain.run.folder))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

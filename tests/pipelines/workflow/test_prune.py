@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.audit.removal import WithoutHeads
 from pipelines.common.errors import PipelineError
+from pipelines.feed.chunk import transform
 from pipelines.training.load import load_trained
 from recsys_attn.models import RankingModel
+from recsys_attn.models.attention_places import head_layers
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import QUICK, load, write
 from tests.support.once import once
@@ -78,6 +81,71 @@ def test_pruned_run_scores_as_the_gated_one(run: Path, tmp_path: Path) -> None:
     )
 
 
+ENCODED = """name = "din"
+width = 4
+encoder = "transformer"
+encoder_layers = 2
+encoder_heads = 3
+encoder_head_dim = 2
+target_attention = "transformer"
+target_heads = 2
+mlp_units = [8]"""
+
+
+@pytest.fixture
+def heads_run(prepared: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def finish(folder: Path) -> None:
+        run = Path(shutil.copytree(prepared, folder / "run"))
+        experiment = write(folder, (QUICK[0], ENCODED))
+        for step in ("train", "evaluate", "export"):
+            result = invoke(step, experiment, "--run-dir", run)
+            assert result.exit_code == 0, result.output
+
+    finished = once(tmp_path_factory, "with-heads", finish)
+    return Path(shutil.copytree(finished / "run", tmp_path / "run"))
+
+
+@pytest.mark.parametrize("by", ["relevance", "confidence"])
+def test_run_without_gates_keeps_its_best_heads(heads_run: Path, tmp_path: Path, by: str) -> None:
+    result = invoke("prune", heads_run, "--heads", "4", "--by", by, "--epochs", "0")
+    assert result.exit_code == 0, result.output
+    facts = _manifest(tmp_path / "run-pruned", "model")["pruned"]
+    kept = facts["heads"]
+    assert sum(map(len, kept.values())) == 4
+    assert {place: len(heads) > 0 for place, heads in kept.items()} == dict.fromkeys(kept, True)
+    assert sum(count for count, _ in facts["kept"].values()) == 4
+    assert sum(count for _, count in facts["kept"].values()) == 8
+    fitted, model = load_trained(heads_run, ())
+    rows = pq.read_table(heads_run / "data/test/part-00000.parquet")
+    chunk = transform(rows, fitted, "request_id", labelled=False)
+    layers = {place: layer.num_heads for place, layer in head_layers(model).items()}
+    gone = {place: set(range(n)) - set(kept[str(place)]) for place, n in layers.items()}
+    expected = WithoutHeads(model, chunk, layers)({p: sorted(h) for p, h in gone.items()})
+    after = pq.read_table(tmp_path / "run-pruned/evaluation/predictions.parquet")
+    for task, score in expected.items():
+        np.testing.assert_allclose(after[f"{task}/score"], score, rtol=0, atol=1e-6)
+    again = invoke("run", tmp_path / "run-pruned")
+    assert "train: unchanged, skipped" in again.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--heads", "2"), "at least 3 heads, one for each place"),
+        (("--heads", "8"), "fewer than all of them .encoder 1 of history: 3"),
+        ((), "has no Hard-Concrete gates.* is pruned by `training.prune_heads`, or `--heads`"),
+        (("--by", "confidence"), "Add `prune_heads`, or"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(heads_run: Path, options: Any, message: str) -> None:
+    assert re.search(message, error_of(invoke("prune", heads_run, *options)))
+
+
+def test_gates_say_themselves_what_is_kept(run: Path) -> None:
+    message = error_of(invoke("prune", run, "--heads", "2"))
+    assert "has gates (experts, fields), which say what is kept" in message
+
+
 def test_pruned_run_is_a_run_like_any_other(run: Path, tmp_path: Path) -> None:
     smaller = tmp_path / "smaller"
     assert invoke("prune", run, "--run-dir", smaller, "--epochs", "1").exit_code == 0
@@ -128,6 +196,11 @@ def test_a_run_without_an_export_is_not_finished(run: Path) -> None:
 )
 def test_another_model_than_the_pruned_one_is_refused(run: Path, change: str, message: str) -> None:
     assert re.search(message, error_of(invoke("prune", run, "--set", change)))
+
+
+def test_heads_to_keep_need_a_run(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="`prune_heads` is a number of heads of the run"):
+        load(tmp_path, training__prune_heads=3)
 
 
 def test_no_epochs_without_a_pruned_run_are_refused(tmp_path: Path) -> None:

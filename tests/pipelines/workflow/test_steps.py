@@ -119,6 +119,23 @@ def test_a_failed_gate_stops_the_export(run: Path, tmp_path: Path) -> None:
     assert (run / "export" / "tiny" / "1" / "manifest.json").exists()
 
 
+def test_a_gate_compares_with_the_newest_evaluation_of_another_run(
+    finished: Path, run: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(finished, tmp_path / "other"))
+    gate = {"task": "click", "metric": "auc", "against": str(other), "at_least": 0}
+    steps = _steps(tmp_path, run, evaluation__gates=[gate])
+    steps.evaluate()
+    (found,) = json.loads((run / "evaluation" / "metrics.json").read_text())["gates"]
+    assert (found["value"], found["interval"], found["result"]) == (0, [0, 0], "passed")
+    steps.evaluate()
+    assert "evaluate: unchanged, skipped" in _printed(steps)
+    _steps(tmp_path, other, evaluation__at=[5]).evaluate()
+    steps = _steps(tmp_path, run, evaluation__gates=[gate])
+    steps.evaluate()
+    assert "evaluate: unchanged, skipped" not in _printed(steps)
+
+
 def test_kept_weights_keep_their_versions(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

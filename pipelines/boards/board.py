@@ -1,0 +1,132 @@
+"""The TOML file of a board."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field, ValidationError, model_validator
+
+from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.config import Experiment, load_experiment
+
+FOLDER = Path(__file__).parent
+SMALLER_IS_BETTER = ("logloss", "normalised_entropy", "calibration_error", "ici")
+
+
+class BoardModel(TomlTable):
+    """A line of a board.
+
+    Attributes:
+        name: The name that the table shows.
+        set: Keys of the experiment that this model changes, such as `"model.name"`.
+        published: The published number, or one for each task. None: there is none.
+        source: Where it was published.
+        not_comparable: Why the published number is of another protocol, if it is.
+    """
+
+    name: str
+    set: dict[str, Any] = Field(default_factory=dict)
+    published: float | dict[str, float] | None = None
+    source: str = ""
+    not_comparable: str = ""
+
+    def published_for(self, task: str) -> float | None:
+        """The published number of a task."""
+        if isinstance(self.published, dict):
+            return self.published.get(task)
+        return self.published
+
+
+class Board(TomlTable):
+    """Models on one data set, each trained with several seeds.
+
+    Attributes:
+        title: The first line of the page.
+        note: What a reader must know of the data and the protocol.
+        experiment: The experiment that all models share; a path from the board's file.
+        tasks: The shown tasks. Defaults to all.
+        metric: The compared metric, as metrics.json names it: `auc`, `logloss`, `ndcg@10`.
+        tolerance: How far below the published number a mean of seeds still reproduces it.
+        reference: The model with which the others are compared, in pairs of the same rows.
+            Defaults to none.
+        models: The models, in the order of the table.
+    """
+
+    title: str
+    note: str = ""
+    experiment: str
+    tasks: tuple[str, ...] = ()
+    metric: str = "auc"
+    tolerance: float = Field(default=0.0015, ge=0)
+    reference: str | None = None
+    models: tuple[BoardModel, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Board:
+        names = [model.name for model in self.models]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"each model needs a `name` of its own. Received twice: {twice}")
+        if self.reference is not None and self.reference not in names:
+            raise ValueError(
+                f"`reference` names {self.reference!r}; expected a model of the board."
+                f"{did_you_mean(self.reference, names)}"
+            )
+        return self
+
+
+class LoadedBoard(NamedTuple):
+    """A board and the place of its file, from which its experiment is read."""
+
+    name: str
+    board: Board
+    folder: Path
+
+    def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
+        """The experiment of a model; None: with the seed of the file."""
+        changed = dict(model.set) if seed is None else {**model.set, "seed": seed}
+        try:
+            return load_experiment(self.folder / self.board.experiment, changed)
+        except PipelineError as error:
+            raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
+
+
+def built_in() -> list[str]:
+    """The names of the boards that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if "." not in path.stem)
+
+
+def load_board(given: str) -> LoadedBoard:
+    """Reads a board.
+
+    Args:
+        given: A name of `built_in`, or a TOML file.
+
+    Raises:
+        PipelineError: There is no such board, its file is wrong, or a model's experiment is.
+    """
+    path = FOLDER / f"{given}.toml" if given in built_in() else Path(given)
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError:
+        raise PipelineError(
+            f"There is no board {given!r}: expected a TOML file, or one of "
+            f"{', '.join(built_in())}.{did_you_mean(given, built_in())}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path} is not TOML: {error}") from None
+    try:
+        board = Board.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_sentence(each) for each in error.errors())
+        raise PipelineError(f"{path}: {problems}") from None
+    return LoadedBoard(path.stem, board, path.parent)
+
+
+def _sentence(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"`{place}`: {message}" if place else message

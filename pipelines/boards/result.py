@@ -1,0 +1,93 @@
+"""The table of a board: numbers over seeds, intervals, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import NamedTuple
+
+from pipelines.boards.board import SMALLER_IS_BETTER, Board, BoardModel, LoadedBoard
+from pipelines.boards.influences import Influences
+from pipelines.boards.runs import BoardRun, shown_tasks, value_of
+
+REPRODUCED, BETTER, WORSE = "reproduced", "better", "not reproduced"
+
+
+class Line(NamedTuple):
+    """A model and a task.
+
+    Attributes:
+        model: The model's name.
+        task: The task.
+        published: The published number, or None.
+        source: Where it was published.
+        value: The mean over the seeds.
+        spread: Their standard deviation; None with one seed.
+        seeds: The values by seed.
+        interval: Ends of the 95 % interval of the mean for other test rows, drawn by user or
+            request; None where the metric has none.
+        difference: What the mean is ahead of the reference, with the ends of its paired interval;
+            None without one.
+        verdict: In words.
+        seconds: Mean time of a training.
+        weights: Number of trained weights.
+    """
+
+    model: str
+    task: str
+    published: float | None
+    source: str
+    value: float
+    spread: float | None
+    seeds: dict[int, float]
+    interval: list[float] | None
+    difference: list[float] | None
+    verdict: str
+    seconds: float
+    weights: int
+
+
+def table(loaded: LoadedBoard, runs: Sequence[BoardRun]) -> list[Line]:
+    """The lines of a board: one for each model and task, in the order of the board."""
+    lines = []
+    for task in shown_tasks(loaded, runs[0].evaluation):
+        known = Influences.of(task, loaded.board.metric, runs)
+        for name in dict.fromkeys(run.model.name for run in runs):
+            of_model = [run for run in runs if run.model.name == name]
+            lines.append(_line(loaded.board, task, of_model, known))
+    return lines
+
+
+def verdict(board: Board, model: BoardModel, task: str, value: float) -> str:
+    """How a mean over seeds stands to the published number."""
+    published = model.published_for(task)
+    if model.not_comparable:
+        return f"not comparable: {model.not_comparable}"
+    if published is None:
+        return ""
+    ahead = value - published
+    if board.metric in SMALLER_IS_BETTER:
+        ahead = -ahead
+    if ahead < -board.tolerance:
+        return WORSE
+    return BETTER if ahead > board.tolerance else REPRODUCED
+
+
+def _line(board: Board, task: str, runs: Sequence[BoardRun], known: Influences) -> Line:
+    model = runs[0].model
+    values = {run.seed: value_of(run.evaluation, task, board.metric) for run in runs}
+    value = mean(values.values())
+    return Line(
+        model.name,
+        task,
+        model.published_for(task),
+        model.source,
+        value,
+        stdev(values.values()) if len(values) > 1 else None,
+        values,
+        known.interval(model.name),
+        known.difference(model.name, board.reference),
+        verdict(board, model, task, value),
+        mean(run.seconds for run in runs),
+        runs[0].weights,
+    )

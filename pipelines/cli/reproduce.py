@@ -1,0 +1,48 @@
+"""The command that remakes a board of published results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.cli.running import CONSOLE, reported
+
+
+@click.command()
+@click.argument("board")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Trainings of each model: with the experiment's seed, and those after it.",
+)
+@click.option("--models", metavar="NAME,...", help="Some of the board's models.  [default: all]")
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of all runs and of the table.  [default: runs/boards/BOARD]",
+)
+def reproduce(board: str, seeds: int, models: str | None, run_dir: Path | None) -> None:
+    """Remake a board: models and seeds beside published numbers.
+
+    BOARD is the name of a board of the package, such as frappe, or a TOML file of your own.
+    Finished runs are kept, so the same command goes on where it was interrupted, or adds seeds.
+    """
+    with reported():
+        import_tensorflow()
+        from pipelines.boards.board import load_board
+        from pipelines.boards.remake import remake
+        from pipelines.common.artifacts import locked
+        from pipelines.scoring.microbatches import one_thread_each
+
+        one_thread_each()
+        loaded = load_board(board)
+        folder = run_dir or Path("runs/boards") / loaded.name
+        with locked(folder):
+            files = remake(loaded, models, seeds, folder, CONSOLE)
+        places = "  ".join(escape(str(path)) for path in files)
+        CONSOLE.print(f"[bold]reproduce[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)

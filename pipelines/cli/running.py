@@ -1,0 +1,95 @@
+"""What commands run in: an opened run folder, and errors as sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+from rich.markup import escape
+
+from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.common.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipelines.workflow.steps import Steps
+
+CONSOLE = Console(highlight=False)
+ERRORS = Console(stderr=True, highlight=False)
+
+
+@contextlib.contextmanager
+def opened(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool = False,
+    changed: Mapping[str, Any] | None = None,
+) -> Iterator[Steps]:
+    """Loads an experiment, with changed keys and overrides, and locks its run folder."""
+    with reported():
+        import_tensorflow()
+        from pipelines.common.artifacts import locked
+        from pipelines.experiment.config import load_experiment
+        from pipelines.scoring.microbatches import one_thread_each
+        from pipelines.training import worker_index
+        from pipelines.workflow.steps import Steps
+
+        one_thread_each()
+        values = {**(changed or {}), **dict(_override(text) for text in overrides)}
+        checked = load_experiment(experiment, values)
+        own = experiment if experiment.is_dir() else Path("runs") / checked.name
+        folder = run_dir or own
+        if set("[]*?") & set(str(folder.resolve())):
+            raise PipelineError(
+                "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
+                f"there. Received: {folder.resolve()}. Choose another folder."
+            )
+        # Training workers share the run folder; only the first one writes to it.
+        worker = worker_index()
+        with locked(folder / "workers" / str(worker) if worker else folder):
+            yield Steps.of(checked, folder, CONSOLE, force)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Prints an error that a user can fix as one sentence and exits with a status code."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except (PipelineError, OSError) as error:
+        ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        raise SystemExit(getattr(error, "exit_status", 1)) from None
+    except KeyboardInterrupt as interrupt:
+        ERRORS.print(
+            "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "
+            "from there.",
+            soft_wrap=True,
+        )
+        ending = signal.SIGTERM if isinstance(interrupt, _Terminated) else signal.SIGINT
+        raise SystemExit(128 + ending) from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+class _Terminated(KeyboardInterrupt):
+    """The process received SIGTERM."""
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise _Terminated
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise PipelineError(f"--set: expected KEY=VALUE. Received: {text!r}.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value  # a bare word is a string

@@ -1,0 +1,202 @@
+"""The audit of an exported model on labelled rows, from its own signatures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from rich.console import Console
+
+from pipelines.common.artifacts import atomic_directory, versions
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.distributions.reference import known_labels
+from pipelines.evaluation.evaluate import save_evaluation
+from pipelines.evaluation.importance import permutation_importance
+from pipelines.evaluation.pairs import number_of_passes, pair_interactions
+from pipelines.metrics import task_metrics
+from pipelines.metrics.intervals import cluster_codes
+from pipelines.report.console import print_evaluation
+from pipelines.report.html import write_report
+from pipelines.storage.request_rows import request_starts
+from pipelines.workflow.exported_attention import explanations
+from pipelines.workflow.exported_model import ExportedModel
+from pipelines.workflow.labelled_rows import LabelledRows
+
+PAGE = "report.html"
+IMPORTANCE_ROWS, ATTENTION_ROWS = 20_000, 5_000
+
+
+def audit_export(
+    export: Path, rows: LabelledRows, target: Path, console: Console, seed: int
+) -> Path:
+    """Writes an evaluation of an exported model and its page.
+
+    What needs the inside of the model (functions and removal of heads, relevance) is not in it.
+
+    Args:
+        export: The folder of the version.
+        rows: The labelled rows.
+        target: The folder to write: metrics.json, predictions.parquet and the page.
+        console: Shows the progress and the metrics.
+        seed: Seed of the samples.
+
+    Returns:
+        The page.
+
+    Raises:
+        PipelineError: The folder is no export, or the rows do not fit.
+    """
+    model = ExportedModel(export)
+    rows.check(model.schema)
+    audit = _Audit(model, rows, Progress(console), seed)
+    predictions, metrics = audit.evaluated()
+    with atomic_directory(target) as folder:
+        save_evaluation(folder, predictions, metrics)
+        write_report(folder, folder / PAGE)
+    print_evaluation(console, metrics)
+    return target / PAGE
+
+
+@dataclass
+class _Audit:
+    model: ExportedModel
+    rows: LabelledRows
+    progress: Progress
+    seed: int
+
+    def evaluated(self) -> tuple[pa.Table, dict[str, Any]]:
+        """The predictions and the content of metrics.json."""
+        columns = self._scored()
+        requests, group = columns["request"], self.rows.group or self.rows.request
+        groups = None if group is None else _codes(columns["group"])
+        clusters = requests.astype(float) if groups is None else groups
+        schema, tasks = self.model.schema, {}
+        labels = {task.name: columns[f"{task.name}/label"] for task in schema.tasks}
+        for task in schema.tasks:
+            try:
+                tasks[task.name] = task_metrics(
+                    labels[task.name],
+                    columns[f"{task.name}/score"],
+                    groups=groups,
+                    requests=None if self.rows.request is None else requests,
+                    probabilities=task.has_probabilities,
+                )
+            except ValueError as error:
+                raise PipelineError(
+                    f"Task {task.name!r}, column {task.label_column!r}: {error}."
+                ) from None
+            tasks[task.name] |= {"own": {}, "segments": []}
+        for name, entries in self._importance(requests, clusters, labels).items():
+            tasks[name]["importance"] = entries
+        manifest = self.model.manifest
+        metrics = {
+            "name": manifest["name"],
+            "model": f"export, version {manifest['version']}",
+            "split": self.rows.source.name,
+            "rows": requests.size,
+            "requests": int(requests[-1]) + 1,
+            **{name: manifest.get(name) for name in ("seed", "config_hash", "data_hash")},
+            "group": group,
+            "versions": versions(),
+            "training": [],
+            "tasks": tasks,
+            "attention": self._attention(requests, clusters),
+        }
+        arrays = {n: pa.array(v, from_pandas=True) for n, v in columns.items() if n != "group"}
+        if group is not None:
+            arrays["group"] = columns["group"]
+        return pa.table(arrays), metrics
+
+    def _scored(self) -> dict[str, Any]:
+        """Request, group, labels and scores of all rows."""
+        parts: dict[str, list[Any]] = defaultdict(list)
+        ids = []
+        advance = self.progress.start(f"scoring {self.rows.source.name}", self.rows.count)
+        group = self.rows.group or self.rows.request
+        try:
+            for table in self.rows.batches(self.model.schema):
+                for task, scores in self.model.score(table).items():
+                    parts[f"{task}/score"].append(scores)
+                for each in self.model.schema.tasks:
+                    parts[f"{each.name}/label"].append(known_labels(table, each))
+                if group is not None:
+                    parts["group"].append(table[group])
+                ids.append(table.select([self.rows.request] if self.rows.request else []))
+                parts["count"].append(len(table))
+                advance(len(table))
+        finally:
+            self.progress.stop()
+        counts = parts.pop("count", [])
+        if not counts:
+            raise PipelineError(f"{self.rows.source} has no rows.")
+        groups = parts.pop("group", None)
+        found: dict[str, Any] = {name: np.concatenate(each) for name, each in parts.items()}
+        if groups is not None:
+            chunks = [chunk for column in groups for chunk in column.chunks]
+            found["group"] = pa.chunked_array(chunks).combine_chunks()
+        if self.rows.request is None:
+            return {"request": np.arange(sum(counts)), **found}
+        lengths = np.diff(request_starts(pa.concat_tables(ids), self.rows.request))
+        return {"request": np.repeat(np.arange(len(lengths)), lengths), **found}
+
+    def _importance(
+        self, requests: NDArray[Any], clusters: NDArray[Any], labels: dict[str, NDArray[Any]]
+    ) -> dict[str, list[dict[str, Any]]]:
+        kept, table = self._sampled(requests, IMPORTANCE_ROWS)
+        advance = self.progress.start("importance of features", None)
+        try:
+            return permutation_importance(
+                self.model.score,
+                table,
+                self.model.schema,
+                self.rows.request,
+                {task: label[kept] for task, label in labels.items()},
+                clusters[kept],
+                self.seed,
+                advance,
+            )
+        finally:
+            self.progress.stop()
+
+    def _attention(self, requests: NDArray[Any], clusters: NDArray[Any]) -> dict[str, Any]:
+        """Interactions of features, and what the signature `rank_explained` says."""
+        kept, table = self._sampled(requests, ATTENTION_ROWS)
+        schema, request = self.model.schema, self.rows.request
+        codes = cluster_codes(clusters[kept], np.zeros(int(kept.sum())))
+        try:
+            advance = self.progress.start(
+                "interaction of features", number_of_passes(schema) * len(table)
+            )
+            pairs = pair_interactions(
+                self.model.score, table, schema, request, codes, self.seed, advance
+            )
+        finally:
+            self.progress.stop()
+        entries = [pair.entry for pair in pairs]
+        advance = self.progress.start("explanations", len(table))
+        try:
+            return {"pairs": entries, **explanations(self.model, table, request, codes, advance)}
+        finally:
+            self.progress.stop()
+
+    def _sampled(self, requests: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], pa.Table]:
+        """Some whole requests, of about `count` rows."""
+        rng = np.random.default_rng(self.seed)
+        chosen = rng.random(requests[-1] + 1) < count / len(requests)
+        chosen[rng.integers(len(chosen))] = True
+        kept, tables, done = chosen[requests], [], 0
+        for table in self.rows.batches(self.model.schema):
+            tables.append(table.filter(pa.array(kept[done : done + len(table)])))
+            done += len(table)
+        return kept, pa.concat_tables(tables).combine_chunks()
+
+
+def _codes(column: pa.Array) -> NDArray[np.float64]:
+    encoded = column.dictionary_encode().indices.cast(pa.float64())
+    return np.asarray(encoded.to_numpy(zero_copy_only=False))

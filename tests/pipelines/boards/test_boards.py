@@ -1,0 +1,195 @@
+"""A board trains its models with several seeds, and says how they stand to published numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pipelines.boards.board import Board, BoardModel, LoadedBoard, built_in, load_board
+from pipelines.boards.influences import Influences
+from pipelines.boards.remake import chosen, remake
+from pipelines.boards.result import verdict
+from pipelines.common.errors import PipelineError
+from pipelines.report.results import Evaluation
+from tests.support.experiments import QUICK, write
+
+SEED = 3  # of the experiment
+TEXT = """
+title = "Two models"
+note = "Simulated clicks | rows."
+experiment = "experiment.toml"
+tasks = ["click"]
+reference = "small"
+
+[[models]]
+name = "small"
+published = 0.1
+source = "nowhere"
+set = { "training.epochs" = 1 }
+
+[[models]]
+name = "Linear & more"
+published = { click = 0.99 }
+set = { model = { name = "logistic_regression" }, "training.epochs" = 1 }
+"""
+
+
+def _board(folder: Path, text: str = TEXT) -> LoadedBoard:
+    (folder / "two.toml").write_text(text, "utf-8")
+    return load_board(str(folder / "two.toml"))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("board")
+    write(folder, QUICK)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def printed(place: Path) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    remake(_board(place), None, 2, place / "runs", console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def _lines(place: Path) -> dict[str, Any]:
+    found = json.loads((place / "runs/board.json").read_text("utf-8"))["lines"]
+    return {line["model"]: line for line in found}
+
+
+@pytest.mark.usefixtures("printed")
+def test_means_and_intervals_are_those_of_the_runs(place: Path) -> None:
+    lines = _lines(place)
+    runs = {
+        name: [Evaluation.read(place / f"runs/{slug}-{seed}/evaluation") for seed in (3, 4)]
+        for name, slug in (("small", "small"), ("Linear & more", "linear-more"))
+    }
+    for name, evaluations in runs.items():
+        values = [each.metrics["tasks"]["click"]["auc"] for each in evaluations]
+        assert lines[name]["value"] == pytest.approx(mean(values))
+        assert lines[name]["spread"] == pytest.approx(stdev(values))
+        assert [each.metrics["seed"] for each in evaluations] == [SEED, SEED + 1]
+        low, high = lines[name]["interval"]
+        assert low < lines[name]["value"] < high
+    assert lines["small"]["difference"] is None
+    ahead, low, high = lines["Linear & more"]["difference"]
+    assert ahead == pytest.approx(lines["Linear & more"]["value"] - lines["small"]["value"])
+    assert low < ahead < high
+
+
+def test_the_table_is_printed_and_written(place: Path, printed: str) -> None:
+    assert printed.count("small, seed") == printed.count("Linear & more, seed") == 2
+    text = (place / "runs/board.md").read_text("utf-8")
+    page = (place / "runs/board.html").read_text("utf-8")
+    for shown in (printed, text, page):
+        assert "Two models" in shown
+        assert "not reproduced" in shown
+        assert "better" in shown
+    assert "recsys-attn reproduce two --seeds 2" in text
+    assert "Linear &amp; more" in page
+    assert "task" not in text.splitlines()[4]  # one task needs no column
+
+
+@pytest.mark.usefixtures("printed")
+def test_finished_runs_are_kept_and_share_their_data(place: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in place.glob("runs/*/model/manifest.json")}
+    assert len(before) == 4
+    remake(_board(place), "Linear & more", 1, place / "runs", Console(file=io.StringIO()))
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    data = "data/train/part-00000.parquet"
+    one, other = (place / f"runs/{name}-3" / data for name in ("small", "linear-more"))
+    assert one.samefile(other)
+    assert len(_lines(place)) == 1
+    remake(_board(place), None, 2, place / "runs", Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize("same_rows", [True, False])
+def test_seeds_of_the_same_rows_are_not_independent_rows(same_rows: bool) -> None:
+    moved = np.random.default_rng(0).normal(size=(2, 50)) / 50
+    influences = {"a": (0.7, moved[0]), "b": (0.6, moved[1])}
+    one = Influences({1: influences}, True)
+    twice = Influences({1: influences, 2: influences}, same_rows)
+    share = 1 if same_rows else 0.5**0.5
+    for found, alone in (
+        (twice.interval("a"), one.interval("a")),
+        (twice.difference("a", "b"), one.difference("a", "b")),
+    ):
+        assert found is not None
+        assert alone is not None
+        width, expected = (ends[-1] - ends[-2] for ends in (found, alone))
+        assert width == pytest.approx(share * expected)
+    margin = 1.96 * (50 / 49 * np.square(moved[0] - moved[1]).sum()) ** 0.5
+    assert one.difference("a", "b") == pytest.approx([0.1, 0.1 - margin, 0.1 + margin], rel=1e-3)
+    assert twice.difference("a", "a") is None
+    assert twice.difference("a", None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "expected"),
+    [
+        (0.7, {}, "reproduced"),
+        (0.7016, {}, "better"),
+        (0.6984, {}, "not reproduced"),
+        (0.6986, {}, "reproduced"),
+        (0.7016, {"metric": "logloss"}, "not reproduced"),
+        (0.6984, {"metric": "logloss"}, "better"),
+        (0.9, {"not_comparable": "other rows"}, "not comparable: other rows"),
+        (0.9, {"published": None}, ""),
+    ],
+)
+def test_a_verdict_follows_the_tolerance(
+    value: float, changes: dict[str, Any], expected: str
+) -> None:
+    metric = changes.pop("metric", "auc")
+    model = BoardModel(**{"name": "one", "published": 0.7, **changes})
+    board = Board(title="t", experiment="e", metric=metric, models=(model,))
+    assert verdict(board, model, "click", value) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "small"', 'name = "Linear & more"', "twice: .'Linear & more'"),
+        ('reference = "small"', 'reference = "smal"', "`reference` names 'smal'.*mean 'small'"),
+        ("title", "titel", "`title`: Field required"),
+        ('"training.epochs" = 1 }', '"training.epoch" = 1 }', "model 'small': .*training.epoch"),
+        ('tasks = ["click"]', 'tasks = ["clik"]', r"`tasks` names \['clik'\]"),
+        ('tasks = ["click"]', 'metric = "acu"', "`metric` names 'acu'"),
+        ("[[models]]", "[[models", "two.toml is not TOML"),
+    ],
+)
+def test_a_wrong_board_is_one_sentence(place: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        remake(
+            _board(place, TEXT.replace(old, new, 1)),
+            "small" if "Linear" not in new else None,
+            1,
+            place / "runs",
+            Console(file=io.StringIO()),
+        )
+
+
+def test_unknown_names_are_suggested(place: Path) -> None:
+    with pytest.raises(PipelineError, match=r"no board 'frape'.*Did you mean 'frappe'"):
+        load_board("frape")
+    with pytest.raises(PipelineError, match=r"--models names 'smal'.*Did you mean 'small'"):
+        chosen(_board(place), "smal")
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_boards_of_the_package_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECSYS_DATA", "data")
+    loaded = load_board(name)
+    for model in loaded.board.models:
+        experiment = loaded.experiment(model, 7)
+        assert experiment.seed == 7
+        assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
