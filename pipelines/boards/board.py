@@ -12,7 +12,7 @@ from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
 
-FOLDER = Path(__file__).parent
+FOLDER = Path("experiments/boards")  # in a clone, the working directory of `recsys-attn`
 SMALLER_IS_BETTER = ("logloss", "normalised_entropy", "calibration_error", "ici")
 
 
@@ -22,6 +22,7 @@ class BoardModel(TomlTable):
     Attributes:
         name: The name that the table shows.
         set: Keys of the experiment that this model changes, such as `"model.name"`.
+        reference: The model with which it is compared. None: that of the board.
         published: The published number, or one for each task. None: there is none.
         source: Where it was published.
         not_comparable: Why the published number is of another protocol, if it is.
@@ -29,6 +30,7 @@ class BoardModel(TomlTable):
 
     name: str
     set: dict[str, Any] = Field(default_factory=dict)
+    reference: str | None = None
     published: float | dict[str, float] | None = None
     source: str = ""
     not_comparable: str = ""
@@ -47,6 +49,7 @@ class Board(TomlTable):
         title: The first line of the page.
         note: What a reader must know of the data and the protocol.
         experiment: The experiment that all models share; a path from the board's file.
+        set: Keys of the experiment that all models change.
         tasks: The shown tasks. Defaults to all.
         metric: The compared metric, as metrics.json names it: `auc`, `logloss`, `ndcg@10`.
         tolerance: How far below the published number a mean of seeds still reproduces it.
@@ -58,6 +61,7 @@ class Board(TomlTable):
     title: str
     note: str = ""
     experiment: str
+    set: dict[str, Any] = Field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     metric: str = "auc"
     tolerance: float = Field(default=0.0015, ge=0)
@@ -70,12 +74,17 @@ class Board(TomlTable):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"each model needs a `name` of its own. Received twice: {twice}")
-        if self.reference is not None and self.reference not in names:
-            raise ValueError(
-                f"`reference` names {self.reference!r}; expected a model of the board."
-                f"{did_you_mean(self.reference, names)}"
-            )
+        for reference in (self.reference, *(model.reference for model in self.models)):
+            if reference is not None and reference not in names:
+                raise ValueError(
+                    f"`reference` names {reference!r}; expected a model of the board."
+                    f"{did_you_mean(reference, names)}"
+                )
         return self
+
+    def reference_of(self, model: BoardModel) -> str | None:
+        """The name of the model with which a model is compared."""
+        return model.reference or self.reference
 
 
 class LoadedBoard(NamedTuple):
@@ -87,34 +96,37 @@ class LoadedBoard(NamedTuple):
 
     def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
         """The experiment of a model; None: with the seed of the file."""
-        changed = dict(model.set) if seed is None else {**model.set, "seed": seed}
+        changed = {**self.board.set, **model.set}
+        changed |= {} if seed is None else {"seed": seed}
         try:
             return load_experiment(self.folder / self.board.experiment, changed)
         except PipelineError as error:
             raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
 
 
-def built_in() -> list[str]:
-    """The names of the boards that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if "." not in path.stem)
+def named_boards() -> list[str]:
+    """The names of the boards in the folder `experiments/boards`."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_board(given: str) -> LoadedBoard:
     """Reads a board.
 
     Args:
-        given: A name of `built_in`, or a TOML file.
+        given: A name of `named_boards`, or a TOML file.
 
     Raises:
         PipelineError: There is no such board, its file is wrong, or a model's experiment is.
     """
-    path = FOLDER / f"{given}.toml" if given in built_in() else Path(given)
+    path = Path(given) if given.endswith(".toml") else FOLDER / f"{given}.toml"
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError:
+        names = named_boards()
         raise PipelineError(
-            f"There is no board {given!r}: expected a TOML file, or one of "
-            f"{', '.join(built_in())}.{did_you_mean(given, built_in())}"
+            f"There is no board {given!r}: expected a TOML file, or in a clone of the repository "
+            f"the name of one in {FOLDER}: {', '.join(names) or 'none is here'}."
+            f"{did_you_mean(given, names)}"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path} is not TOML: {error}") from None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from statistics import mean
 
 import numpy as np
 
 from pipelines.boards.runs import BoardRun
+from pipelines.common.errors import PipelineError
 from pipelines.metrics.influences import mean_of
 from pipelines.metrics.intervals import Difference, Influence, Interval, difference, interval_of
 from pipelines.report.comparison import TaskComparison
@@ -21,51 +24,66 @@ class Influences:
     """How far each user or request moves a metric, for each model and seed.
 
     Attributes:
-        by_seed: By seed and model.
-        same_rows: Whether all seeds have the same test rows. If the seed draws the data too, the
-            rows of the seeds are independent.
+        by_model: By model and seed.
+        rows: The fingerprint of the test rows, by model and seed.
     """
 
-    by_seed: dict[int, dict[str, Influence]]
-    same_rows: bool
+    by_model: dict[str, dict[int, Influence]]
+    rows: dict[str, dict[int, str]]
 
     @classmethod
     def of(cls, task: str, metric: str, runs: Sequence[BoardRun]) -> Influences:
         """Those of a task; of a metric without an interval there are none."""
-        found: dict[int, dict[str, Influence]] = {}
-        labels = []
-        for seed in dict.fromkeys(run.seed for run in runs):
-            sides = [Side({r.model.name: r.evaluation}) for r in runs if r.seed == seed]
-            compared = TaskComparison(task, sides)
-            labels.append(compared.labels)
-            found[seed] = {n: of[metric] for n, of in compared.by_run.items() if metric in of}
-        same = all(np.array_equal(labels[0], other) for other in labels[1:])
-        return cls(found, same)
+        found: dict[str, dict[int, Influence]] = defaultdict(dict)
+        rows: dict[str, dict[int, str]] = defaultdict(dict)
+        for run in runs:
+            name = run.model.name
+            compared = TaskComparison(task, [Side({name: run.evaluation})])
+            influences = compared.by_run[name]
+            if metric in influences:
+                found[name][run.seed] = influences[metric]
+            arrays = compared.labels, compared.clusters
+            rows[name][run.seed] = sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
+        return cls(found, rows)
 
     def interval(self, model: str) -> list[float] | None:
         """The ends of the 95 % interval of a model's mean over the seeds."""
-        parts = [of[model] for of in self.by_seed.values() if model in of]
+        parts = list(self.by_model.get(model, {}).values())
         if not parts:
             return None
-        if self.same_rows:
+        if self._same_rows(model):
             found = interval_of(*mean_of(parts))
             return [found.low, found.high]
         return _independent([interval_of(*part) for part in parts])[1:]
 
     def difference(self, model: str, reference: str | None) -> list[float] | None:
-        """What a model's mean is ahead of the reference, with the ends of its interval."""
-        pairs = [
-            (of[model], of[reference])
-            for of in self.by_seed.values()
-            if reference is not None and {model, reference} <= of.keys()
-        ]
-        if model == reference or not pairs:
+        """What a model's mean is ahead of the reference, with the ends of its interval.
+
+        Raises:
+            PipelineError: The test rows of both are not the same.
+        """
+        if reference is None or model == reference or reference not in self.rows:
             return None
-        if self.same_rows:
-            ours, theirs = (mean_of(part) for part in zip(*pairs, strict=True))
-            found = difference(ours, theirs)
+        ours, theirs = (self.by_model.get(name, {}) for name in (model, reference))
+        seeds = [seed for seed in ours if seed in theirs]
+        for seed in seeds:
+            if self.rows[model][seed] != self.rows[reference][seed]:
+                raise PipelineError(
+                    f"The model {model!r} and its reference {reference!r} have other test rows "
+                    f"(seed {seed}), so their difference has no meaning. Give {model!r} a "
+                    "`reference` with the same data."
+                )
+        if not seeds:
+            return None
+        if self._same_rows(model):
+            pair = [mean_of([of[seed] for seed in seeds]) for of in (ours, theirs)]
+            found = difference(*pair)
             return [found.value, found.low, found.high]
-        return _independent([difference(*pair) for pair in pairs])
+        return _independent([difference(ours[seed], theirs[seed]) for seed in seeds])
+
+    def _same_rows(self, model: str) -> bool:
+        """Whether all seeds have the same rows; else those of the seeds are independent."""
+        return len(set(self.rows[model].values())) == 1
 
 
 def _independent(parts: Sequence[Interval | Difference]) -> list[float]:

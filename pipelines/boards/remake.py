@@ -12,12 +12,18 @@ from pipelines.boards.result import table
 from pipelines.boards.runs import BoardRun, run_board
 from pipelines.common.artifacts import versions
 from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.engines import LOCAL, Engine
 from pipelines.report.data import machine_text
 from pipelines.workflow.about_run import this_machine
 
 
 def remake(
-    loaded: LoadedBoard, models: str | None, seeds: int, folder: Path, console: Console
+    loaded: LoadedBoard,
+    models: str | None,
+    seeds: int,
+    folder: Path,
+    console: Console,
+    engine: Engine = LOCAL,
 ) -> list[Path]:
     """Trains and evaluates the models of a board; prints and writes the table.
 
@@ -30,6 +36,7 @@ def remake(
         seeds: Number of seeds.
         folder: The folder of all runs and of the files.
         console: Shows the progress and the table.
+        engine: Runs the trainings.
 
     Returns:
         The files.
@@ -46,7 +53,7 @@ def remake(
         "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),
         "machine": machine_text(this_machine()),
     }
-    for run in run_board(loaded, names, seeds, folder, console):
+    for run in run_board(loaded, names, seeds, folder, console, engine):
         runs.append(run)
         if len(runs) % len(names) == 0:
             lines = table(loaded, runs)

@@ -48,12 +48,18 @@ class Line(NamedTuple):
 
 
 def table(loaded: LoadedBoard, runs: Sequence[BoardRun]) -> list[Line]:
-    """The lines of a board: one for each model and task, in the order of the board."""
+    """The lines of a board: one for each task and model that has it, in the order of the board.
+
+    Raises:
+        PipelineError: A model and its reference have other test rows.
+    """
     lines = []
-    for task in shown_tasks(loaded, runs[0].evaluation):
-        known = Influences.of(task, loaded.board.metric, runs)
-        for name in dict.fromkeys(run.model.name for run in runs):
-            of_model = [run for run in runs if run.model.name == name]
+    tasks = dict.fromkeys(task for run in runs for task in shown_tasks(loaded, run.evaluation))
+    for task in tasks:
+        with_task = [run for run in runs if task in run.evaluation.metrics["tasks"]]
+        known = Influences.of(task, loaded.board.metric, with_task)
+        for name in dict.fromkeys(run.model.name for run in with_task):
+            of_model = [run for run in with_task if run.model.name == name]
             lines.append(_line(loaded.board, task, of_model, known))
     return lines
 
@@ -86,7 +92,7 @@ def _line(board: Board, task: str, runs: Sequence[BoardRun], known: Influences) 
         stdev(values.values()) if len(values) > 1 else None,
         values,
         known.interval(model.name),
-        known.difference(model.name, board.reference),
+        known.difference(model.name, board.reference_of(model)),
         verdict(board, model, task, value),
         mean(run.seconds for run in runs),
         runs[0].weights,

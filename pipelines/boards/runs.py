@@ -1,9 +1,10 @@
-"""Runs every model of a board with every seed, one after the other; finished runs are kept."""
+"""Runs every model of a board with every seed; finished runs are kept."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ from rich.markup import escape
 
 from pipelines.boards.board import BoardModel, LoadedBoard
 from pipelines.common.errors import PipelineError
+from pipelines.engines import LOCAL, Engine
 from pipelines.report.results import Evaluation
 from pipelines.workflow.linked_steps import link_step
+from pipelines.workflow.run import STEPS
 from pipelines.workflow.steps import Steps
 
 _STEPS = ("ingest", "fit")
@@ -37,8 +40,57 @@ class BoardRun(NamedTuple):
     weights: int
 
 
+class _Planned(NamedTuple):
+    """A run to finish: picklable, for workers of any engine."""
+
+    loaded: LoadedBoard
+    model: BoardModel
+    seed: int
+    folder: Path
+    data: Path  # the run folder of the same seed whose ingested rows and features are taken
+
+    @property
+    def title(self) -> str:
+        return f"{self.model.name}, seed {self.seed}"
+
+    def finish(self, steps: Sequence[str] = (*_STEPS, "train", "evaluate")) -> None:
+        """Runs what is not done yet.
+
+        Raises:
+            PipelineError: A step fails; the sentence names the run.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log.txt").open("a", encoding="utf-8") as log:
+            own = self._steps(Console(file=log))
+            try:
+                for step in _STEPS:
+                    theirs = self.data / STEPS[step].folder
+                    if theirs.exists() and not own.run.path(step).exists():
+                        link_step(theirs, own.run.path(step))
+                for step in steps:
+                    getattr(own, step)()
+            except PipelineError as error:
+                raise PipelineError(f"{self.title}: {error}") from None
+
+    def result(self) -> BoardRun:
+        """Reads the finished run."""
+        run = self._steps(Console(quiet=True)).run
+        trained = run.manifest("train")
+        evaluation = Evaluation.read(run.path("evaluate"))
+        return BoardRun(self.model, self.seed, evaluation, trained["seconds"], trained["weights"])
+
+    def _steps(self, console: Console) -> Steps:
+        experiment = self.loaded.experiment(self.model, self.seed)
+        return Steps.of(experiment, self.folder, console, force=False)
+
+
 def run_board(
-    loaded: LoadedBoard, names: Sequence[str], seeds: int, folder: Path, console: Console
+    loaded: LoadedBoard,
+    names: Sequence[str],
+    seeds: int,
+    folder: Path,
+    console: Console,
+    engine: Engine = LOCAL,
 ) -> Iterator[BoardRun]:
     """Trains and evaluates, and yields each run.
 
@@ -48,6 +100,7 @@ def run_board(
         seeds: Number of seeds: the experiment's, and those after it.
         folder: A folder for the run folders, one for each model and seed.
         console: Shows a line for each run; the steps write into `log.txt` of the run folder.
+        engine: Runs the trainings.
 
     Raises:
         PipelineError: A run fails; the sentence names it. Start again to go on after it.
@@ -55,34 +108,31 @@ def run_board(
     chosen = [model for model in loaded.board.models if model.name in names]
     # All files are checked before the first hour of training.
     first = {model.name: loaded.experiment(model).seed for model in chosen}
-    made: dict[int, Steps] = {}
-    total = seeds * len(chosen)
-    for number, (place, model) in enumerate((p, m) for p in range(seeds) for m in chosen):
+    planned, data = [], dict[int, Path]()
+    for place, model in ((place, model) for place in range(seeds) for model in chosen):
         seed = first[model.name] + place
-        console.print(f"[{number + 1}/{total}] {model.name}, seed {seed} ...", end=" ")
-        run = folder / f"{_slug(model.name)}-{seed}"
-        run.mkdir(parents=True, exist_ok=True)
-        with (run / "log.txt").open("a", encoding="utf-8") as log:
-            steps = Steps.of(loaded.experiment(model, seed), run, Console(file=log), force=False)
+        own = folder.resolve() / f"{_slug(model.name)}-{seed}"
+        planned.append(_Planned(loaded, model, seed, own, data.setdefault(seed, own)))
+    for each in planned:
+        if each.folder == each.data:
+            each.finish(_STEPS)
+    results = engine.map_ordered(_finishing, planned)
+    with contextlib.closing(results):
+        for number, each in enumerate(planned):
+            console.print(f"[{number + 1}/{len(planned)}] {escape(each.title)} ...", end=" ")
             try:
-                for step in _STEPS:
-                    if seed in made and not steps.run.path(step).exists():
-                        link_step(made[seed].run.path(step), steps.run.path(step))
-                for step in (*_STEPS, "train", "evaluate"):
-                    getattr(steps, step)()
-            except PipelineError as error:
+                next(results)
+            except PipelineError:
                 console.print()
-                raise PipelineError(f"{model.name}, seed {seed}: {error}") from None
-        made.setdefault(seed, steps)
-        found = _found(model, seed, steps)
-        console.print(escape(_shown(loaded, found)))
-        yield found
+                raise
+            found = each.result()
+            console.print(escape(_shown(loaded, found)))
+            yield found
 
 
-def _found(model: BoardModel, seed: int, steps: Steps) -> BoardRun:
-    trained = steps.run.manifest("train")
-    evaluation = Evaluation.read(steps.run.path("evaluate"))
-    return BoardRun(model, seed, evaluation, trained["seconds"], trained["weights"])
+@contextlib.contextmanager
+def _finishing() -> Iterator[Callable[[_Planned], None]]:
+    yield _Planned.finish
 
 
 def _shown(loaded: LoadedBoard, run: BoardRun) -> str:

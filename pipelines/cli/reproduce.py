@@ -8,6 +8,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.cli.options import engine_options
 from pipelines.cli.running import CONSOLE, reported
 
 
@@ -26,23 +27,33 @@ from pipelines.cli.running import CONSOLE, reported
     type=click.Path(path_type=Path),
     help="Folder of all runs and of the table.  [default: runs/boards/BOARD]",
 )
-def reproduce(board: str, seeds: int, models: str | None, run_dir: Path | None) -> None:
+@engine_options
+def reproduce(
+    board: str,
+    seeds: int,
+    models: str | None,
+    run_dir: Path | None,
+    engine: str,
+    ray_address: str,
+) -> None:
     """Remake a board: models and seeds beside published numbers.
 
-    BOARD is the name of a board of the package, such as frappe, or a TOML file of your own.
-    Finished runs are kept, so the same command goes on where it was interrupted, or adds seeds.
+    BOARD is a TOML file, or the name of one in experiments/boards, such as frappe. Finished runs
+    are kept, so the same command goes on where it was interrupted, or adds seeds.
     """
     with reported():
         import_tensorflow()
         from pipelines.boards.board import load_board
         from pipelines.boards.remake import remake
         from pipelines.common.artifacts import locked
+        from pipelines.engines import choose_engine
         from pipelines.scoring.microbatches import one_thread_each
 
         one_thread_each()
         loaded = load_board(board)
         folder = run_dir or Path("runs/boards") / loaded.name
         with locked(folder):
-            files = remake(loaded, models, seeds, folder, CONSOLE)
+            chosen = choose_engine(engine, ray_address)
+            files = remake(loaded, models, seeds, folder, CONSOLE, chosen)
         places = "  ".join(escape(str(path)) for path in files)
         CONSOLE.print(f"[bold]reproduce[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)

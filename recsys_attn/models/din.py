@@ -43,6 +43,7 @@ def din(
     width: Count = 16,
     target_attention: Mechanism = "din",
     target_heads: Count | None = None,
+    target_head_dim: HeadSize | None = None,
     encoder: Encoder | None = None,
     encoder_layers: Count | None = None,
     encoder_heads: Heads | None = None,
@@ -67,8 +68,10 @@ def din(
         target_attention: Attention of a candidate to a history, of
             `recsys_attn.attention.presets`. The authors' code has a softmax:
             `{"class_name": "din", "config": {"weighting": "softmax"}}`.
-        target_heads: Number of heads of target attention, of size 16 and with projections. Defaults
-            to none: no projections, as in the paper.
+        target_heads: Number of heads of target attention, with projections. Defaults to none: no
+            projections, as in the paper.
+        target_head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
+            Defaults to 16 with `target_heads`.
         encoder: Attention of events to each other before it, in Transformer blocks; or another
             encoder, such as `"gru"`, or a block with its options (`recsys_attn.models.encoders`).
             Defaults to no encoder.
@@ -137,7 +140,9 @@ def din(
     )
     require_sizes("mlp_units", mlp_units)
     own = placed(gates, disagreement, fields="", **places_of_history(schema, encoder, target_heads))
-    heads = {"num_heads": target_heads, "head_dim": None if target_heads is None else 16}
+    require_with("`target_heads`", target_heads is not None, target_head_dim=target_head_dim)
+    size = 16 if target_head_dim is None else target_head_dim
+    heads = {"num_heads": target_heads, "head_dim": None if target_heads is None else size}
 
     def history() -> TargetAttention:
         mechanism = presets.fresh(target_attention)

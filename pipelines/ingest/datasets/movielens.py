@@ -34,16 +34,25 @@ _MOVIES = {"item_id": _INT, "title": _TEXT, "genres": _TEXT}
 def read(options: DataOptions) -> Source:
     """Ratings in the order of their time."""
     path = source_folder(options, DOWNLOAD)
-    users = _table(path, "users.dat", _USERS)
-    movies = _movies(_table(path, "movies.dat", _MOVIES))
-    ratings = _table(path, "ratings.dat", _RATINGS)
-    table = _with(_with(ratings, users, "user_id", path), movies, "item_id", path)
+    table = ratings_of(path)
     table = table.sort_by([(name, "ascending") for name in ("timestamp", "user_id", "item_id")])
     hour, weekday = hour_and_weekday(table["timestamp"])
     table = table.append_column("hour", hour).append_column("weekday", weekday)
     like = pc.greater_equal(table["rating"], LIKED).cast(pa.int8())
     table = table.append_column("like", like)
     return Source({ALL: [SourceFile.of_table(str(path), table)]}, user="user_id", time="timestamp")
+
+
+def ratings_of(path: Path) -> pa.Table:
+    """Ratings in the order of the file, with the features of the user and the film.
+
+    Args:
+        path: The zip, or a folder with the zip or its files.
+    """
+    users = _table(path, "users.dat", _USERS)
+    movies = _movies(_table(path, "movies.dat", _MOVIES))
+    ratings = _table(path, "ratings.dat", _RATINGS)
+    return _with(_with(ratings, users, "user_id", path), movies, "item_id", path)
 
 
 def _with(ratings: pa.Table, facts: pa.Table, key: str, path: Path) -> pa.Table:

@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.boards.board import Board, BoardModel, LoadedBoard, built_in, load_board
+from pipelines.boards.board import FOLDER, Board, BoardModel, LoadedBoard, load_board
 from pipelines.boards.influences import Influences
 from pipelines.boards.remake import chosen, remake
 from pipelines.boards.result import verdict
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
+from pipelines.training import check_model
 from tests.support.experiments import QUICK, write
 
+ROOT = Path(__file__).parents[3]
+BOARDS = sorted(path.stem for path in (ROOT / FOLDER).glob("*.toml"))
 SEED = 3  # of the experiment
 TEXT = """
 title = "Two models"
@@ -116,8 +119,13 @@ def test_finished_runs_are_kept_and_share_their_data(place: Path) -> None:
 def test_seeds_of_the_same_rows_are_not_independent_rows(same_rows: bool) -> None:
     moved = np.random.default_rng(0).normal(size=(2, 50)) / 50
     influences = {"a": (0.7, moved[0]), "b": (0.6, moved[1])}
-    one = Influences({1: influences}, True)
-    twice = Influences({1: influences, 2: influences}, same_rows)
+    one, twice = (
+        Influences(
+            {name: dict.fromkeys(seeds, each) for name, each in influences.items()},
+            {name: {seed: f"{seed * (not same_rows)}" for seed in seeds} for name in influences},
+        )
+        for seeds in ((1,), (1, 2))
+    )
     share = 1 if same_rows else 0.5**0.5
     for found, alone in (
         (twice.interval("a"), one.interval("a")),
@@ -131,6 +139,13 @@ def test_seeds_of_the_same_rows_are_not_independent_rows(same_rows: bool) -> Non
     assert one.difference("a", "b") == pytest.approx([0.1, 0.1 - margin, 0.1 + margin], rel=1e-3)
     assert twice.difference("a", "a") is None
     assert twice.difference("a", None) is None
+
+
+def test_models_on_other_rows_have_no_difference() -> None:
+    influence = (0.7, np.ones(3))
+    apart = Influences({"a": {1: influence}, "b": {1: influence}}, {"a": {1: "x"}, "b": {1: "y"}})
+    with pytest.raises(PipelineError, match=r"'a' and its reference 'b' have other test rows"):
+        apart.difference("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -178,18 +193,48 @@ def test_a_wrong_board_is_one_sentence(place: Path, old: str, new: str, message:
         )
 
 
-def test_unknown_names_are_suggested(place: Path) -> None:
+def test_unknown_names_are_suggested(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     with pytest.raises(PipelineError, match=r"no board 'frape'.*Did you mean 'frappe'"):
         load_board("frape")
     with pytest.raises(PipelineError, match=r"--models names 'smal'.*Did you mean 'small'"):
         chosen(_board(place), "smal")
+    monkeypatch.chdir(place)
+    with pytest.raises(PipelineError, match=r"in experiments/boards: none is here"):
+        load_board("frappe")
 
 
-@pytest.mark.parametrize("name", built_in())
-def test_boards_of_the_package_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", BOARDS)
+def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     monkeypatch.setenv("RECSYS_DATA", "data")
     loaded = load_board(name)
     for model in loaded.board.models:
         experiment = loaded.experiment(model, 7)
+        check_model(experiment)
         assert experiment.seed == 7
         assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
+
+
+def test_models_may_have_some_of_the_tasks(tmp_path: Path) -> None:
+    """One of one task, and one whose reference is another one than the board's."""
+    write(tmp_path, QUICK)
+    text = TEXT.replace('tasks = ["click"]\n', "").replace("published = { click = 0.99 }", "")
+    text += """
+[[models]]
+name = "alone"
+reference = "Linear & more"
+set = { tasks = [{ name = "click" }], "training.epochs" = 1 }
+"""
+    console = Console(file=io.StringIO(), width=200)
+    remake(_board(tmp_path, text), None, 1, tmp_path / "runs", console)
+    lines = json.loads((tmp_path / "runs/board.json").read_text("utf-8"))["lines"]
+    of_task = {
+        task: {line["model"]: line for line in lines if line["task"] == task}
+        for task in ("click", "conversion")
+    }
+    assert list(of_task["click"]) == ["small", "Linear & more", "alone"]
+    assert list(of_task["conversion"]) == ["small", "Linear & more"]
+    click = of_task["click"]
+    expected = click["alone"]["value"] - click["Linear & more"]["value"]
+    assert click["alone"]["difference"][0] == pytest.approx(expected)
