@@ -25,6 +25,7 @@ from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
 from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.id_transforms import Vocabulary
+from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import encoders, option_types, placements
 from recsys_attn.models.encoder_context import EncoderContext
 
@@ -85,12 +86,15 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_head_dim": 8,
     "model.encoder_positions": "rotary",
     "model.encoder_context": {"features": ["scenario"], "how": "norm"},
+    "model.update": {"residual": "identity", "norm": "layer"},
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
     "model.gate_attention": "sparsemax",
     "model.target_heads": 4,
     "model.gates": "hard_concrete",
     "model.disagreement": {"outputs": 0.01},
     "model.mlp_units": [64, 32],
+    "model.tower_units": [32],
+    "model.rank": 64,
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,
@@ -132,6 +136,7 @@ _CHECKED = {  # options of models, by the function that checks them
     norms.NORMS.get: "name or table of a [normalisation](attention.md#blocks)",
     positions.get: "name or table of [positions](attention.md#positions)",
     encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
+    FieldUpdate.of: "table of `residual`, `norm` and `relu`",
     EncoderContext.of: "table of `features` and `how`: [a context](attention.md#context)",
     placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
     placements.check_disagreement: "table of numbers, or a table by place",

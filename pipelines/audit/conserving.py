@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from recsys_attn.attention import Dense, HeadsCall
+from recsys_attn.attention import Dense, Disentangled, HeadsCall
 from recsys_attn.constant_factors import constant_factors
 from recsys_attn.embeddings import example_inputs
 from recsys_attn.models import RankingModel
@@ -41,7 +41,8 @@ def conserving(model: RankingModel, visit: Visit = lambda place, call: call) -> 
 
     def constant(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
         mechanism = call.mechanism
-        if not isinstance(mechanism, Dense) or mechanism.pair_values is not None:
+        pair_values = getattr(mechanism, "pair_values", None)
+        if not isinstance(mechanism, Dense | Disentangled) or pair_values is not None:
             raise PipelineError(
                 "`evaluation.layer_wise_relevance` holds the weights of attention constant, which "
                 f"needs 'dense' mechanisms without `pair_values`. Received at {place}: "

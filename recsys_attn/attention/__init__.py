@@ -13,6 +13,7 @@ from recsys_attn.attention.layers.segment_attention import SegmentAttention
 from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.mechanisms.lookup import Lookup
@@ -24,6 +25,7 @@ __all__ = [
     "Compressed",
     "Dense",
     "Disagreement",
+    "Disentangled",
     "HeadGroups",
     "HeadsCall",
     "Linear",

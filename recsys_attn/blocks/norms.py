@@ -15,6 +15,7 @@ from recsys_attn.serialization import nameless, serialize, takes
 from recsys_attn.tensors import Shape, Tensor
 
 NORMS = Registry("a normalisation", "norms")
+ROW_NORMS = ("layer", "none", "rms")  # of each row alone, without a condition
 
 
 def _layer(epsilon: float = 1e-6, **kwargs: Any) -> keras.layers.LayerNormalization:

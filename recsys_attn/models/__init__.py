@@ -4,7 +4,9 @@ from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
 from recsys_attn.models.dcn import dcn
+from recsys_attn.models.destine import destine
 from recsys_attn.models.din import din
+from recsys_attn.models.eulernet import eulernet
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
 from recsys_attn.models.han import han
 from recsys_attn.models.mmoe import mmoe
@@ -21,7 +23,9 @@ __all__ = [
     "autoint",
     "dcn",
     "deepfm",
+    "destine",
     "din",
+    "eulernet",
     "fm",
     "get",
     "han",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
@@ -21,6 +22,7 @@ from recsys_attn.models.option_types import (
     Penalties,
     Share,
     Sizes,
+    Update,
     require_with,
 )
 from recsys_attn.models.placements import placed
@@ -40,6 +42,7 @@ def autoint(
     num_heads: Count = 2,
     head_dim: HeadSize = 32,
     mechanism: Mechanism = "autoint",
+    update: Update | None = None,
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
     dropout: Share = 0.0,
@@ -61,6 +64,9 @@ def autoint(
         num_heads: Number of heads of each.
         head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
         mechanism: Attention of fields to each other, of `recsys_attn.attention.presets`.
+        update: Residual, normalisation and ReLU of the interacting layers, of `FieldUpdate`: the
+            authors' code is `{"relu": "projections", "norm": "layer"}` with the mechanism
+            `"transformer"`. Try `{"norm": "layer"}` with several layers. Defaults to the paper's.
         gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
             cut it out: one for all places, or a table by place (`fields`, or the heads of the
             `interaction`). Raise `penalty` to close more. Defaults to none.
@@ -90,24 +96,53 @@ def autoint(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    require_one_width(schema, width)
-    require_share("dropout", dropout)
-    require_sizes("mlp_units", mlp_units)
-    if dropout and not mlp_units:
-        raise ValueError(
-            "`dropout` is that of the MLP, and there is none without `mlp_units`; for the weights "
-            "of the attention it is an argument of `mechanism`. "
-            f"Received: dropout={dropout}, mlp_units=()"
-        )
-    require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
     own = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
         num_layers=num_layers,
         num_heads=num_heads,
         head_dim=head_dim,
         mechanism=mechanism,
+        update=update,
         **own["interaction"],
     )
+    network = mlp_units, dropout, norm
+    common = history_pooling, own["fields"]["gate"], embeddings_regularizer
+    return interacting_ranker("autoint", schema, width, attention, network, *common)
+
+
+def interacting_ranker(
+    name: str,
+    schema: Schema,
+    width: int,
+    attention: AutoInt,
+    network: tuple[Sequence[int], float, Any],
+    history_pooling: str,
+    gate: Any,
+    embeddings_regularizer: Any,
+) -> RankingModel:
+    """Returns a model of attention between fields, with or without an MLP beside it.
+
+    Args:
+        name: Name of the model.
+        schema: A fitted schema.
+        width: Embedding width.
+        attention: The interacting layers.
+        network: Units of the MLP (none without), its dropout and its normalisation.
+        history_pooling: `"mean"` or `"max"`.
+        gate: The gate of the fields; None for none.
+        embeddings_regularizer: Regularizer of the embedding tables.
+    """
+    mlp_units, dropout, norm = network
+    require_one_width(schema, width)
+    require_share("dropout", dropout)
+    require_sizes("mlp_units", mlp_units)
+    if dropout and not mlp_units:
+        raise ValueError(
+            "`dropout` is that of the MLP, and there is none without `mlp_units`; the weights of "
+            "the attention have `attention_dropout`, or an argument of `mechanism`. "
+            f"Received: dropout={dropout}, mlp_units=()"
+        )
+    require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
     mlp = Mlp(mlp_units, dropout=dropout, norm=norm) if mlp_units else None
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
@@ -115,7 +150,7 @@ def autoint(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(attention, mlp),
             head=TaskHeads([task.name for task in schema.tasks]),
-            field_gate=field_gate(schema, width, own["fields"]["gate"]),
+            field_gate=field_gate(schema, width, gate),
         ),
-        name="autoint",
+        name=name,
     )

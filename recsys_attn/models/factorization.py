@@ -77,6 +77,7 @@ def afm(
     width: Count = 16,
     history_pooling: Literal["max", "mean"] = "mean",
     units: Count = 16,
+    attention_dropout: Share = 0.0,
     dropout: Share = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
@@ -92,6 +93,7 @@ def afm(
         width: Size of the vectors v.
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         units: Hidden units of the attention.
+        attention_dropout: Dropout of its weights.
         dropout: Dropout of the weighted sum.
         embeddings_regularizer: Regularizer of the embedding tables.
 
@@ -115,8 +117,10 @@ def afm(
     (1, 3)
     """
     require_positive("units", units)
+    require_share("attention_dropout", attention_dropout)
     require_share("dropout", dropout)
-    attention = {"class_name": "afm", "config": {"units": units}}
+    config = {"units": units, "dropout": attention_dropout}
+    attention = {"class_name": "afm", "config": config}
     pooled = Stream(AttentionalPairs(attention), [keras.layers.Dropout(dropout)])
     common = history_pooling, embeddings_regularizer
     return ranker("afm", schema, width, [pooled], *common, linear=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, norms, positions
+from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import encoder_context, encoders, placements
 
 
@@ -72,6 +73,7 @@ HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]
 Norm: TypeAlias = Annotated[str | dict[str, Any], norms.NORMS.get]
 Mechanism: TypeAlias = Annotated[str | dict[str, Any], presets.get]
+Update: TypeAlias = Annotated[dict[str, Any], FieldUpdate.of]
 Encoder: TypeAlias = Annotated[str | dict[str, Any], encoders.get]
 EncoderContext: TypeAlias = Annotated[dict[str, Any], encoder_context.EncoderContext.of]
 EncoderPositions: TypeAlias = Annotated[str | dict[str, Any], positions.get]

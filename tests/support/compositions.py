@@ -128,6 +128,7 @@ _SCORES = {
         crosses=False,
     ),
     "shared query and key": Composition(dense("shared_dot"), crosses=False),
+    "disentangled, DESTINE": Composition("disentangled", crosses=False),
 }
 _PATTERNS = {
     "causal": Composition(dense(pattern=Causal()), causal=True, crosses=False),

@@ -7,6 +7,7 @@ from recsys_attn.interactions import (
     AutoInt,
     CompressedInteraction,
     CrossNetwork,
+    EulerInteraction,
     FactorizationMachine,
     InteractingLayer,
     PairProducts,
@@ -36,6 +37,14 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "interacting_layer": LayerCase(InteractingLayer, SMALL, **FIELDS),
     "interacting_layer_small_values": LayerCase(
         InteractingLayer, {"num_heads": 2, "head_dim": [4, 3]}, **FIELDS
+    ),
+    "interacting_layer_of_the_authors": LayerCase(
+        InteractingLayer, {"update": {"relu": "projections", "norm": "layer"}, **SMALL}, **FIELDS
+    ),
+    "disentangled_fields": LayerCase(
+        InteractingLayer,
+        {"mechanism": "disentangled", "update": {"residual": "identity", "relu": "none"}, **SMALL},
+        **FIELDS,
     ),
     "autoint": LayerCase(
         AutoInt,
@@ -86,6 +95,7 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "attentional_pairs": LayerCase(
         AttentionalPairs, {}, {"inputs": "BTHN"}, {"present": "BTH"}, {"present": "inputs"}
     ),
+    "euler": LayerCase(EulerInteraction, {"orders": (3, 2)}, {"inputs": "BTNH"}),
     "cross_network": LayerCase(CrossNetwork, {"rank": 2, "num_experts": 3}),
     "gated_cross_network": LayerCase(CrossNetwork, {"gated": True}),
     "compressed_interaction": LayerCase(

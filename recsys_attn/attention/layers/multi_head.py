@@ -191,7 +191,7 @@ class MultiHeadAttention(Layer):
         several = self.mechanism.projections
         self.heads.build(
             (*query_shape[:2], self.num_heads, several * self.head_dim),
-            (*key_shape[:2], self.num_heads, several * self.head_dim),
+            (*key_shape[:2], self.num_heads, self._layout["key"][1]),
             (*value_shape[:2], self.num_heads, several * self._value_size),
             query_shape,
         )
@@ -216,7 +216,7 @@ class MultiHeadAttention(Layer):
         several = self.mechanism.projections
         return {
             "query": (self.num_heads, several * self.head_dim),
-            "key": (self.num_key_heads, several * self.head_dim),
+            "key": (self.num_key_heads, several * self.head_dim + self.mechanism.unary_size),
             "value": (self.num_key_heads, several * self.value_dim),
         }
 

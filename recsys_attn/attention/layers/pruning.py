@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
@@ -93,7 +94,7 @@ def kept_units(gate: Any) -> list[int]:
 def require_order_free(name: str, mechanism: Any) -> None:
     """Raises unless removing keys that are masked leaves the result of a mechanism the same."""
     if (
-        not isinstance(mechanism, Dense | Linear)
+        not isinstance(mechanism, Dense | Disentangled | Linear)
         or encodes_order(mechanism)
         or getattr(mechanism, "pattern", None) is not None
     ):

@@ -3,6 +3,7 @@
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.compressed import Compressed
 from recsys_attn.attention.mechanisms.dense import Dense
+from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.mechanisms.linear import Linear, LinearState
 from recsys_attn.attention.mechanisms.lookup import Lookup
@@ -16,6 +17,7 @@ __all__ = [
     "MECHANISMS",
     "Compressed",
     "Dense",
+    "Disentangled",
     "HeadGroups",
     "Linear",
     "LinearState",

@@ -44,6 +44,8 @@ class Mechanism(Layer):
         shares_query_and_key: Whether queries and keys have one projection.
         projections: Number of projections of queries, keys and values that the layer around it
             makes; they stand side by side in each head.
+        unary_size: Number of channels at the end of each key that no query meets, such as the
+            logit of a unary term; the layer around it projects them beside the others.
 
     Call arguments:
         query: (B, T, N, H).
@@ -113,6 +115,10 @@ class Mechanism(Layer):
     @property
     def projections(self) -> int:
         return 1
+
+    @property
+    def unary_size(self) -> int:
+        return 0
 
     def __call__(
         self,

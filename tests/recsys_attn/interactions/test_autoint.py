@@ -23,7 +23,8 @@ MASK = RNG.random((B, T, F)) < 0.6
 
 
 def expected(layer: InteractingLayer, fields: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    sizes = [N * layer.head_dim] * 2 + [N * layer.value_dim] * (1 + layer.use_residual)
+    projected = layer.update.residual == "projected"
+    sizes = [N * layer.head_dim] * 2 + [N * layer.value_dim] * (1 + projected)
     kernels = np.split(layer.get_weights()[0].astype("float64"), np.cumsum(sizes)[:-1], axis=1)
     output = np.zeros((*fields.shape[:-1], N * layer.value_dim))
     for index in np.ndindex(fields.shape[:-2]):
@@ -39,11 +40,9 @@ def expected(layer: InteractingLayer, fields: np.ndarray, mask: np.ndarray | Non
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all fields", "missing fields"])
 @pytest.mark.parametrize("mechanism", ["autoint", "transformer"])
-@pytest.mark.parametrize("use_residual", [True, False], ids=["residual", "no residual"])
-def test_layer_equals_the_paper(
-    use_residual: bool, mechanism: str, mask: np.ndarray | None
-) -> None:
-    layer = InteractingLayer(N, H, mechanism, use_residual)
+@pytest.mark.parametrize("update", [None, {"residual": "none"}], ids=["residual", "no residual"])
+def test_layer_equals_the_paper(update: Any, mechanism: str, mask: np.ndarray | None) -> None:
+    layer = InteractingLayer(N, H, mechanism, update)
     output = layer(FIELDS, field_mask=mask)
     assert_close(output, expected(layer, FIELDS, mask))
 

@@ -112,6 +112,14 @@ def test_weights_of_pairs_make_the_field_weighted_machine() -> None:
         assert_close(found, expected)
 
 
+def test_attention_of_pairs_drops_weights_and_their_sum() -> None:
+    schema = Schema(FEATURES, TASKS["one"])
+    model = models.afm(schema, width=3, attention_dropout=0.3, dropout=0.2)
+    (stream,) = model.tower.interaction.streams
+    assert stream.fields.pooling.attention.mechanism.dropout.rate == 0.3
+    assert [layer.rate for layer in stream.layers] == [0.2]
+
+
 @pytest.mark.parametrize("name", ["wide_and_deep", "deepfm"])
 def test_deep_models_add_the_network(name: str) -> None:
     model = built(name, "one")

@@ -63,6 +63,8 @@ SMALL = {
     "deepfm": {"width": 4, "mlp_units": (5,), "norm": "batch", "dropout": 0.0},
     "xdeepfm": {"width": 4, "cin_units": (3, 2), "mlp_units": (5,), "dropout": 0.0},
     "dcn": {"width": 4, "mlp_units": (5,), "rank": 3, "cross_experts": 2},
+    "destine": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
+    "eulernet": {"width": 4, "orders": (5, 3)},
 }
 
 
@@ -273,6 +275,18 @@ def test_logistic_regression_is_linear_in_its_fields() -> None:
         (logit(item) - logit(base)) + (logit(user) - logit(base)),
         atol=1e-6,
     )
+
+
+def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
+    options = {**SMALL["destine"], "mechanism": "disentangled", "update": {"relu": "none"}}
+    autoint = models.autoint(SCHEMA, **options)
+    expected = scores(autoint, inputs())
+    model = models.destine(SCHEMA, **SMALL["destine"])
+    model(inputs())
+    model.set_weights(autoint.get_weights())
+    assert_same(scores(model, inputs()), expected)
+    with pytest.raises(ValueError, match="`attention_dropout`"):
+        models.destine(SCHEMA, dropout=0.1)
 
 
 def test_din_scores_missing_events_as_none() -> None:

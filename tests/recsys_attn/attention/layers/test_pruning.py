@@ -138,12 +138,20 @@ def closed(layer: keras.layers.Layer, open_heads: list[list[int]]) -> None:
         gate.assign([9.0 if head in heads else -9.0 for head in range(N)])
 
 
-@pytest.mark.parametrize("use_residual", [True, False])
-@pytest.mark.parametrize("mechanism", ["autoint", "t5", Dense("shared_dot"), "additive"], ids=str)
-def test_columns_of_pruned_interacting_heads_keep_the_residual(
-    mechanism: Any, use_residual: bool
-) -> None:
-    layer = InteractingLayer(N, [H, 5], mechanism, use_residual, gate="hard_concrete")
+@pytest.mark.parametrize(
+    ("mechanism", "update"),
+    [
+        ("autoint", None),
+        ("t5", {"residual": "none", "norm": "rms"}),
+        (Dense("shared_dot"), {"relu": "projections", "norm": "layer"}),
+        ("additive", {"residual": "identity"}),
+        ("disentangled", {"relu": "none"}),
+        ("disentangled", {"relu": "projections", "residual": "none"}),
+    ],
+    ids=str,
+)
+def test_columns_of_pruned_interacting_heads_keep_the_residual(mechanism: Any, update: Any) -> None:
+    layer = InteractingLayer(N, [H, 5], mechanism, update, gate="hard_concrete")
     layer(X)
     closed(layer, [[1, 3]])
     smaller = prune_heads(layer)
