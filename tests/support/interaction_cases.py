@@ -5,10 +5,16 @@ from __future__ import annotations
 from recsys_attn.interactions import (
     AttentionalPairs,
     AutoInt,
+    BilinearFusion,
+    BilinearInteraction,
     CompressedInteraction,
+    ContextGate,
+    CrossFieldGate,
     CrossNetwork,
     FactorizationMachine,
     InteractingLayer,
+    MaskBlock,
+    MaskNetwork,
     PairProducts,
     TargetAttention,
 )
@@ -27,6 +33,11 @@ FIELDS = {
     "masks": {"field_mask": "BTF"},
     "hides": {"field_mask": "inputs"},
     "zeros": ("field_mask",),
+}
+MASKED = {
+    "inputs": {"inputs": "BTHN"},
+    "masks": {"present": "BTH"},
+    "hides": {"present": "inputs"},
 }
 ROWS = {"inputs": {"inputs": "BE"}}
 HARD_CONCRETE = {"class_name": "hard_concrete", "config": {"penalty": 0.1}}
@@ -90,5 +101,20 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "gated_cross_network": LayerCase(CrossNetwork, {"gated": True}),
     "compressed_interaction": LayerCase(
         CompressedInteraction, {"units": (3, 2)}, {"inputs": "BTHN"}
+    ),
+    **{
+        f"bilinear_{kind}": LayerCase(BilinearInteraction, {"kind": kind}, {"inputs": "BTHN"})
+        for kind in ("all", "each", "interaction")
+    },
+    "bilinear_fusion": LayerCase(BilinearFusion, {"sizes": (4, 7), "units": 3}, {"inputs": "BTH"}),
+    "context_gate": LayerCase(ContextGate, {"context": (4, 1), "units": (3,)}, {"inputs": "BTHN"}),
+    "constant_gate": LayerCase(ContextGate, {}, {"inputs": "BTHN"}),
+    "cross_field_gate": LayerCase(CrossFieldGate, {}, {"inputs": "BTHN"}),
+    "mask_block": LayerCase(
+        MaskBlock, {"units": 4, "norm": "none"}, {"inputs": "BTV", "embeddings": "BTH"}
+    ),
+    "mask_network": LayerCase(MaskNetwork, {"units": (5, 3)}, **MASKED),
+    "serial_mask_network": LayerCase(
+        MaskNetwork, {"units": (5, 3), "structure": "serial", "norm": "batch"}, **MASKED
     ),
 }

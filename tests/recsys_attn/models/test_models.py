@@ -63,6 +63,23 @@ SMALL = {
     "deepfm": {"width": 4, "mlp_units": (5,), "norm": "batch", "dropout": 0.0},
     "xdeepfm": {"width": 4, "cin_units": (3, 2), "mlp_units": (5,), "dropout": 0.0},
     "dcn": {"width": 4, "mlp_units": (5,), "rank": 3, "cross_experts": 2},
+    "fibinet": {"width": 4, "kind": "each", "mlp_units": (5,), "dropout": 0.0},
+    "masknet": {"width": 4, "block_units": (5, 3), "mlp_units": (7,)},
+    "finalmlp": {
+        "width": 4,
+        "first_units": (6,),
+        "second_units": (10, 4),
+        "num_heads": 2,
+        "first_context": ("user",),
+        "second_context": ("item", "price"),
+        "gate_units": (3,),
+    },
+    "finalnet": {
+        "width": 4,
+        "first_units": (6, 4),
+        "second_units": (10,),
+        "field_gate": True,
+    },
 }
 
 
