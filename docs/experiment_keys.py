@@ -91,6 +91,8 @@ EXAMPLES: Mapping[str, Any] = {
     "model.gates": "hard_concrete",
     "model.disagreement": {"outputs": 0.01},
     "model.mlp_units": [64, 32],
+    "model.first_context": ["user_id"],
+    "model.second_context": ["item_id"],
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,

@@ -52,6 +52,8 @@ class ContextGate(Layer):
         self, context: Sequence[int] = (), units: Sequence[int] = (64,), **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        if isinstance(context, str) or not isinstance(context, Sequence):
+            raise ValueError(f"`context` must be a list of places. Received: context={context!r}")
         for index, place in enumerate(context):
             require_not_negative(f"context[{index}]", place)
         self.context = tuple(context)

@@ -81,8 +81,8 @@ class AveragedHeads(Layer):
     def call(
         self, vector: Tensor, row_mask: Tensor | None = None, training: bool | None = None
     ) -> dict[str, Tensor]:
-        ends = list(accumulate(self.sizes))
-        parts = ops.split(vector, ends[:-1], axis=-1)
+        ends = accumulate(self.sizes)
+        parts = [vector[..., e - size : e] for e, size in zip(ends, self.sizes, strict=True)]
         each = [head(part) for head, part in zip(self.heads, parts, strict=True)]
         logits = {task: sum(own[task] for own in each) / len(each) for task in self.tasks}
         for task, factor in self.distillation.items() if training else ():

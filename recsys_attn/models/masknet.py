@@ -44,8 +44,7 @@ def masknet(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         structure: Blocks side by side, `"parallel"`, or one over the other, `"serial"`.
         block_units: Size of the output of each block.
-        reduction: The hidden layer of a mask has the size of the mask times it: the memory of the
-            model. 1 to 3 are usual.
+        reduction: The hidden layer of a mask has the size of the mask times it; 1 to 3 are usual.
         embedding_norm: Whether the embedding of each field is normalised before it is masked.
         norm: Normalisation before each activation of the blocks.
         mlp_units: Hidden units of the network over the blocks. Defaults to 400, 400, 400 in
