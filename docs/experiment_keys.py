@@ -93,6 +93,8 @@ EXAMPLES: Mapping[str, Any] = {
     "model.mlp_units": [64, 32],
     "model.first_context": ["user_id"],
     "model.second_context": ["item_id"],
+    "model.rank": 64,
+    "model.tower_units": [32],
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,

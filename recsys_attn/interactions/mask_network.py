@@ -186,10 +186,11 @@ class MaskNetwork(Layer):
                 f"Received: inputs.shape={tuple(inputs_shape)}"
             )
         if self.embedding_norm:
-            shape = (fields, width)
-            self.scale = self.add_weight(shape=shape, initializer="ones", name="scale")
-            self.offset = self.add_weight(shape=shape, initializer="zeros", name="offset")
-        embeddings = shape = (*inputs_shape[:-2], fields * width)
+            each = (fields, width)
+            self.scale = self.add_weight(shape=each, initializer="ones", name="scale")
+            self.offset = self.add_weight(shape=each, initializer="zeros", name="offset")
+        embeddings: Shape = (*inputs_shape[:-2], fields * width)
+        shape = embeddings
         for block in self.blocks:
             block.build(shape, embeddings)
             if self.structure == "serial":
