@@ -149,9 +149,11 @@ class BilinearFusion(Layer):
             )
         self.linear.build(input_shape)
         first, second = (size // self.num_heads for size in self.sizes)
-        forms = self.num_heads * self.units
         self.kernel = self.add_weight(
-            shape=(first, forms * second), initializer=blockwise(forms, axis=1), name="kernel"
+            shape=(first, self.num_heads * self.units * second),
+            # Each output is a sum over the products of all heads.
+            initializer=keras.initializers.RandomNormal(stddev=(first * self.sizes[1]) ** -0.5),
+            name="kernel",
         )
 
     def call(self, inputs: Tensor) -> Tensor:

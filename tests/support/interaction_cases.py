@@ -102,19 +102,14 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "compressed_interaction": LayerCase(
         CompressedInteraction, {"units": (3, 2)}, {"inputs": "BTHN"}
     ),
-    **{
-        f"bilinear_{kind}": LayerCase(BilinearInteraction, {"kind": kind}, {"inputs": "BTHN"})
-        for kind in ("all", "each", "interaction")
-    },
+    "bilinear_interaction": LayerCase(BilinearInteraction, {"kind": "each"}, {"inputs": "BTHN"}),
     "bilinear_fusion": LayerCase(BilinearFusion, {"sizes": (4, 7), "units": 3}, {"inputs": "BTH"}),
     "context_gate": LayerCase(ContextGate, {"context": (4, 1), "units": (3,)}, {"inputs": "BTHN"}),
-    "constant_gate": LayerCase(ContextGate, {}, {"inputs": "BTHN"}),
     "cross_field_gate": LayerCase(CrossFieldGate, {}, {"inputs": "BTHN"}),
     "mask_block": LayerCase(
         MaskBlock, {"units": 4, "norm": "none"}, {"inputs": "BTV", "embeddings": "BTH"}
     ),
-    "mask_network": LayerCase(MaskNetwork, {"units": (5, 3)}, **MASKED),
-    "serial_mask_network": LayerCase(
+    "mask_network": LayerCase(
         MaskNetwork, {"units": (5, 3), "structure": "serial", "norm": "batch"}, **MASKED
     ),
 }

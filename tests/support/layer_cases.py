@@ -335,7 +335,6 @@ _BLOCKS = {
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
-    "factorized_mlp": LayerCase(Mlp, {"units": (4, 6), "factorized": True}),
     "factorized_dense": LayerCase(FactorizedDense, {"units": 4}),
     "batch_norm_mlp": LayerCase(Mlp, {"units": (5, 3), "norm": "batch"}, masks={"where": "BT"}),
 }

@@ -60,6 +60,12 @@ def test_the_fusion_is_a_bilinear_form_of_each_head() -> None:
     assert_close(layer(VECTORS), expected)
 
 
+@pytest.mark.parametrize("heads", [1, 20])
+def test_a_new_fusion_has_the_scale_of_its_vectors(heads: int) -> None:
+    (vectors,) = normal((500, 100))
+    assert 0.8 < np.std(BilinearFusion((60, 40), 2, heads)(vectors)) < 2.5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
