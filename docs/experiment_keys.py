@@ -95,6 +95,8 @@ EXAMPLES: Mapping[str, Any] = {
     "model.mlp_units": [64, 32],
     "model.tower_units": [32],
     "model.rank": 64,
+    "model.first_context": ["user_id"],
+    "model.second_context": ["item_id"],
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,

@@ -19,10 +19,10 @@ def constant_factors() -> Iterator[None]:
 
     Outputs stay the same. A layer `f(x) = s(x) x` then has the gradient `s(x)`, so that input times
     gradient is `f(x)`: what enters a layer as relevance leaves it, but for biases. It holds for
-    `Mlp`, `FeedForward`, `MMoE`, `OutputGate` and the norms `"layer"` and `"rms"` of Transformer
-    blocks; ReLU and linear layers have it anyway. Weights of attention are not held; see
-    `watch_heads`, with which they can be. It acts on calls that run in Python: eager ones, and
-    those of a function while it is traced.
+    `Mlp`, `FeedForward`, `MMoE`, `OutputGate`, `ContextGate`, `CrossFieldGate` and the norms
+    `"layer"` and `"rms"` of Transformer blocks; ReLU and linear layers have it anyway. Weights of
+    attention are not held; see `watch_heads`, with which they can be. It acts on calls that run in
+    Python: eager ones, and those of a function while it is traced.
 
     Source: Bach et al., "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by
     Layer-Wise Relevance Propagation", PLOS ONE 2015; for norms, Ali et al., "XAI for Transformers",

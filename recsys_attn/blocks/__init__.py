@@ -5,6 +5,7 @@ from recsys_attn.blocks.decoder import TransformerDecoder
 from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
 from recsys_attn.blocks.dice import Dice
 from recsys_attn.blocks.encoder import TransformerEncoder
+from recsys_attn.blocks.factorized_dense import FactorizedDense
 from recsys_attn.blocks.feed_forward import FeedForward
 from recsys_attn.blocks.film import ConditionalNorm, Film
 from recsys_attn.blocks.gating_mixer import GatingMixer
@@ -26,6 +27,7 @@ __all__ = [
     "ConvolutionMixer",
     "CoordinatePositions",
     "Dice",
+    "FactorizedDense",
     "FeedForward",
     "Film",
     "FourierMixer",

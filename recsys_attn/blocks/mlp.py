@@ -8,8 +8,9 @@ from typing import Any
 import keras
 
 from recsys_attn.blocks import activations
+from recsys_attn.blocks.factorized_dense import FactorizedDense
 from recsys_attn.blocks.norms import NORMS, build_norm, normalise, reusable
-from recsys_attn.checks import require_share, require_sizes
+from recsys_attn.checks import require_bool, require_share, require_sizes
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -18,12 +19,16 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class Mlp(Layer):
     """`x = dropout(activation(norm(W x + b)))`, layer after layer, on the last axis.
 
+    With `factorized`, each layer is a `FactorizedDense` in the place of `W x + b`: FINAL.
+
     Args:
         units: Sizes of the layers; an empty list returns the inputs.
         activation: `"dice"` or any Keras activation, after every layer.
         dropout: Share of the activations dropped in training. Defaults to 0.
         norm: A normalisation of `recsys_attn.blocks.norms` before every activation, such as
             `"batch"`. Defaults to `"none"`.
+        factorized: Whether half of the outputs of every linear layer are products: for features
+            that interact, where the layers are to be few.
 
     Call arguments:
         inputs: (..., D).
@@ -47,15 +52,19 @@ class Mlp(Layer):
         activation: Any = "relu",
         dropout: float = 0.0,
         norm: Any = "none",
+        factorized: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.units = require_sizes("units", units)
         require_share("dropout", dropout)
+        require_bool("factorized", factorized)
+        self.factorized = factorized
         self.activation = activations.serialize(activation)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.dense = [keras.layers.Dense(size, dtype=self.dtype_policy) for size in self.units]
+        linear = FactorizedDense if factorized else keras.layers.Dense
+        self.dense = [linear(size, dtype=self.dtype_policy) for size in self.units]
         self.activations = [
             activations.get(self.activation, dtype=self.dtype_policy) for _ in self.units
         ]
@@ -91,4 +100,5 @@ class Mlp(Layer):
             "activation": self.activation,
             "dropout": self.dropout.rate,
             "norm": self.norm,
+            "factorized": self.factorized,
         }

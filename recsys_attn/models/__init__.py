@@ -8,7 +8,11 @@ from recsys_attn.models.destine import destine
 from recsys_attn.models.din import din
 from recsys_attn.models.eulernet import eulernet
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
+from recsys_attn.models.fibinet import fibinet
+from recsys_attn.models.finalmlp import finalmlp
+from recsys_attn.models.finalnet import finalnet
 from recsys_attn.models.han import han
+from recsys_attn.models.masknet import masknet
 from recsys_attn.models.mmoe import mmoe
 from recsys_attn.models.ple import ple
 from recsys_attn.models.pruning import prune
@@ -26,10 +30,14 @@ __all__ = [
     "destine",
     "din",
     "eulernet",
+    "fibinet",
+    "finalmlp",
+    "finalnet",
     "fm",
     "get",
     "han",
     "logistic_regression",
+    "masknet",
     "mlp",
     "mmoe",
     "ple",

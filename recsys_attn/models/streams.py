@@ -23,11 +23,12 @@ from recsys_attn.tensors import Config, Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class Stream(Layer):
-    """From fields to a vector: a layer over the fields, then layers over the vector.
+    """From fields to a vector: layers over the fields, then layers over the vector.
 
     Args:
-        fields: A layer over fields of one width (..., F, E), such as `PairProducts`; fields that it
-            returns are flattened. Defaults to none: the embeddings, side by side.
+        fields: A layer over fields of one width (..., F, E), such as `PairProducts`, or several,
+            one after the other; fields that the last one returns are flattened. Defaults to none:
+            the embeddings, side by side.
         layers: Layers over the vector, one after the other, such as a `CrossNetwork` or an `Mlp`.
 
     Call arguments:
@@ -54,14 +55,13 @@ class Stream(Layer):
 
     def __init__(
         self,
-        fields: keras.layers.Layer | None = None,
+        fields: keras.layers.Layer | Sequence[keras.layers.Layer] = (),
         layers: Sequence[keras.layers.Layer] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.fields: Any = None
-        if fields is not None:
-            self.fields = layer_of("fields", fields, such_as="PairProducts")
+        given = fields if isinstance(fields, list | tuple) else [fields]
+        self.fields = [layer_of("fields", layer, such_as="PairProducts") for layer in given]
         self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
 
     def build(self, *shapes: Shape) -> None:
@@ -70,28 +70,28 @@ class Stream(Layer):
     def call(
         self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None
     ) -> Tensor:
-        if self.fields is None:
-            x = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+        if self.fields:
+            x = self._of_fields(blocks, present, row_mask)
         else:
-            x = self._of_fields(blocks, present)
-        for layer in self.layers:
-            x = layer(x, where=row_mask) if takes(layer, "where") else layer(x)
-        return x
+            x = ops.concatenate([flatten(block) for block in blocks], axis=-1)
+        return _through(self.layers, x, where=row_mask)
 
-    def _of_fields(self, blocks: list[Tensor], present: list[Tensor]) -> Tensor:
+    def _of_fields(
+        self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None
+    ) -> Tensor:
         if len(blocks) > 1:
             raise ValueError(
-                f"{type(self.fields).__name__} needs fields of one width. Received: widths "
+                f"{type(self.fields[0]).__name__} needs fields of one width. Received: widths "
                 f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
             )
-        known = {n: present[0] for n in ("present", "field_mask") if takes(self.fields, n)}
-        x = self.fields(blocks[0], **known)
+        masks = {"present": present[0], "field_mask": present[0], "where": row_mask}
+        x = _through(self.fields, blocks[0], **masks)
         return flatten(x) if len(x.shape) == len(blocks[0].shape) else x
 
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "fields": serialize(self.fields),
+            "fields": [serialize(layer) for layer in self.fields],
             "layers": [serialize(layer) for layer in self.layers],
         }
 
@@ -109,6 +109,8 @@ class Streams(Layer):
         streams: Layers such as `Stream`, whose vectors are concatenated.
         terms: Layers such as `Stream` with one output, for `linear` only.
         linear: Number of tasks with linear terms. Defaults to none.
+        layers: Layers over the vectors of all streams side by side, one after the other, such as
+            an `Mlp`.
 
     Call arguments:
         blocks: List of fields `(B, T, F, linear + E)`, one per width.
@@ -119,7 +121,8 @@ class Streams(Layer):
         `(B, T, D + linear)`: the vectors of all streams, then the terms of each task.
 
     Raises:
-        ValueError: There is no stream and no linear term, or terms are given without `linear`.
+        ValueError: There is no stream and no linear term, terms are given without `linear`, or
+            `layers` without a stream.
 
     Example:
 
@@ -138,18 +141,21 @@ class Streams(Layer):
         streams: Sequence[keras.layers.Layer] = (),
         terms: Sequence[keras.layers.Layer] = (),
         linear: int = 0,
+        layers: Sequence[keras.layers.Layer] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         require_not_negative("linear", linear)
-        if not (streams or linear) or (terms and not linear):
+        if not (streams or linear) or (terms and not linear) or (layers and not streams):
             raise ValueError(
-                "Expected at least one stream or `linear`, and `terms` with `linear` only. "
-                f"Received: {len(streams)} streams, {len(terms)} terms, linear={linear}"
+                "Expected at least one stream or `linear`, `terms` with `linear` only, and "
+                f"`layers` with streams only. Received: {len(streams)} streams, {len(terms)} "
+                f"terms, {len(layers)} layers, linear={linear}"
             )
         self.streams = [layer_of("streams", s, "row_mask", such_as="Stream") for s in streams]
         self.terms = [layer_of("terms", t, "row_mask", such_as="Stream") for t in terms]
         self.linear = linear
+        self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
 
     def build(self, *shapes: Shape) -> None:
         self.term_weights = None
@@ -172,6 +178,8 @@ class Streams(Layer):
                 total = total + value * weight
             outputs = [total]
         vectors = [stream(blocks, present, row_mask=row_mask) for stream in self.streams]
+        if self.layers:
+            vectors = [_through(self.layers, ops.concatenate(vectors, axis=-1), where=row_mask)]
         outputs = vectors + outputs
         return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
 
@@ -181,7 +189,15 @@ class Streams(Layer):
             "streams": [serialize(stream) for stream in self.streams],
             "terms": [serialize(term) for term in self.terms],
             "linear": self.linear,
+            "layers": [serialize(layer) for layer in self.layers],
         }
+
+
+def _through(layers: Sequence[keras.layers.Layer], x: Tensor, **masks: Tensor | None) -> Tensor:
+    """Calls layers one after the other, each with those of the masks that it takes."""
+    for layer in layers:
+        x = layer(x, **{name: mask for name, mask in masks.items() if takes(layer, name)})
+    return x
 
 
 def ranker(
@@ -193,6 +209,8 @@ def ranker(
     embeddings_regularizer: Any,
     terms: Sequence[keras.layers.Layer] = (),
     linear: bool = False,
+    layers: Sequence[keras.layers.Layer] = (),
+    head: keras.layers.Layer | None = None,
 ) -> RankingModel:
     """Returns a model of streams, whose vectors each task's logit is linear in.
 
@@ -205,6 +223,8 @@ def ranker(
         embeddings_regularizer: Regularizer of the embedding tables.
         terms: See `Streams`.
         linear: Whether each task has linear terms.
+        layers: See `Streams`.
+        head: The head in the place of the linear one.
     """
     tasks = [task.name for task in schema.tasks]
     count = len(tasks) if linear else 0
@@ -217,8 +237,8 @@ def ranker(
         ),
         Tower(
             histories=pooled(history_pooling, schema.histories),
-            interaction=Streams(streams, terms, count),
-            head=TaskHeads(tasks, added=linear),
+            interaction=Streams(streams, terms, count, layers),
+            head=TaskHeads(tasks, added=linear) if head is None else head,
         ),
         name=name,
     )

@@ -36,7 +36,9 @@ WRONG: dict[str, list[Any]] = {
 WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Sizes": WRONG["Sequence[int]"]}
 # What cannot be left out, of one part or of all.
 NEEDED: dict[str, Callable[[], Any]] = {
+    "FactorizedDense.units": lambda: 4,
     "FeedForward.units": lambda: 4,
+    "MaskBlock.units": lambda: 4,
     "InterestHistory.attention": TargetAttention,
     "TransformerDecoder.blocks": lambda: [TransformerDecoderBlock(causal(), causal())],
     "TransformerDecoderBlock.attention": lambda: causal(),
@@ -92,9 +94,10 @@ def causal() -> MultiHeadAttention:
 
 KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
-# What is right all the same: any integer is a seed of these, and 0 a token or a head.
+# What is right all the same: any integer is a seed of these, and 0 a token, a head or a field.
 FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
 FREE |= {"longformer-tokens-[0]", "Blocks-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
+FREE |= {"ContextGate-context-[0]"}
 
 
 def parts() -> Iterator[Callable[..., Any]]:

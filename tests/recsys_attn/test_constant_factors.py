@@ -20,6 +20,7 @@ def x():
 
 LAYERS = {
     **{name: lambda name=name: Mlp((11, 3), name) for name in ("gelu", "silu", "tanh", "dice")},
+    "factorised": lambda: Mlp((10, 4), "gelu", factorized=True),
     "swiglu": lambda: FeedForward(11, "swiglu"),
     "experts": lambda: MMoE(2, 3, (5,), "softmax", activation="gelu"),
 }

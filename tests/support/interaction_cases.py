@@ -5,11 +5,17 @@ from __future__ import annotations
 from recsys_attn.interactions import (
     AttentionalPairs,
     AutoInt,
+    BilinearFusion,
+    BilinearInteraction,
     CompressedInteraction,
+    ContextGate,
+    CrossFieldGate,
     CrossNetwork,
     EulerInteraction,
     FactorizationMachine,
     InteractingLayer,
+    MaskBlock,
+    MaskNetwork,
     PairProducts,
     TargetAttention,
 )
@@ -28,6 +34,11 @@ FIELDS = {
     "masks": {"field_mask": "BTF"},
     "hides": {"field_mask": "inputs"},
     "zeros": ("field_mask",),
+}
+MASKED = {
+    "inputs": {"inputs": "BTHN"},
+    "masks": {"present": "BTH"},
+    "hides": {"present": "inputs"},
 }
 ROWS = {"inputs": {"inputs": "BE"}}
 HARD_CONCRETE = {"class_name": "hard_concrete", "config": {"penalty": 0.1}}
@@ -100,5 +111,15 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "gated_cross_network": LayerCase(CrossNetwork, {"gated": True}),
     "compressed_interaction": LayerCase(
         CompressedInteraction, {"units": (3, 2)}, {"inputs": "BTHN"}
+    ),
+    "bilinear_interaction": LayerCase(BilinearInteraction, {"kind": "each"}, {"inputs": "BTHN"}),
+    "bilinear_fusion": LayerCase(BilinearFusion, {"sizes": (4, 7), "units": 3}, {"inputs": "BTH"}),
+    "context_gate": LayerCase(ContextGate, {"context": (4, 1), "units": (3,)}, {"inputs": "BTHN"}),
+    "cross_field_gate": LayerCase(CrossFieldGate, {}, {"inputs": "BTHN"}),
+    "mask_block": LayerCase(
+        MaskBlock, {"units": 4, "norm": "none"}, {"inputs": "BTV", "embeddings": "BTH"}
+    ),
+    "mask_network": LayerCase(
+        MaskNetwork, {"units": (5, 3), "structure": "serial", "norm": "batch"}, **MASKED
     ),
 }

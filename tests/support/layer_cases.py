@@ -24,6 +24,7 @@ from recsys_attn.blocks import (
     ConvolutionMixer,
     CoordinatePositions,
     Dice,
+    FactorizedDense,
     FeedForward,
     Film,
     FourierMixer,
@@ -334,6 +335,7 @@ _BLOCKS = {
     "learned_positions": LayerCase(LearnedPositions, {"length": 4}, masks={"present": "BT"}),
     "dice": LayerCase(Dice, {}, masks={"where": "BT"}),
     "mlp": LayerCase(Mlp, {"units": (5, 3), "activation": "dice"}, masks={"where": "BT"}),
+    "factorized_dense": LayerCase(FactorizedDense, {"units": 4}),
     "batch_norm_mlp": LayerCase(Mlp, {"units": (5, 3), "norm": "batch"}, masks={"where": "BT"}),
 }
 LAYER_CASES: dict[str, LayerCase] = {

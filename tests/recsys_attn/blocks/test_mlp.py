@@ -6,9 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.blocks import Dice, Mlp, activations
+from recsys_attn.blocks import Dice, FactorizedDense, Mlp, activations
 from tests.support import reference
 from tests.support.arrays import assert_close
+from tests.support.layer_case import randomise
 
 X = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
 REAL = np.array([[True, False, True], [False, True, False]])
@@ -21,6 +22,19 @@ def test_mlp_equals_matrix_products() -> None:
     for kernel, bias in zip(layer.get_weights()[::2], layer.get_weights()[1::2], strict=True):
         expected = reference.relu(expected @ kernel + bias)
     assert_close(output, expected)
+
+
+def test_half_of_a_factorised_layer_are_products() -> None:
+    layer = Mlp((6, 4), activation="tanh", factorized=True)
+    layer(X)
+    randomise(layer)
+    x = X.astype("float64")
+    for kernel, bias in zip(layer.get_weights()[::2], layer.get_weights()[1::2], strict=True):
+        hidden, factors = np.split(x @ kernel + bias, 2, axis=-1)
+        x = np.tanh(np.concatenate([hidden, hidden * factors], axis=-1))
+    assert_close(layer(X), x)
+    with pytest.raises(ValueError, match="`units` must be even"):
+        FactorizedDense(5)
 
 
 def test_no_units_hand_the_inputs_on() -> None:

@@ -11,28 +11,11 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.tower import by_width, field_blocks
-from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from recsys_attn.schema import Categorical, Schema
+from tests.support import field_models
 from tests.support.arrays import assert_close
-from tests.support.layer_case import randomise
+from tests.support.field_models import FEATURES, INPUTS, RNG, TASKS, B, T, random_model
 
-B, T, S = 4, 3, 5
-FEATURES = (
-    Categorical("user", "context", size=7),
-    Numeric("age", "context"),
-    Categorical("item", size=9),
-    Categorical("tags", multivalued=True, max_length=2, size=5),
-    Sequence("seen", shares="item", max_length=S),
-)
-TASKS = {"one": (Task("click"),), "two": (Task("click"), Task("buy"))}
-RNG = np.random.default_rng(0)
-INPUTS = {
-    "user": np.array([0, 3, 4, 5], "int32"),  # the first is missing
-    "age": np.array([1.0, np.nan, 0.5, -1.0], "float32"),
-    "item": RNG.integers(0, 9, (B, T)).astype("int32"),
-    "tags": RNG.integers(0, 5, (B, T, 2)).astype("int32"),
-    "seen": RNG.integers(0, 9, (B, S)).astype("int32"),
-}
 SMALL: dict[str, dict[str, Any]] = {
     "fm": {},
     "deepfm": {"mlp_units": (5,), "dropout": 0.0},
@@ -43,19 +26,12 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def built(name: str, tasks: str, **options: Any) -> RankingModel:
     given = {} if name == "logistic_regression" else {"width": 3, **SMALL[name]}
-    model: RankingModel = models.get(name)(Schema(FEATURES, TASKS[tasks]), **given, **options)
-    randomise(model.embedding)
-    randomise(model.tower)
-    return model
+    return random_model(name, tasks, **given, **options)
 
 
 def fields_of(model: RankingModel) -> tuple[np.ndarray, np.ndarray]:
     """The linear weights (B, T, F, tasks) and the vectors (B, T, F, E)."""
-    embedded = model.embedding(INPUTS)
-    interests, _ = model.tower.interests(embedded)
-    (block,), _ = by_width(*field_blocks(embedded, interests))
-    fields = np.asarray(block, "float64")
-    return np.split(fields, [len(model.schema.tasks)], axis=-1)
+    return field_models.fields_of(model, len(model.schema.tasks))
 
 
 def weight(model: RankingModel, path: str) -> np.ndarray:

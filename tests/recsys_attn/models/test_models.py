@@ -65,6 +65,23 @@ SMALL = {
     "dcn": {"width": 4, "mlp_units": (5,), "rank": 3, "cross_experts": 2},
     "destine": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
     "eulernet": {"width": 4, "orders": (5, 3)},
+    "fibinet": {"width": 4, "kind": "each", "mlp_units": (5,), "dropout": 0.0},
+    "masknet": {"width": 4, "block_units": (5, 3), "mlp_units": (7,)},
+    "finalmlp": {
+        "width": 4,
+        "first_units": (6,),
+        "second_units": (10, 4),
+        "num_heads": 2,
+        "first_context": ("user",),
+        "second_context": ("item", "price"),
+        "gate_units": (3,),
+    },
+    "finalnet": {
+        "width": 4,
+        "first_units": (6, 4),
+        "second_units": (10,),
+        "field_gate": True,
+    },
 }
 
 

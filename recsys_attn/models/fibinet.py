@@ -1,0 +1,82 @@
+"""FiBiNET: weights of fields, and bilinear products of their pairs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
+from recsys_attn.checks import require_sizes
+from recsys_attn.interactions.bilinear import BilinearInteraction
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import MODELS
+from recsys_attn.models.streams import Stream, ranker
+from recsys_attn.schema import Schema
+
+
+@MODELS.register("fibinet")
+def fibinet(
+    schema: Schema,
+    *,
+    width: Count = 10,
+    history_pooling: Literal["max", "mean"] = "mean",
+    kind: Literal["all", "each", "interaction"] = "interaction",
+    reduction: Count = 3,
+    mlp_units: Sizes = (400, 400, 400),
+    activation: Activation = "relu",
+    norm: Norm = "none",
+    dropout: Share = 0.5,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """FiBiNET: an MLP over bilinear products of the fields, as they are and weighted by SENET.
+
+    `logit = w_0 + sum_i w_i + w . mlp([bilinear(v), bilinear(senet(v))])`, with the equations of
+    `BilinearInteraction` and `SqueezeExcitation`; both bilinear parts have matrices of their own.
+    A missing field has no product.
+
+    Source: Huang et al., "FiBiNET: Combining Feature Importance and Bilinear Feature Interaction
+    for Click-Through Rate Prediction", RecSys 2019, arXiv 1905.09433.
+
+    Args:
+        schema: A fitted schema.
+        width: Size of the vectors v.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        kind: The matrices of the products: one for `"all"` pairs, one for `"each"` first field, or
+            one for each `"interaction"` of two fields; fewer for few rows.
+        reduction: SENET's hidden layer has the number of fields divided by it.
+        mlp_units: Hidden units of the network, whose input has F (F - 1) numbers of each channel:
+            with very many fields take another model.
+        activation: Activation of the network.
+        norm: Normalisation before each activation, such as `"batch"`.
+        dropout: Dropout of the network.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has another width than the model or no `size` yet, there are fewer
+            than two fields, or an argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import fibinet
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = fibinet(schema, width=4, mlp_units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
+    """
+    require_sizes("mlp_units", mlp_units)
+    weighted = SqueezeExcitation(reduction=reduction)
+    streams = [
+        Stream(BilinearInteraction(kind)),
+        Stream([weighted, BilinearInteraction(kind)]),
+    ]
+    layers = [Mlp(mlp_units, activation, dropout, norm)]
+    common = history_pooling, embeddings_regularizer
+    return ranker("fibinet", schema, width, streams, *common, linear=True, layers=layers)

@@ -1,0 +1,90 @@
+"""FinalNet: one or two blocks of factorised interaction layers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_bool, require_sizes
+from recsys_attn.interactions.feature_gates import CrossFieldGate
+from recsys_attn.models.averaged_heads import AveragedHeads
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import MODELS
+from recsys_attn.models.streams import Stream, ranker
+from recsys_attn.schema import Schema
+
+
+@MODELS.register("finalnet")
+def finalnet(
+    schema: Schema,
+    *,
+    width: Count = 10,
+    history_pooling: Literal["max", "mean"] = "mean",
+    first_units: Sizes = (400, 400, 400),
+    second_units: Sizes = (400, 400, 400),
+    field_gate: bool = False,
+    activation: Activation = "relu",
+    norm: Norm = "batch",
+    dropout: Share = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """FinalNet (FINAL): the mean of two networks of factorised layers, which learn from each other.
+
+    `logit = (w_1 . final_1(v) + b_1 + w_2 . final_2(v) + b_2) / 2`, where each layer of `final` is
+    a `FactorizedDense`; with one block, `logit = w_1 . final_1(v) + b_1`. Two blocks are trained
+    with the self-distillation of `AveragedHeads`, for tasks whose loss is cross-entropy, with the
+    weight of the task. It counts as a penalty, so `training.penalty_warmup` warms it up.
+
+    Source: Zhu et al., "FINAL: Factorized Interaction Layer for CTR Prediction", SIGIR 2023.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        first_units: Sizes of the layers of the first block, all even.
+        second_units: Sizes of the layers of the second block, all even; empty for one block, which
+            is half the work. Blocks of unequal depth learn other things.
+        field_gate: Whether the first block also sees the fields times gates: `CrossFieldGate`.
+        activation: Activation of the layers.
+        norm: Normalisation before each activation.
+        dropout: Dropout of the layers.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has another width than the model, with `field_gate`, or no `size`
+            yet, the first block has no layer, a size is odd, or an argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import finalnet
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = finalnet(schema, width=4, first_units=(8, 8), second_units=(8,))
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
+    """
+    require_bool("field_gate", field_gate)
+    require_sizes("second_units", second_units)
+    if not require_sizes("first_units", first_units):
+        raise ValueError("The first block has no layer. Received: first_units=()")
+    blocks = [units for units in (first_units, second_units) if units]
+    gates = [[CrossFieldGate()] if field_gate else [], []]
+    streams = [
+        Stream(gate, [Mlp(units, activation, dropout, norm, factorized=True)])
+        for gate, units in zip(gates, blocks, strict=False)
+    ]
+    taught = [task for task in schema.tasks if task.loss == "cross_entropy" and second_units]
+    head = AveragedHeads(
+        [task.name for task in schema.tasks],
+        [units[-1] for units in blocks],
+        {task.name: task.weight for task in taught},
+    )
+    common = history_pooling, embeddings_regularizer
+    return ranker("finalnet", schema, width, streams, *common, head=head)

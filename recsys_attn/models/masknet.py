@@ -1,0 +1,83 @@
+"""MaskNet: networks whose layers are masked by the embeddings of the instance."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from recsys_attn.blocks.mlp import Mlp
+from recsys_attn.checks import require_sizes
+from recsys_attn.interactions.mask_network import MaskNetwork
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.registry import MODELS
+from recsys_attn.models.streams import Stream, ranker
+from recsys_attn.schema import Schema
+
+
+@MODELS.register("masknet")
+def masknet(
+    schema: Schema,
+    *,
+    width: Count = 10,
+    history_pooling: Literal["max", "mean"] = "mean",
+    structure: Literal["parallel", "serial"] = "parallel",
+    block_units: Sizes = (400, 400, 400),
+    reduction: Count = 2,
+    embedding_norm: bool = True,
+    norm: Norm = "layer",
+    mlp_units: Sizes | None = None,
+    activation: Activation = "relu",
+    dropout: Share = 0.0,
+    embeddings_regularizer: Any = None,
+) -> RankingModel:
+    """MaskNet: mask blocks over the embeddings, in parallel under an MLP or in series.
+
+    In parallel `logit = w . mlp([block_1(v), block_2(v), ...]) + b`; in series
+    `logit = w . block_n(... block_1(v)) + b`, with the equations of `MaskNetwork`.
+
+    Source: Wang et al., "MaskNet: Introducing Feature-Wise Multiplication to CTR Ranking Models by
+    Instance-Guided Mask", DLP-KDD 2021, arXiv 2102.07619.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width.
+        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        structure: Blocks side by side, `"parallel"`, or one over the other, `"serial"`.
+        block_units: Size of the output of each block.
+        reduction: The hidden layer of a mask has the size of the mask times it; 1 to 3 are usual.
+        embedding_norm: Whether the embedding of each field is normalised before it is masked.
+        norm: Normalisation before each activation of the blocks.
+        mlp_units: Hidden units of the network over the blocks. Defaults to 400, 400, 400 in
+            parallel, and to none in series.
+        activation: Activation of the blocks and the network.
+        dropout: Dropout of the blocks and the network.
+        embeddings_regularizer: Regularizer of the embedding tables.
+
+    Returns:
+        A `RankingModel`.
+
+    Raises:
+        ValueError: A feature has another width than the model or no `size` yet, or an argument
+            is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import masknet
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+    >>> schema = Schema((item, seen), (Task("click"),))
+    >>> model = masknet(schema, width=4, block_units=(8, 8), structure="serial")
+    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+    >>> tuple(logits["click"].shape)
+    (1, 3)
+    """
+    if mlp_units is None:
+        mlp_units = (400, 400, 400) if structure == "parallel" else ()
+    require_sizes("mlp_units", mlp_units)
+    require_sizes("block_units", block_units)
+    blocks = MaskNetwork(
+        block_units, structure, embedding_norm, reduction, activation, dropout, norm
+    )
+    stream = Stream(blocks, [Mlp(mlp_units, activation, dropout)])
+    return ranker("masknet", schema, width, [stream], history_pooling, embeddings_regularizer)
