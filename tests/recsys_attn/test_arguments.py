@@ -133,7 +133,7 @@ def needed(part: Callable[..., Any]) -> dict[str, Any]:
         or f"{part.__name__}.{parameter.name}" in NEEDED
         or (parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD)
     ]
-    return {name: NEEDED.get(f"{part.__name__}.{name}", NEEDED[name])() for name in names}
+    return {name: (NEEDED.get(f"{part.__name__}.{name}") or NEEDED[name])() for name in names}
 
 
 @pytest.mark.parametrize(
