@@ -197,6 +197,11 @@ class TaskHeads(Layer):
     def returns_gates(self) -> bool:
         return getattr(self.experts, "returns_gates", False)
 
+    @property
+    def same_rows(self) -> bool:
+        """Whether each task must have labels in the same rows."""
+        return getattr(self.joint, "same_rows", False)
+
     def build(self, vector_shape: Shape, row_mask_shape: Shape | None = None) -> None:
         self.offsets = None
         if self.added and vector_shape[-1] == len(self.tasks):

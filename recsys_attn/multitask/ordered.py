@@ -46,6 +46,8 @@ class ProbabilityChain(Layer):
     [[0.5, 0.25, 0.25]]
     """
 
+    same_rows = True  # a label after a task that did not happen is 0, not unknown
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"dtype": "float32", **kwargs})
 
