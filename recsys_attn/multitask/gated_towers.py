@@ -86,7 +86,7 @@ class GatedTowers(Layer):
         ]
 
     def build(self, input_shape: Shape) -> None:
-        size = input_shape[-1] - self.condition_size
+        size = (input_shape[-1] or 0) - self.condition_size
         if size < 1:
             raise ValueError(
                 "`inputs` must have more numbers than the condition, which are its last ones. "

@@ -104,13 +104,13 @@ class TaskEmbeddingExperts(Layer):
         return self.num_tasks * self.task_experts + self.shared_experts
 
     def build(self, input_shape: Shape) -> None:
-        parts = self.num_tasks + 1
-        if input_shape[-1] % parts:
+        parts, size = self.num_tasks + 1, input_shape[-1] or 0
+        if not size or size % parts:
             raise ValueError(
                 f"`inputs` must have a multiple of {parts} numbers: as many embeddings as tasks, "
                 f"and the shared one. Received: inputs.shape={tuple(input_shape)}"
             )
-        shape = (None, input_shape[-1] // parts)
+        shape = (None, size // parts)
         for part in (*self.experts, *self.gates):
             part.build(shape)
         for logits in self.logits:
