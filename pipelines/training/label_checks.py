@@ -12,7 +12,7 @@ from recsys_attn.models import RankingModel
 def check_same_rows(
     model: RankingModel, labels: Mapping[str, Mapping[str, tuple[int, int] | list[int]]]
 ) -> None:
-    """Checks the labels of a model that multiplies the probabilities of its tasks.
+    """Checks the labels of a model that compares the probabilities of its tasks.
 
     Args:
         model: The model; another one has no such needs.
@@ -27,10 +27,10 @@ def check_same_rows(
         (rows, earlier), (known, positive) = labels[before]["train"], labels[task]["train"]
         if known != rows:
             raise PipelineError(
-                f"The model {model.name!r} learns the task {task!r} from all rows of {before!r}: "
-                f"its label must be 0, and not null, where {before!r} did not happen. Received in "
-                f"the train split: {known} rows with a label of {task!r}, {rows} with one of "
-                f"{before!r}."
+                f"The model {model.name!r} compares {task!r} and {before!r} over the same rows: "
+                f"the label of {task!r} must be 0, and not null, where {before!r} did not happen. "
+                f"Received in the train split: {known} rows with a label of {task!r}, {rows} with "
+                f"one of {before!r}."
             )
         if positive > earlier:
             raise PipelineError(

@@ -11,7 +11,7 @@ from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
-from recsys_attn.models.task_order import require_order
+from recsys_attn.models.task_order import require_comparable, require_several
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.ordered import OrderPenalty
 from recsys_attn.multitask.transfer import AdaptiveTransfer
@@ -37,8 +37,8 @@ def aitm(
     to `esmm` the order is not certain. `gate/<task>` of `explain` has the two weights: of what is
     passed on, and of the task's own tower.
 
-    The label of a task is 1 where it and all before it have happened, else 0. A mask or a null
-    leaves a row out of the loss of a task, but not out of the penalty.
+    The penalty compares the tasks over all impressions, as `esmm` does: the label of a task is 1
+    where it and all before it have happened, else 0 and not null, and a mask is that of all tasks.
 
     Source: Xi et al., "Modeling the Sequential Dependence among Audience Multi-step Conversions
     with Multi-task Learning in Targeted Display Advertising", KDD 2021, arXiv 2105.08489.
@@ -49,16 +49,16 @@ def aitm(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of the towers.
-        order_penalty: Weight of the penalty, a mean over candidates; 0 for none. Raise it if the
-            order is broken in the predictions.
+        order_penalty: Weight of the penalty, a mean over candidates; 0 for none, and for labels of
+            other rows. Raise it if the order is broken in the predictions.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
 
     Raises:
-        ValueError: There is one task only, a task has a loss without probabilities, a feature has
-            no `size` yet, or an argument is out of range.
+        ValueError: There is one task only; with the penalty, tasks have different masks or a loss
+            without probabilities; a feature has no `size` yet, or an argument is out of range.
 
     Example:
 
@@ -70,9 +70,11 @@ def aitm(
     >>> tuple(explanation["gate/buy"].shape)
     (1, 3, 2)
     """
-    require_order("aitm", schema)
+    require_several("aitm", schema)
     require_sizes("tower_units", tower_units)
     require_number("order_penalty", order_penalty, least=0)
+    if order_penalty:
+        require_comparable("aitm", schema)
     tasks = [task.name for task in schema.tasks]
     transfer = AdaptiveTransfer(len(tasks), tower_units, dropout=dropout)
     penalty = OrderPenalty(order_penalty)

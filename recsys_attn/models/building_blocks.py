@@ -199,7 +199,7 @@ class TaskHeads(Layer):
 
     @property
     def same_rows(self) -> bool:
-        """Whether each task must have labels in the same rows."""
+        """Whether all tasks must have labels in the same rows."""
         return getattr(self.joint, "same_rows", False)
 
     def build(self, vector_shape: Shape, row_mask_shape: Shape | None = None) -> None:

@@ -11,7 +11,7 @@ from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
-from recsys_attn.models.task_order import require_order
+from recsys_attn.models.task_order import require_comparable, require_several
 from recsys_attn.models.tower import Tower
 from recsys_attn.multitask.ordered import ProbabilityChain
 from recsys_attn.schema import Schema
@@ -69,16 +69,11 @@ def esmm(
     >>> bool(np.all(np.asarray(scores["buy"]) < np.asarray(scores["click"])))
     True
     """
-    require_order("esmm", schema)
-    masks = {task.name: task.mask for task in schema.tasks}
-    if len(set(masks.values())) > 1:
-        raise ValueError(
-            "esmm learns all tasks from the same impressions: `mask` must be the same for all "
-            f"tasks, and the label of a later task 0 where an earlier one did not happen. "
-            f"Received: {masks}"
-        )
+    require_several("esmm", schema)
+    require_comparable("esmm", schema)
     require_sizes("tower_units", tower_units)
-    head = TaskHeads(list(masks), tower_units, dropout=dropout, joint=ProbabilityChain())
+    tasks = [task.name for task in schema.tasks]
+    head = TaskHeads(tasks, tower_units, dropout=dropout, joint=ProbabilityChain())
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(

@@ -124,7 +124,7 @@ class RankingModel(keras.Model):
 
     @property
     def same_rows(self) -> bool:
-        """Whether each task must have labels in the same rows, as in `esmm`."""
+        """Whether all tasks must have labels in the same rows, as in `esmm`."""
         return getattr(getattr(self.tower, "head", None), "same_rows", False)
 
     @property

@@ -104,6 +104,11 @@ class OrderPenalty(Layer):
         require_number("weight", weight, least=0)
         self.weight = weight
 
+    @property
+    def same_rows(self) -> bool:
+        """Whether labels are compared: one after a task that did not happen is 0, not unknown."""
+        return self.weight > 0
+
     def call(
         self, logits: Tensor, where: Tensor | None = None, training: bool | None = None
     ) -> Tensor:

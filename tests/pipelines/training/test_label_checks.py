@@ -1,10 +1,10 @@
-"""A model of products needs labels of all tasks in the same rows."""
+"""Models of tasks in an order need labels of all of them in the same rows."""
 
 import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.training.label_checks import check_same_rows
-from recsys_attn.models import esmm, mlp
+from recsys_attn.models import aitm, esmm, mlp
 from recsys_attn.schema import Categorical, Schema, Task
 
 SCHEMA = Schema((Categorical("item", size=3),), (Task("click"), Task("buy")))
@@ -25,4 +25,5 @@ def test_null_labels_of_a_later_task_are_refused() -> None:
 
 def test_other_models_may_have_unknown_labels() -> None:
     check_same_rows(mlp(SCHEMA, width=2, units=(2,)), labels([10, 5], [5, 2]))
-    assert not mlp(SCHEMA, width=2, units=(2,)).same_rows
+    check_same_rows(aitm(SCHEMA, tower_units=(2,), order_penalty=0), labels([10, 5], [5, 2]))
+    assert aitm(SCHEMA, tower_units=(2,)).same_rows
