@@ -1,4 +1,4 @@
-"""The mean and the maximum of some of several vectors."""
+"""The mean and the maximum of some of several vectors or numbers."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def masked_max(values: Tensor, present: Tensor) -> Tensor:
     greatest = ops.max(values, axis=-2, keepdims=True, initial=least)
     some = ops.any(known, axis=-2, keepdims=True)
     return ops.where(some, greatest, ops.zeros_like(greatest))
+
+
+def mean_where(values: Tensor, present: Tensor | None) -> Tensor:
+    """Returns the mean of the numbers that are present, in float32; zero if there are none.
+
+    Args:
+        values: Numbers of any shape.
+        present: Booleans that broadcast to them; None for all.
+
+    Returns:
+        A scalar.
+    """
+    if present is None:
+        return ops.mean(values)
+    counts = ops.cast(present, "float32") * ops.ones_like(values)
+    return ops.sum(values * counts) / ops.maximum(ops.sum(counts), 1.0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.hard_negatives import HardNegatives
+from pipelines.training.label_checks import check_same_rows
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
@@ -53,11 +55,14 @@ class TrainingData:
         folder: Folder with the splits.
         request: Column of the request id; None: every row is a request.
         fitted: Schema and transforms.
+        labels: Known and positive rows by task and split, of the ingest's manifest. Defaults to
+            none: no check of them.
     """
 
     folder: Path
     request: str | None
     fitted: FittedFeatures
+    labels: Mapping[str, Mapping[str, list[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,9 @@ def _start(
     """The model to train, its features, and the result of its pruning."""
     run = experiment.training.prune
     if run is None:
-        return build_model(experiment, fitted.schema), fitted, {}
+        model = build_model(experiment, fitted.schema)
+        check_same_rows(model, data.labels)
+        return model, fitted, {}
     valid = DataSplit(data.folder / "valid")
     found = pruned(run, experiment, fitted, valid)
     worst = check_pruned(found, fitted, valid, data.request)

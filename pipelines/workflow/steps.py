@@ -199,11 +199,12 @@ class Steps:
     ) -> training.TrainingResult:
         key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
+        labels = self.run.manifest("ingest")["labels"]
         progress = Progress(self.console)
         try:
             return training.train(
                 self.experiment,
-                training.TrainingData(self.run.path("ingest"), self.request, fitted),
+                training.TrainingData(self.run.path("ingest"), self.request, fitted, labels),
                 training.OutputPaths(checkpoints, logs, key),
                 progress,
             )

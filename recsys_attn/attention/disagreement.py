@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.attention.core.normalise import unit
 from recsys_attn.checks import require_number, unknown_name
 from recsys_attn.layer import Layer
+from recsys_attn.masked_mean import mean_where
 from recsys_attn.serialization import deserialize
 from recsys_attn.tensors import Config, Tensor
 
@@ -99,11 +100,11 @@ class Disagreement(Layer):
             )
         if training:
             if self.subspace:
-                self.add_loss(self.subspace * _masked_mean(_cosines(value), key_mask))
+                self.add_loss(self.subspace * mean_where(_cosines(value), key_mask))
             if self.positions:
-                self.add_loss(self.positions * _masked_mean(_overlaps(weights), query_mask))
+                self.add_loss(self.positions * mean_where(_overlaps(weights), query_mask))
             if self.outputs:
-                self.add_loss(self.outputs * _masked_mean(_cosines(output), query_mask))
+                self.add_loss(self.outputs * mean_where(_cosines(output), query_mask))
         return output
 
     def get_config(self) -> Config:
@@ -155,11 +156,3 @@ def _overlaps(weights: Tensor) -> Tensor:
     """(B, N, T, S) -> (B, T), the mean product of the weights of two heads, in the same way."""
     mean = ops.mean(ops.cast(weights, "float32"), axis=1)
     return ops.sum(ops.square(mean), axis=-1)
-
-
-def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns the mean over (B, T); one batch may be 1; 0 if no position counts."""
-    if mask is None:
-        return ops.mean(x)
-    counts = ops.cast(mask, "float32") * ops.ones_like(x)
-    return ops.sum(x * counts) / ops.maximum(ops.sum(counts), 1.0)

@@ -8,6 +8,7 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.factorized_dense import FactorizedDense
 from recsys_attn.blocks.feed_forward import FeedForward
 from recsys_attn.blocks.film import ConditionalNorm, Film
+from recsys_attn.blocks.gate_unit import GateUnit
 from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
@@ -31,6 +32,7 @@ __all__ = [
     "FeedForward",
     "Film",
     "FourierMixer",
+    "GateUnit",
     "GatingMixer",
     "LearnedPositions",
     "Mlp",

@@ -1,11 +1,13 @@
 """Models of papers; each function returns a `RankingModel` for a fitted schema."""
 
+from recsys_attn.models.aitm import aitm
 from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
 from recsys_attn.models.dcn import dcn
 from recsys_attn.models.destine import destine
 from recsys_attn.models.din import din
+from recsys_attn.models.esmm import esmm
 from recsys_attn.models.eulernet import eulernet
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
 from recsys_attn.models.fibinet import fibinet
@@ -14,21 +16,25 @@ from recsys_attn.models.finalnet import finalnet
 from recsys_attn.models.han import han
 from recsys_attn.models.masknet import masknet
 from recsys_attn.models.mmoe import mmoe
+from recsys_attn.models.pepnet import pepnet
 from recsys_attn.models.ple import ple
 from recsys_attn.models.pruning import prune
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS, get
+from recsys_attn.models.stem import stem
 
 __all__ = [
     "MODELS",
     "RankingModel",
     "afm",
+    "aitm",
     "attention_ranker",
     "autoint",
     "dcn",
     "deepfm",
     "destine",
     "din",
+    "esmm",
     "eulernet",
     "fibinet",
     "finalmlp",
@@ -40,8 +46,10 @@ __all__ = [
     "masknet",
     "mlp",
     "mmoe",
+    "pepnet",
     "ple",
     "prune",
+    "stem",
     "wide_and_deep",
     "xdeepfm",
 ]

@@ -13,9 +13,7 @@ from recsys_attn.checks import require_bool, require_sizes, unknown_name
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
-from recsys_attn.multitask.mmoe import MMoE
-from recsys_attn.multitask.progressive import ProgressiveExperts
-from recsys_attn.serialization import layer_of, serialize
+from recsys_attn.serialization import layer_of, serialize, takes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _POOLINGS = {"concatenate": None, "max": masked_max, "mean": masked_mean}
@@ -134,10 +132,12 @@ class TaskHeads(Layer):
         activation: Activation of the towers.
         dropout: Dropout of the towers.
         experts: An `MMoE` or another layer with one output per task, or one for all of them,
-            between the vector and the towers.
+            between the vector and the towers, such as `AdaptiveTransfer`.
         added: Whether the last numbers of the vector, one for each task, are terms of the logits,
             as those of `Streams`. With nothing else in the vector, each logit is its term and an
             offset.
+        joint: A layer from the logits of all tasks `(B, T, tasks)` to others of that shape, such as
+            `ProbabilityChain`. Defaults to none.
 
     Call arguments:
         vector: `(B, T, D)`.
@@ -166,8 +166,9 @@ class TaskHeads(Layer):
         units: Sequence[int] = (),
         activation: str = "relu",
         dropout: float = 0.0,
-        experts: MMoE | ProgressiveExperts | None = None,
+        experts: keras.layers.Layer | None = None,
         added: bool = False,
+        joint: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -179,9 +180,12 @@ class TaskHeads(Layer):
         self.units = require_sizes("units", units)
         self.activation = activation
         self.dropout = dropout
-        self.experts = None
+        self.experts: Any = None
         if experts is not None:
-            self.experts = layer_of("experts", experts, "return_gates", "where", such_as="MMoE")
+            self.experts = layer_of("experts", experts, "where", such_as="MMoE")
+        self.joint: Any = None
+        if joint is not None:
+            self.joint = layer_of("joint", joint, "where", such_as="ProbabilityChain")
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks
@@ -192,6 +196,11 @@ class TaskHeads(Layer):
     @property
     def returns_gates(self) -> bool:
         return getattr(self.experts, "returns_gates", False)
+
+    @property
+    def same_rows(self) -> bool:
+        """Whether all tasks must have labels in the same rows."""
+        return getattr(self.joint, "same_rows", False)
 
     def build(self, vector_shape: Shape, row_mask_shape: Shape | None = None) -> None:
         self.offsets = None
@@ -204,6 +213,16 @@ class TaskHeads(Layer):
     def call(
         self, vector: Tensor, row_mask: Tensor | None = None, return_gates: bool = False
     ) -> Any:
+        found = self._with_terms(vector, row_mask, return_gates)
+        if self.joint is None:
+            return found
+        logits, *gates = found if return_gates else (found,)
+        stacked = ops.stack([logits[task] for task in self.tasks], axis=-1)
+        joint = ops.unstack(self.joint(stacked, where=row_mask), len(self.tasks), axis=-1)
+        logits = dict(zip(self.tasks, joint, strict=True))
+        return (logits, *gates) if return_gates else logits
+
+    def _with_terms(self, vector: Tensor, row_mask: Tensor | None, return_gates: bool) -> Any:
         if not self.added:
             return self._logits_of(vector, row_mask, return_gates)
         count = len(self.tasks)
@@ -216,9 +235,11 @@ class TaskHeads(Layer):
         return (logits, *gates) if return_gates else logits
 
     def _logits_of(self, vector: Tensor, row_mask: Tensor | None, return_gates: bool) -> Any:
+        if return_gates and (self.experts is None or not takes(self.experts, "return_gates")):
+            raise ValueError(
+                f"`return_gates` needs `experts` with gates. Received: experts={self.experts!r}"
+            )
         if self.experts is None:
-            if return_gates:
-                raise ValueError("`return_gates` needs `experts`. Received: experts=None")
             mixed = gates = None
         elif return_gates:
             mixed, gates = self.experts(vector, return_gates=True, where=row_mask)
@@ -243,6 +264,7 @@ class TaskHeads(Layer):
             "dropout": self.dropout,
             "experts": serialize(self.experts),
             "added": self.added,
+            "joint": serialize(self.joint),
         }
 
 

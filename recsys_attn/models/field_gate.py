@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from recsys_attn.embedding_tables import plan_tables
+from recsys_attn.embedding_tables import plan_tables, width_of
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.multitask.experts import hard_concrete
 from recsys_attn.schema import Schema
@@ -135,6 +136,21 @@ def field_names(schema: Schema, width: int) -> tuple[str, ...]:
         for names in (table.singles[side], table.bags[side], table.numerics[side])
         for name in names
     )
+
+
+def field_places(schema: Schema, width: int) -> dict[str, tuple[int, int]]:
+    """Returns the place of each feature in the blocks of an interaction: width and column.
+
+    Args:
+        schema: A fitted schema.
+        width: Embedding width of features without a `width`.
+    """
+    places, columns = {}, Counter[int]()
+    for name in field_names(schema, width):
+        own = width_of(schema, name, width)
+        places[name] = (own, columns[own])
+        columns[own] += 1
+    return places
 
 
 def field_gate(schema: Schema, width: int, gate: Any) -> FieldGate | None:

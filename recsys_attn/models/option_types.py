@@ -53,6 +53,14 @@ def sizes(values: Sequence[int]) -> Sequence[int]:
     return values
 
 
+def names(values: Sequence[str]) -> Sequence[str]:
+    """Returns different names; raises a ValueError for other values."""
+    listed = isinstance(values, list | tuple) and all(isinstance(name, str) for name in values)
+    if not listed or len(set(values)) < len(values):
+        raise ValueError(f"expected a list of different names. Received: {values!r}")
+    return values
+
+
 def heads(value: int | Sequence[Any]) -> int | Sequence[Any]:
     """Returns numbers of heads; raises a ValueError for other values."""
     key_head_of_each("heads", value)
@@ -68,6 +76,7 @@ def head_size(value: int | Sequence[int]) -> int | Sequence[int]:
 Count: TypeAlias = Annotated[int, count]
 Share: TypeAlias = Annotated[float, share]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
+Names: TypeAlias = Annotated[Sequence[str], names]
 Heads: TypeAlias = Annotated[int | Sequence[int], heads]
 HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]
 Activation: TypeAlias = Annotated[str, activations.serialize]

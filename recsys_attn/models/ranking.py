@@ -123,6 +123,11 @@ class RankingModel(keras.Model):
         return found
 
     @property
+    def same_rows(self) -> bool:
+        """Whether all tasks must have labels in the same rows, as in `esmm`."""
+        return getattr(getattr(self.tower, "head", None), "same_rows", False)
+
+    @property
     def explanations(self) -> tuple[str, ...]:
         """Names of the explanations of `explain`; empty for some models."""
         return getattr(self.tower, "explanations", ())
@@ -139,7 +144,8 @@ class RankingModel(keras.Model):
         - `attention/<history>.sessions` `(B, T, S)`: the weight of each event's session, where
         sessions are weighted too (`han`); `attention/<history>` is then the product with the weight
         in the session.
-        - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task.
+        - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task; in
+        `aitm` `(B, T, 2)`, those of what the task before passes on and of the task's own tower.
 
         Args:
             inputs: The inputs of a call.

@@ -25,6 +25,7 @@ from recsys_attn.schema import Categorical, Schema, Sequence, Task
 FOLDERS = ("attention", "blocks", "interactions", "models", "multitask")
 SCHEMA = Schema((Categorical("item", size=7), Sequence("seen", shares="item")), (Task("click"),))
 AGES = Sequence("ages", dtype="int64", transform=Age())
+ORDERED = Schema(SCHEMA.features, (Task("click"), Task("buy")))
 WITH_AGES = Schema((*SCHEMA.features, AGES), SCHEMA.tasks)
 WRONG: dict[str, list[Any]] = {
     "bool": ["no", 1, None],
@@ -52,6 +53,10 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "cross_attention": lambda: MultiHeadAttention(2, 4),
     "dilation": lambda: 2,
     "encoder": lambda: TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4))]),
+    "condition_size": lambda: 3,
+    "esmm.schema": lambda: ORDERED,
+    "aitm.schema": lambda: ORDERED,
+    "pepnet.domain": lambda: ["item"],
     "features": lambda: 8,
     "head": lambda: building_blocks.TaskHeads(["click"]),
     "head_dim": lambda: 4,
@@ -128,9 +133,10 @@ def needed(part: Callable[..., Any]) -> dict[str, Any]:
         parameter.name
         for parameter in inspect.signature(part).parameters.values()
         if parameter.name in TOGETHER
+        or f"{part.__name__}.{parameter.name}" in NEEDED
         or (parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD)
     ]
-    return {name: NEEDED.get(f"{part.__name__}.{name}", NEEDED[name])() for name in names}
+    return {name: (NEEDED.get(f"{part.__name__}.{name}") or NEEDED[name])() for name in names}
 
 
 @pytest.mark.parametrize(

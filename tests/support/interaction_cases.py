@@ -19,7 +19,18 @@ from recsys_attn.interactions import (
     PairProducts,
     TargetAttention,
 )
-from recsys_attn.multitask import AttentionGate, Experts, InputGate, MMoE, ProgressiveExperts
+from recsys_attn.multitask import (
+    AdaptiveTransfer,
+    AttentionGate,
+    Experts,
+    GatedTowers,
+    InputGate,
+    MMoE,
+    OrderPenalty,
+    ProbabilityChain,
+    ProgressiveExperts,
+    TaskEmbeddingExperts,
+)
 from recsys_attn.serialization import serialize
 from tests.support.layer_case import LayerCase
 
@@ -92,6 +103,17 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "progressive_experts": LayerCase(
         ProgressiveExperts, {"num_tasks": 2, "task_experts": 2, "expert_units": (5, 4)}
     ),
+    "adaptive_transfer": LayerCase(AdaptiveTransfer, {"num_tasks": 3, "units": (5, 4)}),
+    "gated_towers": LayerCase(
+        GatedTowers, {"num_tasks": 2, "units": (5, 4), "condition_size": 6, "gate_units": 3}
+    ),
+    "task_embedding_experts": LayerCase(
+        TaskEmbeddingExperts,
+        {"num_tasks": 1, "shared_experts": 3, "expert_units": (5, 4), "gate_units": (3,)},
+        {"inputs": "BTN"},
+    ),
+    "probability_chain": LayerCase(ProbabilityChain, {}, {"logits": "BTN"}),
+    "order_penalty": LayerCase(OrderPenalty, {"weight": 0.5}, {"logits": "BTN"}),
     "input_gate": LayerCase(InputGate, {"num_tasks": 2, "num_experts": 3}, **ROWS),
     "attention_gate": LayerCase(AttentionGate, {"num_tasks": 2}, {"experts": "BSE"}),
     **{

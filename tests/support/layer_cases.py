@@ -28,6 +28,7 @@ from recsys_attn.blocks import (
     FeedForward,
     Film,
     FourierMixer,
+    GateUnit,
     GatingMixer,
     LearnedPositions,
     Mlp,
@@ -289,6 +290,7 @@ _BLOCKS = {
     "control_tokens": LayerCase(
         ControlTokens, {"encoder": serialize(TransformerEncoder(**encoder()))}, **WITH_CONTEXT
     ),
+    "gate_unit": LayerCase(GateUnit, {"units": 3}, {"inputs": "BTE", "condition": "BTH"}),
     "film": LayerCase(Film, {}, **CONDITIONED),
     "conditional_norm": LayerCase(ConditionalNorm, {}, **CONDITIONED),
     "decoder_block": LayerCase(TransformerDecoderBlock, decoder_block(), **DECODED),

@@ -14,7 +14,8 @@ from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.schema import LossName, Task
+from recsys_attn.models import aitm
+from recsys_attn.schema import Categorical, LossName, Schema, Task
 from tests.support import shop
 
 B, T = 11, 3
@@ -119,6 +120,22 @@ def test_penalties_alone_have_the_factor(rows: int | None) -> None:
     step = tf.function(lambda penalty: tower(*arguments, penalty))
     slopes = [float(step(tf.constant(factor)).of_variables[0]) for factor in (0.0, 0.5, 1.0)]
     np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
+
+
+def test_step_has_the_penalty_of_the_order() -> None:
+    """The mean over micro-batches of equal size is that of the batch."""
+    tasks = (Task("click"), Task("buy"))
+    model = aitm(Schema((Categorical("item", size=9),), tasks), tower_units=(5,), dropout=0.0)
+    for weight in model.weights[1:]:
+        weight.assign(np.random.default_rng(3).normal(size=weight.shape))
+    inputs = {"item": np.arange(8).reshape(4, 2), "candidate_mask": np.ones((4, 2), bool)}
+    logits = model(inputs, training=True)
+    (expected,) = model.losses
+    tower = TowerGradient(model.tower, tasks, lambda loss: loss, rows=4)
+    labels = dict.fromkeys(logits, tf.fill((4, 2), np.nan))  # so the penalty is all of the loss
+    step = tf.function(lambda: tower(model.embedding(inputs), labels, {"click": 1, "buy": 1}, 1))
+    assert float(expected) > 0.01
+    np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
 
 
 def test_micro_batches_drop_other_units() -> None:

@@ -37,6 +37,7 @@ ONE_BUCKET = {"class_name": "reformer", "config": {"size": S, "buckets": 1}}
 SMALL_DIN = {"width": 4, "target_attention": UNIT, "mlp_units": (7,)}
 SMALL_RANKER = {"width": 4, "num_layers": 1, "head_dim": 3, "expert_units": (7,)}
 SMALL_MMOE = {"width": 4, "num_experts": 4, "expert_units": (7,)}
+SMALL_STEM = {"width": 4, "expert_units": (7,), "gate_units": (3,)}
 CASES = [
     ("din", SMALL_DIN, ATTENTION),
     ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
@@ -47,6 +48,8 @@ CASES = [
     ("attention_ranker", {**SMALL_RANKER, "gate_attention": "linear_transformer"}, ATTENTION),
     ("mmoe", SMALL_MMOE, GATES),
     ("mmoe", {**SMALL_MMOE, "gate": "both"}, GATES),
+    ("aitm", {"tower_units": (7,)}, dict.fromkeys(GATES, (B, T, 2))),
+    ("stem", {**SMALL_STEM, "shared_experts": 2}, GATES),
     ("mlp", {"width": 4, "units": (7,)}, {}),
     ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, {}),
     ("logistic_regression", {}, {}),
