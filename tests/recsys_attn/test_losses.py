@@ -12,7 +12,8 @@ import pytest
 from keras import ops
 
 from recsys_attn.losses import LOSSES, CandidateCrossentropy
-from recsys_attn.schema import LossName, Task
+from recsys_attn.loss_options import LossName
+from recsys_attn.schema import Task
 from tests.support.gradients import gradient
 
 RNG = np.random.default_rng(0)

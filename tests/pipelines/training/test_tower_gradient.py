@@ -14,7 +14,8 @@ from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.schema import LossName, Task
+from recsys_attn.loss_options import LossName
+from recsys_attn.schema import Task
 from tests.support import shop
 
 B, T = 11, 3
