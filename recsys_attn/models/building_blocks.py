@@ -9,10 +9,11 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_bool, require_sizes, unknown_name
+from recsys_attn.checks import require_bool, require_number, require_sizes, unknown_name
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
+from recsys_attn.multitask.balance import Balance
 from recsys_attn.multitask.mmoe import MMoE
 from recsys_attn.multitask.progressive import ProgressiveExperts
 from recsys_attn.serialization import layer_of, serialize
@@ -138,6 +139,8 @@ class TaskHeads(Layer):
         added: Whether the last numbers of the vector, one for each task, are terms of the logits,
             as those of `Streams`. With nothing else in the vector, each logit is its term and an
             offset.
+        balance: Factor of the penalty on experts that are used unequally, see `Balance`. Defaults
+            to 0: none.
 
     Call arguments:
         vector: `(B, T, D)`.
@@ -149,7 +152,8 @@ class TaskHeads(Layer):
         of gates `(B, T, experts)`.
 
     Raises:
-        ValueError: `return_gates` is True, and there are no experts or no gates.
+        ValueError: `return_gates` is True or `balance` is given, and there are no experts or no
+            gates.
 
     Example:
 
@@ -168,6 +172,7 @@ class TaskHeads(Layer):
         dropout: float = 0.0,
         experts: MMoE | ProgressiveExperts | None = None,
         added: bool = False,
+        balance: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -182,6 +187,13 @@ class TaskHeads(Layer):
         self.experts = None
         if experts is not None:
             self.experts = layer_of("experts", experts, "return_gates", "where", such_as="MMoE")
+        require_number("balance", balance, least=0)
+        self.balance = Balance(balance, dtype="float32") if balance else None
+        if self.balance is not None and not self.returns_gates:
+            raise ValueError(
+                "`balance` makes the shares of experts equal: it needs `experts` whose gates are "
+                f"weights, such as MMoE with a softmax. Received: balance={balance}"
+            )
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks
@@ -220,8 +232,10 @@ class TaskHeads(Layer):
             if return_gates:
                 raise ValueError("`return_gates` needs `experts`. Received: experts=None")
             mixed = gates = None
-        elif return_gates:
+        elif return_gates or self.balance is not None:
             mixed, gates = self.experts(vector, return_gates=True, where=row_mask)
+            if self.balance is not None:
+                gates = self.balance(gates, where=row_mask)
         else:
             mixed, gates = self.experts(vector, where=row_mask), None
         logits = {}
@@ -230,7 +244,7 @@ class TaskHeads(Layer):
             if self.units:
                 hidden = self._towers[task](hidden, where=row_mask)
             logits[task] = self._logits[task](hidden)[..., 0]
-        if gates is None:
+        if not return_gates:
             return logits
         return logits, {task: _of_task(gates, index) for index, task in enumerate(self.tasks)}
 
@@ -243,6 +257,7 @@ class TaskHeads(Layer):
             "dropout": self.dropout,
             "experts": serialize(self.experts),
             "added": self.added,
+            "balance": 0.0 if self.balance is None else self.balance.factor,
         }
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.losses import LOSSES, CandidateCrossentropy
 from recsys_attn.loss_options import LossName
+from recsys_attn.losses import LOSSES, CandidateCrossentropy
 from recsys_attn.schema import Task
 from tests.support.gradients import gradient
 

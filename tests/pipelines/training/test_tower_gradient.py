@@ -116,7 +116,7 @@ class Penalised(keras.layers.Layer):
 def test_penalties_alone_have_the_factor(rows: int | None) -> None:
     tower = TowerGradient(Penalised(), [Task("click")], lambda loss: loss, rows=rows)
     fields = {"x": tf.zeros((6, 1, 1)), "candidate_mask": tf.ones((6, 1), tf.bool)}
-    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1
+    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1, tf.ones(1)
     step = tf.function(lambda penalty: tower(*arguments, penalty))
     slopes = [float(step(tf.constant(factor)).of_variables[0]) for factor in (0.0, 0.5, 1.0)]
     np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
@@ -128,7 +128,8 @@ def test_micro_batches_drop_other_units() -> None:
     tower = TowerGradient(layer, [Task("click")], lambda loss: loss, rows=2)
     x = tf.reshape(tf.repeat(tf.range(1.0, 7.0), 64), (6, 1, 64))
     fields = {"x": x, "candidate_mask": tf.ones((6, 1), tf.bool)}
-    step = tf.function(lambda: tower(fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1))
+    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1, tf.ones(1)
+    step = tf.function(lambda: tower(*arguments))
     seeds = next(v for v in layer.non_trainable_variables if v is not layer.mean)
     before = seeds.numpy()
     kept = step().of_leaves[0].numpy()[:, 0] != 0
