@@ -14,6 +14,7 @@ from pipelines.feed import Feed
 from recsys_attn.models import RankingModel
 
 ROWS = 4096  # of the validation rows
+NO_ORDER = 0.51  # an AUC below it
 _GATE = "gate/"
 
 
@@ -24,18 +25,19 @@ def dead_tasks(tasks: Sequence[str], epochs: Sequence[Mapping[str, Any]]) -> Ite
         tasks: Names of the tasks.
         epochs: Metrics of each epoch, up to the kept one.
     """
-    for task in tasks:
+    for task in tasks if epochs else ():
+        auc = epochs[-1][f"val_{task}_auc"]
         entropies = [epoch.get(f"val_{task}_normalised_entropy", 0.0) for epoch in epochs]
-        if epochs and epochs[-1][f"val_{task}_auc"] == 0.5:  # equal scores, to the last bit
+        if auc == 0.5:  # equal scores, to the last bit
             yield (
                 f"Task {task!r} gives all rows the same score: it has died. Lower "
-                "`training.learning_rate`, or raise its weight or set `training.task_weights`."
+                "`training.learning_rate`, raise its weight, or set `training.task_weights`."
             )
-        elif entropies and min(entropies) >= 1:
+        elif auc < NO_ORDER and min(entropies) >= 1:
             yield (
-                f"Task {task!r} never had a logloss below that of its constant rate on the "
-                "validation rows: it has learned nothing. Check its label and its weight, or set "
-                "`training.task_weights`."
+                f"Task {task!r} has learned nothing: on the validation rows its logloss was never "
+                f"below that of its constant rate, and its AUC is {auc:.3f}. Check its label, "
+                "train longer, raise its weight, or set `training.task_weights`."
             )
 
 
