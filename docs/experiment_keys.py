@@ -78,6 +78,7 @@ EXAMPLES: Mapping[str, Any] = {
     "tasks.name": "click",
     "tasks.label": "is_click",
     "tasks.mask": "was_seen",
+    "tasks.loss.name": "bpr",
     "model.exclude": ["user_id"],
     "model.encoder": "performer",
     "model.encoder_layers": 2,
@@ -103,6 +104,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.prune": "runs/clicks",
     "training.prune_heads": 8,
     "training.prune_by": "confidence",
+    "training.task_weights": {"name": "gradnorm", "alpha": 1.0},
     "training.teacher": {"run": "runs/large"},
     "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
@@ -236,7 +238,8 @@ def _kind(owner: type) -> str:
     """What tells the class from others in its place, such as `kind = "hash"`."""
     for key in keys(owner):
         if key.name in ("kind", "name") and get_origin(key.annotation) is Literal:
-            return f"{key.name} = {toml(key.default)}"
+            several = get_args(key.annotation) if key.default is ... else (key.default,)
+            return f"{key.name} = {', '.join(map(toml, several))}"
     return ""
 
 
