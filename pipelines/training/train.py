@@ -37,7 +37,7 @@ from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver
 from pipelines.training.step import TrainStep
 from pipelines.training.task_weights import make_task_weights
-from pipelines.training.teacher import Teacher, load_teacher
+from pipelines.training.teacher import load_teacher
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
@@ -121,19 +121,7 @@ def train(
         with workers.strategy.scope():
             model, fitted, facts = _start(experiment, data, fitted)
             optimizer = make_optimizer(options, model.trainable_variables)
-            teacher, read = _teacher(experiment, data, fitted)
-            task_weights = make_task_weights(options, model)
-            step = TrainStep(
-                model,
-                optimizer,
-                Layout.of(read.schema),
-                options.jit_compile,
-                micro_batch_rows(options.micro_batch_size, model.tower),
-                options.id_dropout,
-                teacher,
-                task_weights,
-            )
-        tasks = [task.name for task in model.schema.tasks]
+            step, read = _step(experiment, data, fitted, model, optimizer)
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, read, workers, shards)
         saver = Saver(
@@ -144,13 +132,13 @@ def train(
             options,
             shards,
             feeds[0].split.footers,
-            task_weights.variables,
+            step.task_weights.variables,
         )
         reporter = TrainingReporter(
             progress,
             _candidates(feeds[0], options),
             options.epochs,
-            tasks,
+            [task.name for task in model.schema.tasks],
             experiment.monitor,
             output.logs,
         )
@@ -181,16 +169,32 @@ def train(
     return TrainingResult(model, done.epochs, done.versions, calibration, facts, warnings)
 
 
-def _teacher(
-    experiment: Experiment, data: TrainingData, fitted: FittedFeatures
-) -> tuple[Teacher | None, FittedFeatures]:
-    """The teacher, and the features that are read for it and the model."""
-    options = experiment.training.teacher
-    if options is None:
-        return None, fitted
-    teacher = load_teacher(options, data.fitted, experiment.tasks)
-    unread = teacher.unread(data.fitted, fitted.schema)
-    return teacher, data.fitted.with_tasks(experiment.tasks).without(unread)
+def _step(
+    experiment: Experiment,
+    data: TrainingData,
+    fitted: FittedFeatures,
+    model: RankingModel,
+    optimizer: keras.optimizers.Optimizer,
+) -> tuple[TrainStep, FittedFeatures]:
+    """The training step, and the features that are read for the model and its teacher."""
+    options = experiment.training
+    teacher, read = None, fitted
+    if options.teacher is not None:
+        teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
+        read = data.fitted.with_tasks(experiment.tasks).without(
+            teacher.unread(data.fitted, fitted.schema)
+        )
+    step = TrainStep(
+        model,
+        optimizer,
+        Layout.of(read.schema),
+        options.jit_compile,
+        micro_batch_rows(options.micro_batch_size, model.tower),
+        options.id_dropout,
+        teacher,
+        make_task_weights(options, model),
+    )
+    return step, read
 
 
 def _warnings(
