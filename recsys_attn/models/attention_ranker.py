@@ -135,14 +135,13 @@ def attention_ranker(
     (1, 3)
     """
     require_one_width(schema, width)
-    if encoder_layers is not None:
-        require_positive("encoder_layers", encoder_layers)
+    require_positive("encoder_layers", 1 if encoder_layers is None else encoder_layers)
     given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
     require_with("`encoder`", encoder is not None, **given)
     context = context_of(schema, width, encoder, encoder_context)
-    units = {"mlp_units": mlp_units, "expert_units": expert_units, "tower_units": tower_units}
-    for name, sizes in units.items():
-        require_sizes(name, sizes)
+    require_sizes("mlp_units", mlp_units)
+    require_sizes("expert_units", expert_units)
+    require_sizes("tower_units", tower_units)
     of_history = places_of_history(schema, encoder, target_heads)
     own = placed(gates, disagreement, fields="", interaction="", experts="", **of_history)
     tasks = [task.name for task in schema.tasks]
