@@ -124,7 +124,7 @@ def loss_options(
     if isinstance(loss, CrossEntropy | Focal | Jrc | Ranking):
         return loss
     given = dict(loss) if isinstance(loss, Mapping) else {"name": loss}
-    name = given.get("name")
+    name: Any = given.get("name")
     if name not in get_args(LossName):
         raise ValueError(f"{unknown}. {unknown_name(name, get_args(LossName))}")
     return _WITH_OPTIONS[name](**given) if name in _WITH_OPTIONS else Ranking(**given)
