@@ -33,7 +33,7 @@ class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
     The loss of a task is the mean over all known labels of the global batch, or over all its
-    requests with a positive and a negative for a loss that teaches their order alone. So replicas
+    requests with a positive and a negative for a loss that teaches their order. So several replicas
     take the same step as one replica with their batches concatenated.
 
     Args:

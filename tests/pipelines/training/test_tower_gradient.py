@@ -65,7 +65,7 @@ def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("losses", [("softmax", "cross_entropy"), ("bpr", "list_mle")], ids=str)
+@pytest.mark.parametrize("losses", [("softmax", "jrc"), ("bpr", "list_mle")], ids=str)
 def test_requests_are_compared_as_in_the_whole_batch(losses: tuple[LossName, ...]) -> None:
     (steps, weights), (expected, whole) = trained(7, losses=losses), trained(None, losses=losses)
     assert abs(expected[0] - trained(None)[0][0]) > 0.01
