@@ -79,6 +79,7 @@ EXAMPLES: Mapping[str, Any] = {
     "tasks.name": "click",
     "tasks.label": "is_click",
     "tasks.mask": "was_seen",
+    "tasks.loss.name": "bpr",
     "model.exclude": ["user_id"],
     "model.domain": ["scenario"],
     "model.person": ["user_id", "item_id"],
@@ -111,6 +112,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.prune": "runs/clicks",
     "training.prune_heads": 8,
     "training.prune_by": "confidence",
+    "training.task_weights": {"name": "gradnorm", "alpha": 1.0},
     "training.teacher": {"run": "runs/large"},
     "training.teacher.run": "runs/large",
     "evaluation.group": "user_id",
@@ -133,6 +135,7 @@ _CHECKED = {  # options of models, by the function that checks them
     option_types.count: "whole number ≥ 1",
     option_types.heads: "whole number ≥ 1, or a list of two: heads of queries, heads of keys",
     option_types.head_size: "whole number ≥ 1, or a list of two: size of keys, size of values",
+    option_types.factor: "number ≥ 0",
     option_types.share: "number from 0 to 1",
     option_types.sizes: "list of whole numbers ≥ 1",
     option_types.names: "list of names of features",
@@ -245,7 +248,8 @@ def _kind(owner: type) -> str:
     """What tells the class from others in its place, such as `kind = "hash"`."""
     for key in keys(owner):
         if key.name in ("kind", "name") and get_origin(key.annotation) is Literal:
-            return f"{key.name} = {toml(key.default)}"
+            several = get_args(key.annotation) if key.default is ... else (key.default,)
+            return f"{key.name} = {', '.join(map(toml, several))}"
     return ""
 
 

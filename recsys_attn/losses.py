@@ -2,20 +2,24 @@
 
 A loss of `LOSSES` is a pure function of labels, logits and a mask `(B, T)`, and gives one number
 for each request. The loss of a batch is the sum of these numbers, divided by the sum of what the
-loss counts (candidates for cross-entropy, requests for the others), so that batches can be computed
-in parts.
+loss counts (candidates where a loss teaches probabilities, else requests), so that batches can be
+computed in parts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from recsys_attn.schema import LossName
+from recsys_attn.loss_options import LossName, LossOptions, loss_options
 from recsys_attn.tensors import Tensor
+
+_MASKED = -1e30
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -57,18 +61,27 @@ class CandidateCrossentropy(keras.losses.Loss):
         return ops.binary_crossentropy(y_true, y_pred, from_logits=True)
 
 
-def cross_entropy_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
+def cross_entropy_loss(
+    labels: Tensor, logits: Tensor, mask: Tensor, smoothing: float = 0.0
+) -> Tensor:
     """Sum of the binary cross-entropy of a request's candidates; teaches probabilities.
 
-    `loss = sum_i -y_i log sigmoid(z_i) - (1 - y_i) log(1 - sigmoid(z_i))`
+    `loss = sum_i -y_i log sigmoid(z_i) - (1 - y_i) log(1 - sigmoid(z_i))`, with smoothing s of the
+    labels `(1 - s) y_i + s / 2`. Then a rate p is taught as `(1 - s) p + s / 2`: the sigmoid is no
+    probability before it is calibrated.
 
     Args:
         labels: `(B, T)`, 0 or 1.
         logits: `(B, T)`.
         mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+        smoothing: s, from 0 to below 1. Raise it to 0.05 where labels are often wrong.
 
     Returns:
         `(B,)`; divide their sum by that of `known_candidates`.
+
+    Source:
+        Szegedy et al. 2016, Rethinking the Inception Architecture for Computer Vision,
+        arXiv 1512.00567, section 7, for the smoothing.
 
     Example:
 
@@ -79,8 +92,88 @@ def cross_entropy_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     [1.386]
     """
     known, labels, logits = _known(labels, logits, mask)
+    if smoothing:
+        labels = labels * (1 - smoothing) + smoothing / 2
     each = ops.binary_crossentropy(labels, logits, from_logits=True)
     return ops.sum(each * ops.cast(known, each.dtype), axis=-1)
+
+
+def focal_loss(labels: Tensor, logits: Tensor, mask: Tensor, gamma: float = 2.0) -> Tensor:
+    """Focal loss: cross-entropy with less weight for candidates that are right already.
+
+    `loss = sum_i -y_i (1 - p_i)^gamma log p_i - (1 - y_i) p_i^gamma log(1 - p_i)`, with
+    `p = sigmoid(z)`. It orders candidates as probabilities do, but p lies nearer to 1/2 than the
+    rate: the sigmoid is no probability before it is calibrated.
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+        gamma: Focus on candidates that are wrong; 0 is cross-entropy.
+
+    Returns:
+        `(B,)`; divide their sum by that of `known_candidates`.
+
+    Source:
+        Lin et al. 2017, Focal Loss for Dense Object Detection, arXiv 1708.02002, equation 4;
+        without the weight of a class, which `calibrate` would take back.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import focal_loss
+    >>> labels, mask = np.array([[1.0, 0.0]]), np.array([[1, 1]])
+    >>> np.round(focal_loss(labels, np.zeros((1, 2)), mask), 3).tolist()  # a quarter
+    [0.347]
+    """
+    known, labels, logits = _known(labels, logits, mask)
+    of_positive, of_negative = ops.softplus(-logits), ops.softplus(logits)  # -log p, -log(1 - p)
+    each = labels * ops.exp(-gamma * of_negative) * of_positive
+    each += (1 - labels) * ops.exp(-gamma * of_positive) * of_negative
+    return ops.sum(each * ops.cast(known, each.dtype), axis=-1)
+
+
+def jrc_loss(labels: Tensor, logits: Tensor, mask: Tensor, alpha: float = 0.5) -> Tensor:
+    """Joint ranking and calibration: cross-entropy, and the softmax over a request's candidates.
+
+    `loss = alpha sum_i CE(y_i, z_i) + (1 - alpha) sum_(i: y_i = 1) (log sum_j exp(z_j) - z_i)`
+
+    JRC has a logit of each label for each candidate, `f_i[1]` and `f_i[0]`, of which the first term
+    is the cross-entropy, and the second the likelihood of a candidate among those of its request,
+    given its label: `-log(exp f_i[y_i] / sum_j exp f_j[y_i])`. A model here has one logit for each
+    candidate: this is JRC with `f_i = [0, z_i]`, without the logarithm of the number of candidates
+    that each negative adds then. So the second term moves the logits of a request apart only where
+    it has a positive; moving all of them together changes the first term alone, which keeps the
+    mean probability at the observed rate. Two logits could fit both terms at once; one is a
+    compromise between them.
+
+    Args:
+        labels: `(B, T)`, 0 or 1.
+        logits: `(B, T)`.
+        mask: `(B, T)`, 0 or False for padding and unknown labels, which do not count.
+        alpha: Share of the cross-entropy; 1 is cross-entropy alone. Lower it where the order of the
+            candidates counts more than their probabilities.
+
+    Returns:
+        `(B,)`; divide their sum by that of `known_candidates`.
+
+    Source:
+        Sheng et al., Joint Optimization of Ranking and Calibration with Contextualized Hybrid
+        Model, KDD 2023, arXiv 2208.06164.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.losses import jrc_loss
+    >>> labels, mask = np.array([[1.0, 0.0]]), np.array([[1, 1]])
+    >>> np.round(jrc_loss(labels, np.zeros((1, 2)), mask), 3).tolist()  # 0.5 * 3 log 2
+    [1.04]
+    """
+    calibration = cross_entropy_loss(labels, logits, mask)
+    known, labels, logits = _known(labels, logits, mask)
+    total = ops.logsumexp(ops.where(known, logits, _MASKED), axis=-1, keepdims=True)
+    each = labels * ops.cast(known, logits.dtype) * (total - logits)
+    return alpha * calibration + (1 - alpha) * ops.sum(each, axis=-1)
 
 
 def softmax_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
@@ -224,10 +317,32 @@ class TaskLoss(NamedTuple):
 
 LOSSES: Mapping[LossName, TaskLoss] = {
     "cross_entropy": TaskLoss(cross_entropy_loss, known_candidates),
+    "focal": TaskLoss(focal_loss, known_candidates),
+    "jrc": TaskLoss(jrc_loss, known_candidates),
     "softmax": TaskLoss(softmax_loss, comparable_requests),
     "bpr": TaskLoss(bpr_loss, comparable_requests),
     "list_mle": TaskLoss(list_mle_loss, comparable_requests),
 }
+
+
+def task_loss(loss: LossName | LossOptions) -> TaskLoss:
+    """Returns a loss with its options.
+
+    Args:
+        loss: A name of `LOSSES`, or options of `recsys_attn.loss_options`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.loss_options import Focal
+    >>> from recsys_attn.losses import task_loss
+    >>> loss = task_loss(Focal(gamma=1.0))
+    >>> np.round(loss.of_requests(np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1))), 3).tolist()
+    [0.347]
+    """
+    options = dataclasses.asdict(loss_options(loss))
+    found = LOSSES[options.pop("name")]
+    return found._replace(of_requests=partial(found.of_requests, **options))
 
 
 class _Requests(NamedTuple):

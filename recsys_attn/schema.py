@@ -23,10 +23,10 @@ from recsys_attn.id_transforms import (
     Quantile,
     Vocabulary,
 )
+from recsys_attn.loss_options import LossName, LossOptions, loss_options
 
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
-LossName = Literal["cross_entropy", "softmax", "bpr", "list_mle"]
 
 PADDING_ID = 0  # a missing value or padding: never attended, embedded as zeros
 UNKNOWN_ID = 1  # a value outside of the fitted vocabulary
@@ -164,9 +164,11 @@ class Task:
         label: Column of the label. Defaults to the name.
         weight: Weight of the loss in the sum of all tasks.
         mask: Boolean or 0/1 column; rows with a false value do not count for this task.
-        loss: `"cross_entropy"` teaches probabilities. `"softmax"`, `"bpr"` and `"list_mle"` compare
-            the candidates of a request and teach their order only: choose one where the output is a
-            ranked list and nothing needs a probability.
+        loss: A name, or a table of a name and options, such as `{ name = "focal", gamma = 2.0 }`.
+            `"cross_entropy"` teaches probabilities; `"focal"` too, once calibrated, and looks at
+            hard candidates; `"jrc"` teaches probabilities and the order of a request's candidates.
+            `"softmax"`, `"bpr"` and `"list_mle"` teach their order only: choose one where the
+            output is a ranked list and nothing needs a probability.
         kind: The kind of the label.
     """
 
@@ -174,15 +176,12 @@ class Task:
     label: str | None = None
     weight: float = 1.0
     mask: str | None = None
-    loss: LossName = "cross_entropy"
+    loss: LossName | LossOptions = "cross_entropy"
     kind: Literal["binary"] = "binary"
 
     def __post_init__(self) -> None:
-        if self.loss not in get_args(LossName):
-            raise ValueError(
-                f"Task {self.name!r}: unknown `loss`. "
-                + unknown_name(self.loss, get_args(LossName))
-            )
+        options = loss_options(self.loss, f"Task {self.name!r}: unknown `loss`")
+        object.__setattr__(self, "loss", self.loss if isinstance(self.loss, str) else options)
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise ValueError(
                 f"`weight` must be positive and finite. Received: weight={self.weight}"
@@ -195,7 +194,12 @@ class Task:
     @property
     def has_probabilities(self) -> bool:
         """Returns whether the scores are probabilities, and not only an order of candidates."""
-        return self.loss == "cross_entropy"
+        return self.loss_options.has_probabilities
+
+    @property
+    def loss_options(self) -> LossOptions:
+        """Returns the loss with its options, where `loss` may be a name."""
+        return loss_options(self.loss)
 
 
 @dataclass(frozen=True)

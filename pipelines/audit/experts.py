@@ -74,12 +74,7 @@ def warnings_of(by_task: Mapping[str, Floats], likeness: Floats | None = None) -
         likeness: CKA of the outputs of each pair of experts.
     """
     means = {task: gates.mean(axis=0) for task, gates in by_task.items()}
-    for expert, most in enumerate(np.max(list(means.values()), axis=0)):
-        if most < UNUSED:
-            yield (
-                f"Expert {expert + 1} has less than {UNUSED:.0%} of every task: it has died. Train "
-                "with fewer experts, or with the gates of `gates.experts` to cut it out."
-            )
+    yield from died(means)
     for task, shares in means.items():
         if shares.max() > ALONE and len(shares) > 1:
             yield (
@@ -100,6 +95,21 @@ def warnings_of(by_task: Mapping[str, Floats], likeness: Floats | None = None) -
                     "would do as well as the experts."
                 )
     yield from _alike(likeness, list(means.values()))
+
+
+def died(means: Mapping[str, Floats]) -> Iterator[str]:
+    """Sentences about experts that no task uses.
+
+    Args:
+        means: The mean share of each expert by task.
+    """
+    for expert, most in enumerate(np.max(list(means.values()), axis=0)):
+        if most < UNUSED:
+            yield (
+                f"Expert {expert + 1} has less than {UNUSED:.0%} of every task: it has died. Train "
+                "with a `balance`, with fewer experts, or with the gates of `gates.experts` to cut "
+                "it out."
+            )
 
 
 def _alike(likeness: Floats | None, means: Sequence[Floats]) -> Iterator[str]:

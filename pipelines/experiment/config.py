@@ -35,6 +35,7 @@ from pipelines.experiment.own_options import (
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.teacher_options import TeacherOptions
 from pipelines.experiment.validation_errors import explain
+from pipelines.experiment.weight_options import TaskWeightOptions, check_tasks
 from pipelines.features.base import TRANSFORMS
 from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.data_options import DataOptions
@@ -72,8 +73,8 @@ class TrainingOptions(TomlTable):
         warmup_steps: Steps of linear warm-up of the learning rate.
         cosine_steps: Steps of cosine decay to zero after the warm-up; 0 for none.
         penalty_warmup: Two numbers of steps. The penalties that layers add to the loss, those of
-            `gates` and `disagreement`, are zero before the first and grow linearly until the
-            second. Raise both with `gates`, so that the model learns before they close.
+            `gates`, `disagreement` and `balance`, are zero before the first and grow linearly until
+            the second. Raise both with `gates`, so that the model learns before they close.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
         patience: Epochs without a better one after which training stops.
@@ -112,6 +113,10 @@ class TrainingOptions(TomlTable):
             `"confidence"`, the mean of the largest weight. None: relevance.
         teacher: An older run whose probabilities are part of the labels (distillation), so that a
             smaller model learns more than from the labels alone.
+        task_weights: Learned weights of the tasks' losses, in place of their `weight`, by name or
+            with options: `"uncertainty"`, by the size of each loss, or `"gradnorm"`, so that the
+            tasks' gradients are alike. Set it where one task learns and another does not. None:
+            the `weight` of each task.
         checkpoint_every: Steps between checkpoints; 0: only at the end of each epoch.
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
@@ -147,6 +152,7 @@ class TrainingOptions(TomlTable):
     prune_heads: int | None = Field(default=None, ge=1)
     prune_by: Literal["relevance", "confidence"] | None = None
     teacher: TeacherOptions | None = None
+    task_weights: TaskWeightOptions | None = None
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
 
@@ -233,6 +239,7 @@ class Experiment(TomlTable):
         check_known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         check_gates(self.evaluation, self.tasks)
         check_slices(self.evaluation, self.tasks)
+        check_tasks(self.tasks, self.training.task_weights, self.training.calibrate)
         self._check_items()
         try:
             used = {feature.name for feature in self.model_schema.features}

@@ -60,7 +60,7 @@ def check_comparable(
 def _comparisons(schema: Schema, monitor: Monitor) -> Iterator[tuple[str, str, str]]:
     """The loss or monitor that compares candidates, in words, its task and its split."""
     for index, task in enumerate(schema.tasks):
-        if not task.has_probabilities:
-            yield f'`tasks[{index}].loss` = "{task.loss}"', task.name, "train"
+        if task.loss_options.compares_candidates:
+            yield f'`tasks[{index}].loss` = "{task.loss_options.name}"', task.name, "train"
     for task_name in monitor.ranked:
         yield f"`training.monitor` ({monitor})", task_name, "valid"

@@ -112,7 +112,7 @@ def _sentence(problem: Any, root: type, within: str) -> str:
 
 
 def _is_wrong_kind(problem: Any) -> bool:
-    return problem["type"] == "literal_error" and problem["loc"][-1] == "kind"
+    return problem["type"] == "literal_error" and problem["loc"][-1] in ("kind", "name")
 
 
 def _of_another_kind(problem: Any, wrong_kinds: set[tuple[Any, ...]], root: type) -> bool:
@@ -129,7 +129,7 @@ def _of_another_type(problem: Any, problems: Sequence[Any]) -> bool:
     location, inside = problem["loc"], len(problem["loc"])
     return (
         isinstance(problem["input"], dict)
-        and problem["type"] in ("string_type", "tuple_type")
+        and problem["type"] in ("string_type", "tuple_type", "literal_error")
         and any(
             o["loc"][: inside - 1] == location[:-1] and len(o["loc"]) > inside for o in problems
         )

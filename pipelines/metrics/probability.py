@@ -87,8 +87,11 @@ def normalised_entropy_of(counts: LabelCounts) -> float:
 
 
 def _entropy(counts: LabelCounts) -> float:
-    """The logloss of the share of positives for every row."""
-    rate = counts.totals[0] / sum(counts.totals)
+    return rate_entropy(counts.totals[0] / sum(counts.totals))
+
+
+def rate_entropy(rate: float) -> float:
+    """The logloss of predicting the share of positives for every row."""
     return -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
 
 

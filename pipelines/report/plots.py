@@ -215,7 +215,8 @@ def training(
 ) -> Points:
     """AUC and logloss on the validation rows after each epoch, one above the other.
 
-    NDCG takes the place of logloss where the scores are no probabilities.
+    NDCG takes the place of logloss where the scores are no probabilities. The table beside it has
+    the task's learned weight too.
     """
     x = np.array([epoch["epoch"] for epoch in epochs])
     last = f"val_{task}_"
@@ -245,6 +246,10 @@ def training(
         for row in zip(*curves.values(), strict=True)
     ]
     head = ["epoch", *(name if name == "logloss" else name.upper() for name in curves)]
+    weights = [epoch[f"weight_{task}"] for epoch in epochs if f"weight_{task}" in epoch]
+    if len(weights) == len(epochs):  # learned
+        head.append("weight of the task")
+        measured = [[*row, decimal(w)] for row, w in zip(measured, weights, strict=True)]
     return Points(head, [[str(epoch), *row] for epoch, row in zip(x, measured, strict=True)])
 
 

@@ -8,6 +8,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.model_options import BY_TRAINING
 from pipelines.training.optimizer import penalises_whole_tables
+from pipelines.training.task_weights import make_task_weights
 from recsys_attn import models
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import RESERVED_IDS, Schema
@@ -18,7 +19,8 @@ MODEL_FILE = "model.keras"
 def check_model(experiment: Experiment) -> None:
     """Checks the model's arguments early, by building it with the smallest tables."""
     sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
-    build_model(experiment, experiment.model_schema.with_sizes(sizes))
+    model = build_model(experiment, experiment.model_schema.with_sizes(sizes))
+    make_task_weights(experiment.training, model)
 
 
 def build_model(experiment: Experiment, schema: Schema) -> RankingModel:

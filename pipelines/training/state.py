@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from pipelines.storage.footers import Footers
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.history import History
 from pipelines.training.optimizer import kind_of
+
+TASK_WEIGHTS = "task_weights/"  # begins the names of their variables
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Saver:
         options: Training options; a checkpoint with more epochs than they allow is ignored.
         shards: Number of shards of the data; must not change while a training continues.
         data: The footers of the training data, which must not change either.
+        task_weights: The state of learned weights of tasks.
     """
 
     checkpoints: Checkpoints
@@ -96,10 +99,11 @@ class Saver:
     options: TrainingOptions
     shards: int
     data: Footers
+    task_weights: Sequence[keras.Variable] = ()
 
     def save(self, progress: TrainingProgress) -> None:
         """Saves a checkpoint."""
-        arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self.variables())
+        arrays = ((name, keras.ops.convert_to_numpy(v)) for name, v in self._all())
         state = {
             "key": self.key,
             "shards": self.shards,
@@ -130,7 +134,7 @@ class Saver:
 
     def load(self, checkpoint: Checkpoint) -> TrainingProgress:
         """Restores all variables from a checkpoint."""
-        variables = dict(self.variables())
+        variables = dict(self._all())
         for name, array in checkpoint.arrays():
             variables[name].assign(array)
         return TrainingProgress.from_dict(checkpoint.state["progress"])
@@ -141,3 +145,9 @@ class Saver:
             yield f"model/{index}", variable
         for index, variable in enumerate(self.optimizer.variables):
             yield f"optimizer/{index}", variable
+
+    def _all(self) -> Iterator[tuple[str, keras.Variable]]:
+        """These and the weights of the tasks, which a warm start begins anew."""
+        yield from self.variables()
+        for index, variable in enumerate(self.task_weights):
+            yield f"{TASK_WEIGHTS}{index}", variable

@@ -11,9 +11,10 @@ import tensorflow as tf
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.id_dropout import IdDropout
+from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.losses import LOSSES
+from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -32,7 +33,7 @@ class TrainStep:
     """Takes a step on one batch for each replica of this worker.
 
     The loss of a task is the mean over all known labels of the global batch, or over all its
-    requests with a positive and a negative for a loss that compares candidates. So several replicas
+    requests with a positive and a negative for a loss that teaches their order. So several replicas
     take the same step as one replica with their batches concatenated.
 
     Args:
@@ -45,6 +46,7 @@ class TrainStep:
             None for the whole batch. See `TowerGradient`.
         id_dropout: Share of the ids that are made unknown.
         teacher: Changes the labels by inputs and labels; None keeps them.
+        task_weights: The weights of the tasks' losses; None for those of the tasks.
     """
 
     def __init__(
@@ -56,13 +58,20 @@ class TrainStep:
         micro_batch_size: int | None = None,
         id_dropout: float = 0.0,
         teacher: Teacher | None = None,
+        task_weights: TaskWeights | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
         self._layout = layout
         self._strategy = tf.distribute.get_strategy()
+        self.task_weights = task_weights or TaskWeights(model.schema.tasks)
         self._tower = TowerGradient(
-            model.tower, model.schema.tasks, optimizer.scale_loss, jit_compile, micro_batch_size
+            model.tower,
+            model.schema.tasks,
+            optimizer.scale_loss,
+            jit_compile,
+            micro_batch_size,
+            self.task_weights.shared,
         )
         self._id_dropout = IdDropout(model.schema, id_dropout)
         self._teacher = teacher
@@ -124,7 +133,8 @@ class TrainStep:
             penalties = [self._share(penalty) for penalty in embedding.losses]
             scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
         replicas = self._strategy.num_replicas_in_sync
-        results = self._tower(fields, labels, totals, replicas, penalty)
+        weights, of_weights = self.task_weights.values(), self.task_weights.penalty()
+        results = self._tower(fields, labels, totals, replicas, weights, penalty)
         gradients = tape.gradient(
             [*results.leaves, *scaled],
             embedding.trainable_variables,
@@ -134,7 +144,10 @@ class TrainStep:
             [*gradients, *results.of_variables],
             [*embedding.trainable_variables, *tower.trainable_variables],
         )
-        loss = tf.add_n([results.loss, *penalties])
+        if self.task_weights.learned:
+            by_shared = None if results.of_shared is None else self._sum(results.of_shared)
+            self.task_weights.update(self._sum(results.of_tasks), by_shared)
+        loss = tf.add_n([results.loss, *penalties, self._share(of_weights)])
         rows = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
         return self._sum(tf.stack([loss, rows, stop]))
 
@@ -144,7 +157,7 @@ class TrainStep:
         known = [tf.logical_not(tf.math.is_nan(labels[task.name])) for task in tasks]
         counts = tf.stack(
             [
-                tf.reduce_sum(LOSSES[task.loss].counts(labels[task.name], mask))
+                tf.reduce_sum(task_loss(task.loss).counts(labels[task.name], mask))
                 for task, mask in zip(tasks, known, strict=True)
             ]
         )

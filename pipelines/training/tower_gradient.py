@@ -13,7 +13,7 @@ from pipelines.scoring.microbatches import (
     micro_batch_requests,
     over_micro_batches,
 )
-from recsys_attn.losses import LOSSES
+from recsys_attn.losses import task_loss
 from recsys_attn.schema import CANDIDATE_MASK, Task
 
 Tensors = Mapping[str, tf.Tensor]
@@ -25,9 +25,11 @@ class TowerResult(NamedTuple):
     """A loss and its gradients."""
 
     loss: tf.Tensor
+    of_tasks: tf.Tensor  # the loss of each task, without its weight
     leaves: list[tf.Tensor]  # floating tensors of the embedding's output
     of_leaves: Sequence[tf.Tensor]
     of_variables: Sequence[tf.Tensor]  # of the tower's trainable variables, in their order
+    of_shared: tf.Tensor | None  # the gradient of each task's loss by `shared`, (tasks, numbers)
 
 
 class TowerGradient:
@@ -40,10 +42,12 @@ class TowerGradient:
 
     Args:
         tower: Maps the embedding's output to logits by task.
-        tasks: The tasks, for their losses and weights.
+        tasks: The tasks, for their losses.
         scale_loss: The optimizer's scaling of the loss.
         jit_compile: Whether XLA compiles it, forwards and backwards.
         rows: Candidates of a micro-batch; None for the whole batch.
+        shared: Variables of the tower by which the gradient of each task's loss is computed too;
+            a backward pass for each task.
     """
 
     def __init__(
@@ -53,9 +57,14 @@ class TowerGradient:
         scale_loss: Callable[[tf.Tensor], tf.Tensor],
         jit_compile: bool = False,
         rows: int | None = None,
+        shared: Sequence[keras.Variable] = (),
     ) -> None:
         self._tower = tower
         self._tasks = tasks
+        self._losses = [task_loss(task.loss) for task in tasks]
+        wanted = {id(variable) for variable in shared}
+        variables = enumerate(tower.trainable_variables)
+        self._shared = [place for place, variable in variables if id(variable) in wanted]
         self._scale_loss = scale_loss
         self._rows = rows
         self._compute: Callable[..., MicroBatchResult] = self._part
@@ -69,6 +78,7 @@ class TowerGradient:
         labels: Tensors,
         totals: Tensors,
         replicas: int,
+        task_weights: tf.Tensor,
         penalty: tf.Tensor | float = 1.0,
     ) -> TowerResult:
         """The loss of a replica's requests and its gradients.
@@ -79,6 +89,7 @@ class TowerGradient:
             totals: What the loss of each task is a mean over, of all replicas: known labels, or
                 requests.
             replicas: Number of replicas, which share the tower's penalties.
+            task_weights: The weight of each task's loss.
             penalty: Factor of these penalties.
         """
         weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
@@ -86,7 +97,7 @@ class TowerGradient:
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         if self._rows is None:
             share = tf.convert_to_tensor(penalty) / replicas
-            found = self._compute(fields, labels, totals, share, weights, state)
+            found = self._compute(fields, labels, totals, task_weights, share, weights, state)
         else:
             mask = fields[CANDIDATE_MASK]
             size = micro_batch_requests(mask, self._rows)
@@ -95,17 +106,24 @@ class TowerGradient:
 
             def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
                 seeds = self._other_seeds(state, place)
-                new = self._compute(*tensors, totals, share, weights, seeds)
+                new = self._compute(*tensors, totals, task_weights, share, weights, seeds)
                 return new._replace(firsts=self._other_seeds(new.firsts, -place))
 
             pieces = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in leaves]
-            zero = MicroBatchResult([tf.zeros(()), *map(tf.zeros_like, weights)], state, pieces)
+            of_tasks, by_shared = tf.zeros(len(self._tasks)), self._zeros_by_shared(weights)
+            sums = [tf.zeros(()), of_tasks, *by_shared, *map(tf.zeros_like, weights)]
+            zero = MicroBatchResult(sums, state, pieces)
             found = over_micro_batches(part, (fields, labels), size, zero)
         for variable, value in zip(self._tower.non_trainable_variables, found.firsts, strict=True):
             if variable.path in self._changed:
                 variable.assign(value)
-        loss, *of_variables = found.sums
-        return TowerResult(loss, leaves, found.pieces, of_variables)
+        loss, of_tasks, *gradients = found.sums
+        of_shared = gradients.pop(0) if self._shared else None
+        return TowerResult(loss, of_tasks, leaves, found.pieces, gradients, of_shared)
+
+    def _zeros_by_shared(self, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        numbers = sum(weights[place].shape.num_elements() for place in self._shared)
+        return [tf.zeros((len(self._tasks), numbers))] if self._shared else []
 
     def _other_seeds(self, state: Sequence[tf.Tensor], place: tf.Tensor) -> list[tf.Tensor]:
         """The state with other seeds, so that each micro-batch drops out other units."""
@@ -121,6 +139,7 @@ class TowerGradient:
         fields: Any,
         labels: Tensors,
         totals: Tensors,
+        task_weights: tf.Tensor,
         share: tf.Tensor,
         weights: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
@@ -130,35 +149,51 @@ class TowerGradient:
         variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
         given = list(zip(variables, [*weights, *state], strict=True))
         with (
-            tf.GradientTape() as tape,
+            tf.GradientTape(persistent=bool(self._shared)) as tape,
             keras.StatelessScope(given, collect_losses=True) as scope,
         ):
             tape.watch([*leaves, *weights])
-            loss = self._loss_of(fields, labels, totals, share)
+            losses, penalties = self._losses_of(fields, labels, totals)
+            weighted = tf.unstack(task_weights * tf.stack(losses))
+            loss = tf.add_n([*(penalty * share for penalty in penalties), *weighted])
             scaled = self._scale_loss(loss)
         of_leaves, of_weights = tape.gradient(
             scaled, (leaves, list(weights)), unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
+        by_shared = self._by_shared(tape, losses, weights)
         # A product of one column loses its static shape, which the loop needs.
         of_weights = [tf.ensure_shape(g, w.shape) for g, w in zip(of_weights, weights, strict=True)]
         after = [scope.get_current_value(v) for v in self._tower.non_trainable_variables]
         changed = zip(self._tower.non_trainable_variables, after, state, strict=True)
         self._changed |= {v.path for v, new, old in changed if new is not old}
-        return MicroBatchResult([loss, *of_weights], after, of_leaves)
+        sums = [loss, tf.stack(losses), *by_shared, *of_weights]
+        return MicroBatchResult(sums, after, of_leaves)
 
-    def _loss_of(
-        self, fields: Any, labels: Tensors, totals: Tensors, share: tf.Tensor
-    ) -> tf.Tensor:
+    def _by_shared(
+        self, tape: tf.GradientTape, losses: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """The gradient of each loss by the shared weights in one row, if there are some."""
+        if not self._shared:
+            return []
+        shared, zero = [weights[place] for place in self._shared], tf.UnconnectedGradients.ZERO
+        gradients = (tape.gradient(x, shared, unconnected_gradients=zero) for x in losses)
+        return [tf.stack([tf.concat([tf.reshape(g, [-1]) for g in of], 0) for of in gradients])]
+
+    def _losses_of(
+        self, fields: Any, labels: Tensors, totals: Tensors
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """The loss of each task, and the tower's penalties."""
         logits = self._tower(fields, training=True)
-        losses = [tf.cast(penalty, "float32") * share for penalty in self._tower.losses]
-        for task in self._tasks:
+        penalties = [tf.cast(penalty, "float32") for penalty in self._tower.losses]
+        losses = []
+        for task, loss in zip(self._tasks, self._losses, strict=True):
             label = labels[task.name]
             known = tf.logical_not(tf.math.is_nan(label))
-            each = LOSSES[task.loss].of_requests(
+            each = loss.of_requests(
                 tf.where(known, label, 0.0), tf.cast(logits[task.name], "float32"), known
             )
-            losses.append(task.weight * tf.reduce_sum(each) / totals[task.name])
-        return tf.add_n(losses)
+            losses.append(tf.reduce_sum(each) / totals[task.name])
+        return losses, penalties
 
 
 def _has_gradient(x: tf.Tensor | None) -> bool:

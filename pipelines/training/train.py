@@ -28,7 +28,9 @@ from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
+from pipelines.training.died import dead_experts, dead_tasks
 from pipelines.training.hard_negatives import HardNegatives
+from pipelines.training.history import History
 from pipelines.training.label_checks import check_same_rows
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
@@ -36,6 +38,7 @@ from pipelines.training.pruned import check_pruned, pruned
 from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver
 from pipelines.training.step import TrainStep
+from pipelines.training.task_weights import make_task_weights
 from pipelines.training.teacher import load_teacher
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
@@ -90,6 +93,7 @@ class TrainingResult(NamedTuple):
         calibration: Slope and offset of each task's logits.
         pruned: With `training.prune`, the kept heads, experts and fields of all, the largest
             difference of a score before training, and with `prune_heads` which heads those are.
+        warnings: Sentences about tasks and experts that have died.
     """
 
     model: RankingModel
@@ -97,6 +101,7 @@ class TrainingResult(NamedTuple):
     versions: dict[str, str]
     calibration: dict[str, tuple[float, float]]
     pruned: dict[str, Any]
+    warnings: list[str]
 
 
 def train(
@@ -121,27 +126,24 @@ def train(
         with workers.strategy.scope():
             model, fitted, facts = _start(experiment, data, fitted)
             optimizer = make_optimizer(options, model.trainable_variables)
-            teacher, read = None, fitted
-            if options.teacher is not None:
-                teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
-                read = data.fitted.with_tasks(experiment.tasks).without(
-                    teacher.unread(data.fitted, fitted.schema)
-                )
-            layout = Layout.of(read.schema)
-            part = micro_batch_rows(options.micro_batch_size, model.tower)
-            step = TrainStep(
-                model, optimizer, layout, options.jit_compile, part, options.id_dropout, teacher
-            )
-        tasks = [task.name for task in model.schema.tasks]
+            step, read = _step(experiment, data, fitted, model, optimizer)
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, read, workers, shards)
-        split = feeds[0].split
-        saver = Saver(checkpoints, output.key, model, optimizer, options, shards, split.footers)
+        saver = Saver(
+            checkpoints,
+            output.key,
+            model,
+            optimizer,
+            options,
+            shards,
+            feeds[0].split.footers,
+            step.task_weights.variables,
+        )
         reporter = TrainingReporter(
             progress,
             _candidates(feeds[0], options),
             options.epochs,
-            tasks,
+            [task.name for task in model.schema.tasks],
             experiment.monitor,
             output.logs,
         )
@@ -164,9 +166,50 @@ def train(
             _hard_negatives(experiment, model),
         ).run()
         calibration = _calibration(model, valid, options, before)
+        warnings = _warnings(model, valid, experiment, done.epochs) if workers.is_chief else []
+        for sentence in warnings:
+            reporter.say(sentence)
     finally:
         keras.config.set_dtype_policy("float32")
-    return TrainingResult(model, done.epochs, done.versions, calibration, facts)
+    return TrainingResult(model, done.epochs, done.versions, calibration, facts, warnings)
+
+
+def _step(
+    experiment: Experiment,
+    data: TrainingData,
+    fitted: FittedFeatures,
+    model: RankingModel,
+    optimizer: keras.optimizers.Optimizer,
+) -> tuple[TrainStep, FittedFeatures]:
+    """The training step, and the features that are read for the model and its teacher."""
+    options = experiment.training
+    teacher, read = None, fitted
+    if options.teacher is not None:
+        teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
+        read = data.fitted.with_tasks(experiment.tasks).without(
+            teacher.unread(data.fitted, fitted.schema)
+        )
+    step = TrainStep(
+        model,
+        optimizer,
+        Layout.of(read.schema),
+        options.jit_compile,
+        micro_batch_rows(options.micro_batch_size, model.tower),
+        options.id_dropout,
+        teacher,
+        make_task_weights(options, model),
+    )
+    return step, read
+
+
+def _warnings(
+    model: RankingModel, valid: Feed, experiment: Experiment, epochs: list[dict[str, Any]]
+) -> list[str]:
+    """Sentences about tasks and experts that have died, of the kept epoch."""
+    best = History(epochs, experiment.training).best
+    until = [] if best is None else epochs[: best + 1]
+    tasks = [task.name for task in model.schema.tasks]
+    return [*dead_tasks(tasks, until), *dead_experts(model, valid, experiment.seed)]
 
 
 def _start(

@@ -108,6 +108,7 @@ class Trainer:
             "epoch": len(progress.epochs) + 1,
             "loss": progress.loss / max(progress.rows, 1),
             **self.validate(),
+            **self._learned_weights(),
             "rows_per_second": progress.rows / max(progress.seconds, 1e-9),
             "input_wait": progress.waited / max(progress.seconds, 1e-9),
         }
@@ -115,6 +116,11 @@ class Trainer:
         progress.end_epoch(metrics, better)
         self.reporter.finish(metrics)
         self._save(progress)
+
+    def _learned_weights(self) -> Metrics:
+        weights = self.step.task_weights
+        by_task = weights.by_task() if weights.learned else {}
+        return {f"weight_{task}": weight for task, weight in by_task.items()}
 
     def _obey(self, progress: TrainingProgress, stop: StopRequest) -> None:
         self.reporter.say(f"saved after step {progress.step:,}")

@@ -10,6 +10,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.experiment.monitor import Monitor
 from pipelines.feed import Feed
 from pipelines.metrics import TopK, auc_by_class, logloss
+from pipelines.metrics.probability import rate_entropy
 from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
@@ -19,7 +20,8 @@ from recsys_attn.schema import Task
 class Validation:
     """The metrics of every task, and the monitored one.
 
-    AUC; logloss where the scores are probabilities; HR, NDCG, MRR and MAP where requests have
+    AUC; logloss where the scores are probabilities before they are calibrated, also over that of
+    the constant rate (normalised entropy); HR, NDCG, MRR and MAP where requests have
     candidates to rank.
 
     Args:
@@ -62,7 +64,8 @@ class _TaskMetrics:
     """One task's scores by label, which an exact AUC needs, its losses and its ranked requests."""
 
     def __init__(self, task: Task, places: int) -> None:
-        self._task = task
+        options = task.loss_options
+        self._has_logloss = options.has_probabilities and not options.needs_calibration
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._losses: list[float] = []  # losses of batches times their rows
         self._rows = 0
@@ -73,7 +76,7 @@ class _TaskMetrics:
             kept.append(scores[labels == label])
         known = ~np.isnan(labels)
         rows = int(np.count_nonzero(known))
-        if rows and self._task.has_probabilities:
+        if rows and self._has_logloss:
             self._losses.append(logloss(labels[known], scores[known]) * rows)
             self._rows += rows
         self._top.add(labels, scores, requests)
@@ -81,7 +84,10 @@ class _TaskMetrics:
     def metrics(self) -> dict[str, float]:
         negative, positive = map(np.concatenate, self._by_label)
         found = {"auc": auc_by_class(positive, negative)}
-        if self._task.has_probabilities:
+        if self._has_logloss:
             found["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
+            if len(positive) and len(negative):
+                rate = len(positive) / (len(positive) + len(negative))
+                found["normalised_entropy"] = found["logloss"] / rate_entropy(rate)
         at_k = self._top.metrics().items()
         return found | {name: value for name, value in at_k if value is not None}

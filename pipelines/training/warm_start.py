@@ -23,7 +23,7 @@ from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.model import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.state import Saver
+from pipelines.training.state import TASK_WEIGHTS, Saver
 from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embedding_tables import Table, plan_tables
@@ -52,8 +52,8 @@ class WarmStart:
         """Restores model and optimizer from the older run's best epoch.
 
         Rows of tables are matched by their values; new rows keep their initial values, and the
-        optimizer its learning rates. Where this model has gates and the older one none, the gates
-        keep their initial values too.
+        optimizer its learning rates. Learned weights of tasks begin anew. Where this model has
+        gates and the older one none, the gates keep their initial values too.
 
         Args:
             saver: The saver of the new training, with a model of the same structure.
@@ -76,7 +76,7 @@ class WarmStart:
             name: _same_rows(old[name], new[name], features, fitted)
             for name in old.keys() & new.keys()
         }
-        for name, array in best.arrays():
+        for name, array in _arrays(best):
             variable = variables.pop(name, None)
             if variable is None:
                 raise self._another("it has more variables")
@@ -160,11 +160,16 @@ def _variables(saver: Saver, best: Checkpoint) -> tuple[dict[str, keras.Variable
         for name, variable in variables.items()
         if id(variable) not in own and not (slots and variable.name.startswith(slots))
     }
-    if not gates or len(kept) != sum(1 for _ in best.arrays()):
+    if not gates or len(kept) != sum(1 for _ in _arrays(best)):
         return variables, 0
     counts: dict[str, Iterator[int]] = defaultdict(itertools.count)
     parts = ((name.partition("/")[0], variable) for name, variable in kept.items())
     return {f"{part}/{next(counts[part])}": variable for part, variable in parts}, len(gates)
+
+
+def _arrays(best: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
+    """The variables of model and optimizer; learned weights of tasks begin anew."""
+    return (each for each in best.arrays() if not each[0].startswith(TASK_WEIGHTS))
 
 
 def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> RowMapping:

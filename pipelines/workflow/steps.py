@@ -181,6 +181,7 @@ class Steps:
                 ),
                 "calibration": trained.calibration,
                 "pruned": trained.pruned,
+                "warnings": trained.warnings,
                 "versions": trained.versions,  # those that trained the weights
                 "machine": this_machine(),
             }

@@ -20,6 +20,7 @@ from recsys_attn.models.option_types import (
     Encoder,
     EncoderContext,
     EncoderPositions,
+    Factor,
     Gates,
     HeadSize,
     Mechanism,
@@ -60,6 +61,7 @@ def attention_ranker(
     dropout: Share = 0.0,
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
+    balance: Factor = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Target attention over histories, interaction of fields, and experts shared by tasks.
@@ -109,6 +111,8 @@ def attention_ranker(
         disagreement: Penalty on similar heads and experts, by the factors of `Disagreement`: for
             all places, such as `{"outputs": 0.1}`, or by place (`encoder`, `target_attention`,
             `interaction`, `experts`). Defaults to none.
+        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
+            where an expert has died. Defaults to 0: none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -131,8 +135,7 @@ def attention_ranker(
     (1, 3)
     """
     require_one_width(schema, width)
-    if encoder_layers is not None:
-        require_positive("encoder_layers", encoder_layers)
+    require_positive("encoder_layers", 1 if encoder_layers is None else encoder_layers)
     given = {"encoder_layers": encoder_layers, "encoder_positions": encoder_positions}
     require_with("`encoder`", encoder is not None, **given)
     context = context_of(schema, width, encoder, encoder_context)
@@ -161,7 +164,7 @@ def attention_ranker(
         Tower(
             histories,
             FieldInteraction(autoint, Mlp(mlp_units, dropout=dropout) if mlp_units else None),
-            TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
+            TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture, balance=balance),
             field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="attention_ranker",

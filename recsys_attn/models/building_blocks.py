@@ -9,10 +9,11 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_bool, require_sizes, unknown_name
+from recsys_attn.checks import require_bool, require_number, require_sizes, unknown_name
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
+from recsys_attn.multitask.balance import Balance
 from recsys_attn.serialization import layer_of, serialize, takes
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -138,6 +139,8 @@ class TaskHeads(Layer):
             offset.
         joint: A layer from the logits of all tasks `(B, T, tasks)` to others of that shape, such as
             `ProbabilityChain`. Defaults to none.
+        balance: Factor of the penalty on experts that are used unequally, see `Balance`. Defaults
+            to 0: none.
 
     Call arguments:
         vector: `(B, T, D)`.
@@ -149,7 +152,8 @@ class TaskHeads(Layer):
         of gates `(B, T, experts)`.
 
     Raises:
-        ValueError: `return_gates` is True, and there are no experts or no gates.
+        ValueError: `return_gates` is True or `balance` is given, and there are no experts or no
+            gates.
 
     Example:
 
@@ -169,6 +173,7 @@ class TaskHeads(Layer):
         experts: keras.layers.Layer | None = None,
         added: bool = False,
         joint: keras.layers.Layer | None = None,
+        balance: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -186,6 +191,13 @@ class TaskHeads(Layer):
         self.joint: Any = None
         if joint is not None:
             self.joint = layer_of("joint", joint, "where", such_as="ProbabilityChain")
+        require_number("balance", balance, least=0)
+        self.balance = Balance(balance, dtype="float32") if balance else None
+        if self.balance is not None and not self.returns_gates:
+            raise ValueError(
+                "`balance` makes the shares of experts equal: it needs `experts` whose gates are "
+                f"weights, such as MMoE with a softmax. Received: balance={balance}"
+            )
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
             for task in self.tasks
@@ -241,8 +253,10 @@ class TaskHeads(Layer):
             )
         if self.experts is None:
             mixed = gates = None
-        elif return_gates:
+        elif return_gates or self.balance is not None:
             mixed, gates = self.experts(vector, return_gates=True, where=row_mask)
+            if self.balance is not None:
+                gates = self.balance(gates, where=row_mask)
         else:
             mixed, gates = self.experts(vector, where=row_mask), None
         logits = {}
@@ -251,7 +265,7 @@ class TaskHeads(Layer):
             if self.units:
                 hidden = self._towers[task](hidden, where=row_mask)
             logits[task] = self._logits[task](hidden)[..., 0]
-        if gates is None:
+        if not return_gates:
             return logits
         return logits, {task: _of_task(gates, index) for index, task in enumerate(self.tasks)}
 
@@ -265,6 +279,7 @@ class TaskHeads(Layer):
             "experts": serialize(self.experts),
             "added": self.added,
             "joint": serialize(self.joint),
+            "balance": 0.0 if self.balance is None else self.balance.factor,
         }
 
 

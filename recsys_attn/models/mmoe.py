@@ -11,6 +11,7 @@ from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import pooled
 from recsys_attn.models.option_types import (
     Count,
+    Factor,
     Gates,
     Mechanism,
     Penalties,
@@ -42,6 +43,7 @@ def mmoe(
     dropout: Share = 0.0,
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
+    balance: Factor = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Multi-gate Mixture-of-Experts over the concatenated embeddings; OMoE with `one_gate`.
@@ -68,6 +70,8 @@ def mmoe(
             `penalty` to close more. Defaults to none.
         disagreement: Penalty on similar experts, by the factors of `Disagreement`: `{"outputs":
             0.1}`, or by place (`experts`). Defaults to none.
+        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
+            where an expert has died. Defaults to 0: none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -103,7 +107,7 @@ def mmoe(
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture, balance=balance),
             field_gate=field_gate(schema, width, own["fields"]["gate"]),
         ),
         name="mmoe",

@@ -46,6 +46,13 @@ def share(value: float) -> float:
     return value
 
 
+def factor(value: float) -> float:
+    """Returns a number of at least 0; raises a ValueError for other values."""
+    if value < 0:
+        raise ValueError(f"expected a number of at least 0. Received: {value}")
+    return value
+
+
 def sizes(values: Sequence[int]) -> Sequence[int]:
     """Returns positive integers; raises a ValueError for other values."""
     if any(value < 1 for value in values):
@@ -75,6 +82,7 @@ def head_size(value: int | Sequence[int]) -> int | Sequence[int]:
 
 Count: TypeAlias = Annotated[int, count]
 Share: TypeAlias = Annotated[float, share]
+Factor: TypeAlias = Annotated[float, factor]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
 Names: TypeAlias = Annotated[Sequence[str], names]
 Heads: TypeAlias = Annotated[int | Sequence[int], heads]

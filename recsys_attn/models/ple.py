@@ -8,7 +8,7 @@ from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Share, Sizes
+from recsys_attn.models.option_types import Count, Factor, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -28,6 +28,7 @@ def ple(
     expert_units: Sizes = (128, 64),
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
+    balance: Factor = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Progressive Layered Extraction over the concatenated embeddings; CGC with one layer.
@@ -45,6 +46,8 @@ def ple(
         expert_units: Hidden units of an expert.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
+        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
+            where an expert has died. Defaults to 0: none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -75,7 +78,7 @@ def ple(
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts, balance=balance),
         ),
         name="ple",
     )

@@ -104,6 +104,12 @@ class Tower(Layer):
     def _has_gates(self) -> bool:
         return getattr(self.head, "returns_gates", False)
 
+    @property
+    def last_shared(self) -> keras.layers.Layer:
+        """The last layer that all tasks share: the experts, or the interaction before the heads."""
+        layer: keras.layers.Layer = getattr(self.head, "experts", None) or self.interaction
+        return layer
+
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts are built by their first call
 

@@ -1,5 +1,6 @@
 """Multi-task learning: experts shared by tasks, their gates, and tasks in an order."""
 
+from recsys_attn.multitask.balance import Balance
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gated_towers import GatedTowers
 from recsys_attn.multitask.gates import AttentionGate, InputGate
@@ -12,6 +13,7 @@ from recsys_attn.multitask.transfer import AdaptiveTransfer
 __all__ = [
     "AdaptiveTransfer",
     "AttentionGate",
+    "Balance",
     "Experts",
     "GatedTowers",
     "InputGate",

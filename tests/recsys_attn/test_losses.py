@@ -11,8 +11,17 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.losses import LOSSES, CandidateCrossentropy
-from recsys_attn.schema import LossName, Task
+from recsys_attn.loss_options import (
+    CrossEntropy,
+    Focal,
+    Jrc,
+    LossName,
+    LossOptions,
+    Ranking,
+    loss_options,
+)
+from recsys_attn.losses import LOSSES, CandidateCrossentropy, task_loss
+from recsys_attn.schema import Task
 from tests.support.gradients import gradient
 
 RNG = np.random.default_rng(0)
@@ -108,6 +117,97 @@ def by_loop(
         counts = len(positive) and len(negative)
         found.append(reference(positive, negative) if counts else 0.0)
     return np.array(found)
+
+
+def smoothed(y: np.ndarray, z: np.ndarray, smoothing: float) -> float:
+    p = 1 / (1 + np.exp(-z))
+    target = (1 - smoothing) * y + smoothing * 0.5
+    return float(np.sum(-target * np.log(p) - (1 - target) * np.log(1 - p)))
+
+
+def focal(y: np.ndarray, z: np.ndarray, gamma: float) -> float:
+    p = 1 / (1 + np.exp(-z))
+    right = np.where(y == 1, p, 1 - p)
+    return float(np.sum(-((1 - right) ** gamma) * np.log(right)))
+
+
+def jrc(y: np.ndarray, z: np.ndarray, alpha: float) -> float:
+    """The paper's two terms with the logits [0, z], without what each negative adds."""
+    f = np.stack([np.zeros_like(z), z], axis=1)
+    loss = 0.0
+    for row, label in zip(f, y.astype(int), strict=True):
+        among_labels = np.exp(row[label]) / np.exp(row).sum()
+        among_candidates = np.exp(row[label]) / np.exp(f[:, label]).sum()
+        own = 0.0 if label else np.log(len(z))
+        loss += -alpha * np.log(among_labels) - (1 - alpha) * (np.log(among_candidates) + own)
+    return loss
+
+
+BY_CANDIDATE: list[tuple[LossOptions, Callable[..., float], float]] = [
+    (CrossEntropy(smoothing=0.13), smoothed, 0.13),
+    (Focal(gamma=1.7), focal, 1.7),
+    (Jrc(alpha=0.3), jrc, 0.3),
+]
+
+
+@pytest.mark.parametrize(("options", "reference", "value"), BY_CANDIDATE, ids=str)
+def test_loss_of_probabilities_is_that_of_its_equation(
+    options: LossOptions, reference: Callable[..., float], value: float
+) -> None:
+    labels, logits, mask = requests_of()
+    rows = zip(labels, logits.astype("float64"), mask, strict=True)
+    expected = [reference(y[known], z[known], value) for y, z, known in rows]
+    loss = task_loss(options)
+    np.testing.assert_allclose(
+        loss.of_requests(labels, logits, mask), expected, rtol=2e-5, atol=1e-5
+    )
+    np.testing.assert_array_equal(loss.counts(labels, mask), mask.sum(axis=1))
+    extreme = np.array([[-1e4, 1e4]], "float32"), np.ones((1, 2))
+    assert np.isfinite(loss.of_requests(np.array([[1.0, 0.0]]), *extreme)).all()
+
+
+@pytest.mark.parametrize("limit", [CrossEntropy(0.0), Focal(0.0), Jrc(1.0)], ids=str)
+def test_limit_of_each_option_is_cross_entropy(limit: LossOptions) -> None:
+    found, expected = (
+        task_loss(loss).of_requests(*requests_of()) for loss in (limit, "cross_entropy")
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert limit.needs_calibration is False
+
+
+def test_jrc_keeps_the_mean_probability_of_cross_entropy() -> None:
+    """Moving all logits of a request together changes the cross-entropy alone."""
+    labels, logits, mask = requests_of()
+    found, cross_entropy = (
+        gradient(lambda z, loss=loss: task_loss(loss).of_requests(labels, z, mask), logits)
+        for loss in (Jrc(0.3), "cross_entropy")
+    )
+    np.testing.assert_allclose(found.sum(axis=1), 0.3 * cross_entropy.sum(axis=1), atol=1e-5)
+
+
+def test_a_name_has_the_defaults_of_its_options() -> None:
+    for name in get_args(LossName):
+        options = loss_options(name)
+        assert loss_options({"name": name}) == loss_options(options) == options
+        by_name = LOSSES[name].of_requests(*requests_of())
+        np.testing.assert_array_equal(task_loss(options).of_requests(*requests_of()), by_name)
+    assert Task("click", loss="focal").has_probabilities
+    assert not Task("click", loss=Ranking("bpr")).has_probabilities
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CrossEntropy(1.0), "`smoothing` must be a finite number of at least 0 and below"),
+        (lambda: Focal(-0.1), "`gamma` must be a finite number of at least 0"),
+        (lambda: Jrc(0.0), "`alpha` must be a finite number above 0 and at most 1"),
+        (lambda: Ranking("focal"), "Unknown `name`. Valid names: "),  # type: ignore[arg-type]
+        (lambda: loss_options("focall"), "Did you mean 'focal'"),  # type: ignore[arg-type]
+    ],
+)
+def test_option_out_of_range_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_every_loss_name_has_a_loss() -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from recsys_attn.id_transforms import Age, Hash, Quantile, Vocabulary
+from recsys_attn.loss_options import CrossEntropy, Focal
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task, is_listed
 from tests.support.refusals import refusals
 
@@ -24,6 +25,18 @@ TASKS = (Task("click"), Task("buy", label="bought", weight=0.5, mask="clicked_on
 def test_survives_json() -> None:
     schema = Schema(FEATURES, TASKS)
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+def test_losses_survive_json_as_they_were_given() -> None:
+    losses = ("softmax", "focal", Focal(gamma=0.7), CrossEntropy(smoothing=0.1))
+    tasks = tuple(Task(f"task_{n}", loss=loss) for n, loss in enumerate(losses))
+    schema = Schema(FEATURES, tasks)
+    plain = json.loads(json.dumps(schema.to_dict()))
+    assert [task["loss"] for task in plain["tasks"]][:2] == ["softmax", "focal"]
+    assert plain["tasks"][2]["loss"] == {"gamma": 0.7, "name": "focal"}
+    assert Schema.from_dict(plain) == schema
+    old = {"name": "click", "label": None, "weight": 1.0, "mask": None, "kind": "binary"}
+    assert Schema.from_dict({**plain, "tasks": [old]}).tasks == (Task("click"),)
 
 
 def test_sequences_share_the_table_and_the_size_of_their_owner() -> None:

@@ -47,8 +47,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "metrics common",
     "recsys_attn": (
         "models interactions multitask attention blocks optimizers embeddings losses initializers "
-        "backend layer registry serialization embedding_tables schema id_transforms checks "
-        "masked_mean constant_factors tensors"
+        "backend layer registry serialization embedding_tables schema loss_options id_transforms "
+        "checks masked_mean constant_factors tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "

@@ -42,6 +42,7 @@ from recsys_attn.blocks import (
     TransformerDecoderBlock,
     TransformerEncoder,
 )
+from recsys_attn.multitask import Balance
 from recsys_attn.serialization import serialize
 from tests.support.interaction_cases import INTERACTION_CASES
 from tests.support.layer_case import LayerCase
@@ -267,6 +268,7 @@ _ATTENTION = {
         {"value": "BSNV", "weights": "BNTS", "output": "BTNV"},
         {"query_mask": "BT", "key_mask": "BS"},
     ),
+    "balance": LayerCase(Balance, {"factor": 0.1}, {"gates": "BTNE"}, {"where": "BT"}),
 }
 _BLOCKS = {
     "feed_forward": LayerCase(

@@ -126,6 +126,11 @@ def test_training_curve_marks_best_epoch_and_skips_missing():
     assert {"0.6000", "validation", "AUC", "1", "2"} <= set(written)
     assert "logloss" not in written  # nothing was measured
     assert not [text for text in written if "nan" in text]
+    learned = [{**epoch, "weight_click": 1.25} for epoch in epochs]
+    assert plots.training("click", learned).points == (
+        ["epoch", "AUC", "weight of the task"],
+        [["1", "0.6000", "1.2500"], ["2", "—", "1.2500"]],
+    )
 
 
 def luminance(color: str) -> float:

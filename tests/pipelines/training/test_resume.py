@@ -24,13 +24,13 @@ def run(prepared: Path, folder: Path, **options: Any) -> subprocess.CompletedPro
         *module,
         str(prepared),
         str(folder),
-        json.dumps({"tasks": TASKS, **options}),
+        json.dumps({"tasks": TASKS, "training__task_weights": "gradnorm", **options}),
     ]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3])
 
 
 def ended(folder: Path) -> Arrays:
-    """The best weights, the losses of all epochs, and the last state of model and optimizer."""
+    """The best weights, the losses of all epochs, and the last state of all that is learned."""
     last = Checkpoints(folder / "checkpoints").newest
     assert last is not None
     return {**np.load(folder / "weights-0.npz"), **dict(last.arrays())}
@@ -58,3 +58,4 @@ def test_killed_and_stopped_training_ends_in_the_same_state(prepared: Path, tmp_
     done = run(prepared, folder)
     assert done.returncode == 0, done.stderr
     assert_equal(ended(tmp_path), ended(folder))
+    assert np.abs(ended(folder)["task_weights/0"]).min() > 0.01  # learned, and resumed

@@ -17,6 +17,7 @@ from pipelines.metrics import auc
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training import check_model
+from pipelines.training.died import dead_tasks
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 from tests.pipelines.training.trainer import MLP, Trainer
@@ -155,12 +156,15 @@ def test_output_of_a_training(trainer: Trainer) -> None:
         ),
     ]
     best = max(range(2), key=lambda epoch: history[epoch]["val_monitored"])
-    assert lines[6:] == [
+    assert lines[6:8] == [
         f"  kept epoch {best + 1} of 2: mean AUC {history[best]['val_monitored']:.4f} is the best "
         "on the validation rows",
         "  stopped after the last epoch (`training.epochs` = 2)",
     ]
-    assert max(map(len, lines)) < 80
+    assert max(map(len, lines[:8])) < 80
+    assert lines[8:] == [
+        f"  {sentence}" for sentence in dead_tasks(["click", "conversion"], history)
+    ]
 
 
 def test_divergence_is_an_error(trainer: Trainer) -> None:

@@ -45,13 +45,24 @@ def test_the_metrics_are_those_of_all_rows_together(monkeypatch: pytest.MonkeyPa
         labels, scores = (np.concatenate([part[i][task] for part in found]) for i in (0, 1))
         expected = task_metrics(labels, scores)
         assert metrics[f"val_{task}_auc"] == expected["auc"]
-        assert metrics[f"val_{task}_logloss"] == pytest.approx(expected["logloss"], rel=1e-12)
+        for name in ("logloss", "normalised_entropy"):
+            assert metrics[f"val_{task}_{name}"] == pytest.approx(expected[name], rel=1e-12)
     mean = (metrics["val_click_auc"] + metrics["val_buy_auc"]) / 2
     assert metrics["val_monitored"] == pytest.approx(mean, rel=1e-12)
 
     unknown = {task: np.full(3, np.nan, "float32") for task in ("click", "buy")}
     scores = {task: np.full(3, 0.5, "float32") for task in unknown}
     assert validated(monkeypatch, [*found, (unknown, scores, np.arange(3))]) == metrics
+
+
+def test_loss_that_needs_calibration_has_no_logloss(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = (Task("click", loss="focal"), Task("buy", loss="jrc"))
+    monkeypatch.setattr(f"{__name__}.TASKS", tasks)
+    metrics = validated(monkeypatch, batches())
+    assert "val_click_logloss" not in metrics
+    assert "val_buy_logloss" in metrics
+    both = metrics["val_click_auc"], metrics["val_buy_auc"]
+    assert metrics["val_monitored"] == pytest.approx(np.mean(both))
 
 
 def test_metrics_at_k_are_those_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ RANKED: dict[str, Any] = {
     "tasks": [{"name": "click", "loss": "softmax"}, {"name": "conversion"}],
     "training__optimizer": "sgd",
     "training__learning_rate": 0.1,
+    "training__task_weights": "gradnorm",
 }
 
 
@@ -78,7 +79,7 @@ def test_two_workers_train_like_two_shards(grouped: Path, tmp_path: Path) -> Non
 
 
 def test_two_devices_train_like_two_shards(grouped: Path, tmp_path: Path) -> None:
-    """With one loss over candidates and one over requests."""
+    """With one loss over candidates and one over requests, and learned weights of both."""
     (tmp_path / "one").mkdir()
     mirrored = start(grouped, tmp_path, 0, [], devices=2, **RANKED)
     training_process.main(grouped, tmp_path / "one", training__shards=2, **RANKED)

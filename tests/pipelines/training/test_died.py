@@ -1,0 +1,65 @@
+"""Tasks and experts that have died are named at the end of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.features import FittedFeatures
+from pipelines.feed import Feed
+from pipelines.storage.dataset import DataSplit
+from pipelines.training import died
+from pipelines.training.died import dead_experts, dead_tasks
+
+
+def epoch(auc: float, entropy: float | None) -> dict[str, Any]:
+    found = {"val_click_auc": auc, "val_buy_auc": 0.7, "val_buy_normalised_entropy": 0.9}
+    return found if entropy is None else {**found, "val_click_normalised_entropy": entropy}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "message"),
+    [
+        ([epoch(0.5, 1.01)], "Task 'click' gives all rows the same score: it has died."),
+        ([epoch(0.5, None)], "Task 'click' gives all rows the same score"),  # a ranking loss
+        ([epoch(0.6, 1.2), epoch(0.497, 1.1)], "its logloss was never below that of its constant"),
+        ([epoch(0.6, 0.99), epoch(0.497, 1.1)], None),
+        ([epoch(0.52, 1.1)], None),  # not calibrated, but in order
+        ([epoch(0.49, None)], None),
+        ([], None),
+    ],
+)
+def test_task_that_learned_nothing_is_named(
+    epochs: list[dict[str, Any]], message: str | None
+) -> None:
+    found = list(dead_tasks(["click", "buy"], epochs))
+    assert len(found) == (message is not None)
+    assert all(str(message) in sentence for sentence in found)
+
+
+def test_expert_that_no_task_uses_is_named(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the mean over all pieces of the sampled rows."""
+    fitted = FittedFeatures.load(prepared / "features")
+    valid = Feed(DataSplit(prepared / "data" / "valid"), fitted, "request_id")
+    monkeypatch.setattr(died, "ROWS", 300)  # two pieces
+    shares = {"gate/click": [0.9, 0.095, 0.005], "gate/buy": [0.5, 0.495, 0.005]}
+    seen: list[int] = []
+
+    def explain(inputs: dict[str, Any]) -> tuple[None, dict[str, Any]]:
+        rows = len(inputs["item_id"])
+        seen.append(rows)
+        gates = {name: np.tile(share, (rows, 1, 1)) for name, share in shares.items()}
+        return None, {"attention/history": np.zeros((rows, 1, 5)), **gates}
+
+    model: Any = SimpleNamespace(explanations=(*shares, "attention/history"), explain=explain)
+    (sentence,) = dead_experts(model, valid, seed=3)
+    assert sentence.startswith("Expert 3 has less than 1% of every task: it has died.")
+    assert len(seen) == 2
+    shares["gate/buy"][2] = 0.02
+    assert list(dead_experts(model, valid, seed=3)) == []
+    without: Any = SimpleNamespace(explanations=("attention/history",))
+    assert list(dead_experts(without, valid, seed=3)) == []
