@@ -126,6 +126,7 @@ _CHECKED = {  # options of models, by the function that checks them
     option_types.heads: "whole number ≥ 1, or a list of two: heads of queries, heads of keys",
     option_types.head_size: "whole number ≥ 1, or a list of two: size of keys, size of values",
     option_types.share: "number from 0 to 1",
+    option_types.factor: "number ≥ 0",
     option_types.sizes: "list of whole numbers ≥ 1",
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,

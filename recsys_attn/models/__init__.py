@@ -4,6 +4,7 @@ from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
 from recsys_attn.models.dcn import dcn
+from recsys_attn.models.dien import dien
 from recsys_attn.models.din import din
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
 from recsys_attn.models.han import han
@@ -21,6 +22,7 @@ __all__ = [
     "autoint",
     "dcn",
     "deepfm",
+    "dien",
     "din",
     "fm",
     "get",

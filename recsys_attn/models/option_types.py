@@ -6,6 +6,7 @@ is checked before any data is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -45,6 +46,13 @@ def share(value: float) -> float:
     return value
 
 
+def factor(value: float) -> float:
+    """Returns a number of at least 0; raises a ValueError for other values."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"expected a number of at least 0. Received: {value}")
+    return value
+
+
 def sizes(values: Sequence[int]) -> Sequence[int]:
     """Returns positive integers; raises a ValueError for other values."""
     if any(value < 1 for value in values):
@@ -66,6 +74,7 @@ def head_size(value: int | Sequence[int]) -> int | Sequence[int]:
 
 Count: TypeAlias = Annotated[int, count]
 Share: TypeAlias = Annotated[float, share]
+Factor: TypeAlias = Annotated[float, factor]
 Sizes: TypeAlias = Annotated[Sequence[int], sizes]
 Heads: TypeAlias = Annotated[int | Sequence[int], heads]
 HeadSize: TypeAlias = Annotated[int | Sequence[int], head_size]

@@ -33,7 +33,8 @@ WRONG: dict[str, list[Any]] = {
     "Sequence[int]": [3, None, "ab", ["x"], [True], [0]],
 }
 # The models' options, whose annotations a TOML file is checked by.
-WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Sizes": WRONG["Sequence[int]"]}
+WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Factor": WRONG["float"]}
+WRONG |= {"Sizes": WRONG["Sequence[int]"]}
 # What cannot be left out, of one part or of all.
 NEEDED: dict[str, Callable[[], Any]] = {
     "FeedForward.units": lambda: 4,

@@ -54,6 +54,7 @@ SMALL = {
         "tower_units": (3,),
     },
     "han": {"width": 4, "units": 3, "max_sessions": 3, "max_events": 2, "mlp_units": (5,)},
+    "dien": {"width": 4, "auxiliary_weight": 0.01, "mlp_units": (7,)},
     "mlp": {"width": 4, "units": (7, 5)},
     "logistic_regression": {},
     "ple": {"width": 4, "expert_units": (11, 7), "tower_units": (5,)},
