@@ -147,10 +147,11 @@ class InterestEvolution(Layer):
 
     def __init__(self, kind: str = "augru", mechanism: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        mechanism = Dense("general") if mechanism is None else presets.fresh(mechanism)
-        self.attention = TargetAttention(mechanism, dtype=self.dtype_policy)
-        self.attention.mechanism.require_weights("The evolution of interests")
-        self.gru = AttentionalGru(kind, dtype=self.dtype_policy)
+        own = {"dtype": self.dtype_policy}
+        made = Dense("general", **own) if mechanism is None else presets.fresh(mechanism)
+        made.require_weights("The evolution of interests")
+        self.attention = TargetAttention(made, **own)
+        self.gru = AttentionalGru(kind, **own)
 
     def build(self, query_shape: Shape, events_shape: Shape, *shapes: Shape) -> None:
         self.attention.build(query_shape, events_shape)
