@@ -75,6 +75,7 @@ def bst(
     (1, 3)
     """
     require_histories(schema, "bst")
+    require_positive("width", width)
     require_positive("num_layers", num_layers)
     require_sizes("mlp_units", mlp_units)
 

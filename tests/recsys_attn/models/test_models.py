@@ -173,6 +173,21 @@ def test_padding_of_a_history_changes_nothing(model: RankingModel) -> None:
     assert_same(scores(model, long), scores(model, short), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["bst", "dien", "dsin"])
+def test_missing_events_may_stand_anywhere(name: str) -> None:
+    """At the end, at the beginning, or between the others: the rest keeps its order."""
+    at_the_end, elsewhere = inputs(), inputs()
+    for event in EVENTS:
+        at_the_end[event][:, 4:] = 0
+        for row in range(B):
+            places = np.sort(np.random.default_rng(row).permutation(S)[:4])
+            elsewhere[event][row] = 0
+            elsewhere[event][row, places] = at_the_end[event][row, :4]
+        elsewhere[event][0] = np.roll(at_the_end[event][0], S - 4)
+    model = make(name)
+    assert_same(scores(model, elsewhere), scores(model, at_the_end), rtol=1e-5)
+
+
 def test_survives_saving(model: RankingModel, tmp_path: Path) -> None:
     expected = scores(model, inputs())
     model.save(tmp_path / "model.keras")
@@ -286,9 +301,10 @@ def test_logistic_regression_is_linear_in_its_fields() -> None:
     )
 
 
-def test_din_scores_missing_events_as_none() -> None:
+@pytest.mark.parametrize("name", ["bst", "dien", "din", "dsin"])
+def test_missing_events_are_scored_as_none(name: str) -> None:
     """An empty history and a history of missing events give the same scores."""
-    model = make("din")
+    model = make(name)
     empty = inputs()
     empty |= {name: np.zeros((B, S), "int32") for name in EVENTS}
     none = {name: empty[name][:, :1] for name in EVENTS}
