@@ -94,7 +94,9 @@ class AttentionalGru(Layer):
         def step(state: Tensor, event: tuple[Tensor, Tensor, Tensor]) -> Tensor:
             new, weight, there = event
             new = (new * weight if self.kind == "aigru" else new) + bias
-            new, old = (_gates(x, self.size) for x in (new, ops.matmul(state, recurrent)))
+            # Not `matmul`: XLA cannot compile the gradient of its form for three axes in a loop.
+            old = ops.einsum("btu,ug->btg", state, recurrent)
+            new, old = (_gates(x, self.size) for x in (new, old))
             reset = ops.sigmoid(new[0] + old[0])
             candidate = ops.tanh(new[1] + reset * old[1])
             share = weight

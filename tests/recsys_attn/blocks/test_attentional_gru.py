@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from recsys_attn.blocks import AttentionalGru
 from tests.support.arrays import assert_close, numpy
+from tests.support.layer_case import tensorflow
 from tests.support.references.histories import attentional_gru, randomise
 
 B, T, S, E, U = 3, 2, 5, 4, 7
@@ -48,6 +51,27 @@ def test_whole_attention_leaves_a_plain_gru() -> None:
     ones = np.ones_like(weights)
     assert_close(scaled_gate(events, ones, present), scaled_input(events, ones, present))
     assert not numpy(scaled_gate(events, 0 * ones, present)).any()
+
+
+def test_gradient_compiles_for_any_sizes() -> None:
+    tf = tensorflow()
+    layer, (events, weights, present) = made("augru"), inputs()
+
+    def gradients(events: Any, weights: Any, present: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([events, weights])
+            loss = tf.reduce_sum(tf.square(layer(events, weights, present)))
+        return tape.gradient(loss, [events, weights, *layer.trainable_variables])
+
+    unknown = [
+        tf.TensorSpec((None, None, E)),
+        tf.TensorSpec((None, None, None)),
+        tf.TensorSpec((None, None), tf.bool),
+    ]
+    compiled = tf.function(gradients, jit_compile=True, autograph=False, input_signature=unknown)
+    tensors = [tf.constant(x) for x in (events, weights, present)]
+    for found, expected in zip(compiled(*tensors), gradients(*tensors), strict=True):
+        assert_close(found, expected)
 
 
 def test_an_unknown_kind_is_refused() -> None:
