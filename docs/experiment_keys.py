@@ -86,6 +86,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.encoder_positions": "rotary",
     "model.encoder_context": {"features": ["scenario"], "how": "norm"},
     "model.interaction": {"class_name": "talking_heads", "config": {"dropout": 0.1}},
+    "model.attention": {"class_name": "din", "config": {"weighting": "softmax"}},
     "model.gate_attention": "sparsemax",
     "model.target_heads": 4,
     "model.gates": "hard_concrete",

@@ -8,6 +8,7 @@ import pytest
 
 from recsys_attn.models.interests import InterestEvolution, InterestExtractor
 from tests.support.arrays import assert_close, numpy
+from tests.support.layer_case import tensorflow
 from tests.support.references.blocks import sigmoid
 from tests.support.references.histories import attentional_gru, bilinear_weights, randomise
 
@@ -69,6 +70,20 @@ def test_no_loss_without_training_weight_or_other_requests() -> None:
     np.testing.assert_array_equal([float(loss) for loss in layer.losses], [0.0])
     with pytest.raises(ValueError, match="`weight` must be a finite number of at least 0"):
         InterestExtractor(weight=-1.0)
+
+
+def test_loss_teaches_events_and_no_padding() -> None:
+    """The embeddings are learned by it, as those of the next events too."""
+    tf = tensorflow()
+    events, present = histories(4, 1, 3)
+    layer, x = extractor(), tf.constant(events)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        layer(x, present, training=True)
+        (loss,) = layer.losses
+    by_events = numpy(tape.gradient(loss, x))
+    assert not by_events[~present].any()
+    assert np.abs(by_events[0, :4]).max(axis=-1).min() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["augru", "aigru"])
