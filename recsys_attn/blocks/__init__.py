@@ -1,5 +1,6 @@
 """Building blocks of models: MLP, Dice, Transformer blocks, mixers, position embeddings."""
 
+from recsys_attn.blocks.attentional_gru import AttentionalGru
 from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.decoder import TransformerDecoder
 from recsys_attn.blocks.decoder_block import TransformerDecoderBlock
@@ -22,6 +23,7 @@ from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
 from recsys_attn.blocks.transformer import TransformerBlock
 
 __all__ = [
+    "AttentionalGru",
     "AxialPositions",
     "ConditionalNorm",
     "ControlTokens",

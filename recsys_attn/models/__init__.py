@@ -4,9 +4,12 @@ from recsys_attn.models.aitm import aitm
 from recsys_attn.models.attention_ranker import attention_ranker
 from recsys_attn.models.autoint import autoint
 from recsys_attn.models.baselines import logistic_regression, mlp
+from recsys_attn.models.bst import bst
 from recsys_attn.models.dcn import dcn
 from recsys_attn.models.destine import destine
+from recsys_attn.models.dien import dien
 from recsys_attn.models.din import din
+from recsys_attn.models.dsin import dsin
 from recsys_attn.models.esmm import esmm
 from recsys_attn.models.eulernet import eulernet
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
@@ -30,10 +33,13 @@ __all__ = [
     "aitm",
     "attention_ranker",
     "autoint",
+    "bst",
     "dcn",
     "deepfm",
     "destine",
+    "dien",
     "din",
+    "dsin",
     "esmm",
     "eulernet",
     "fibinet",

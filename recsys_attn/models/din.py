@@ -11,7 +11,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
-from recsys_attn.models.encoded_history import encoded_histories
+from recsys_attn.models.encoded_history import encoded_histories, require_histories
 from recsys_attn.models.encoder_context import context_of, named_by
 from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.option_types import (
@@ -117,11 +117,7 @@ def din(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    if not schema.histories:
-        raise ValueError(
-            "din needs a history: `schema` must have at least one Sequence feature. Received: "
-            f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
-        )
+    require_histories(schema, "din")
     checks = {
         "encoder_layers": (encoder_layers, require_positive),
         "encoder_heads": (encoder_heads, key_head_of_each),

@@ -251,6 +251,15 @@ def _encoded(
     return EncodedHistory(made, history, added, share_biases, by_time, context)
 
 
+def require_histories(schema: Schema, model: str) -> None:
+    """Raises unless the schema has a history, which a model attends to."""
+    if not schema.histories:
+        raise ValueError(
+            f"{model} needs a history: `schema` must have at least one Sequence feature. Received: "
+            f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
+        )
+
+
 def require_ages(sequences: tuple[Sequence, ...], what: str) -> None:
     """Raises unless a history has a sequence of ages, which `what` uses."""
     if not any(is_age(sequence) for sequence in sequences):

@@ -8,7 +8,7 @@ from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
-from recsys_attn.models.encoded_history import require_ages
+from recsys_attn.models.encoded_history import require_ages, require_histories
 from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
@@ -70,11 +70,7 @@ def han(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    if not schema.histories:
-        raise ValueError(
-            "han needs a history: `schema` must have at least one Sequence feature. Received: "
-            f"{[feature.name for feature in schema.features]}. Without one, use `mlp` or `autoint`"
-        )
+    require_histories(schema, "han")
     for sequences in schema.histories.values():
         require_ages(sequences, "han")
     require_positive("session_gap", session_gap)

@@ -6,6 +6,7 @@ is checked before any data is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -48,7 +49,7 @@ def share(value: float) -> float:
 
 def factor(value: float) -> float:
     """Returns a number of at least 0; raises a ValueError for other values."""
-    if value < 0:
+    if not 0 <= value < math.inf:
         raise ValueError(f"expected a number of at least 0. Received: {value}")
     return value
 

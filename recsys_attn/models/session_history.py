@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.blocks.both_directions import BothDirections
 from recsys_attn.checks import require_positive
 from recsys_attn.layer import Layer
-from recsys_attn.models.encoded_history import front_first
+from recsys_attn.models.session_grid import SessionGrid
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -98,55 +98,18 @@ class SessionHistory(Layer):
         times: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
-        order, places = front_first(event_mask)
-        events = ops.take_along_axis(events, order[..., None], axis=1)
-        present = ops.take_along_axis(ops.cast(event_mask, "bool"), order, axis=1)
-        grid = self._grid(ops.take_along_axis(times, order, axis=1), present)
-        batch, width = ops.shape(events)[0], events.shape[-1]
-        cells = ops.reshape(grid.index, (batch, self.max_sessions * self.max_events, 1))
-        laid_out = ops.reshape(
-            ops.take_along_axis(events, cells, axis=1), (-1, self.max_events, width)
-        )
+        grid = SessionGrid.of(times, event_mask, self.gap, self.max_sessions, self.max_events)
+        laid_out = ops.reshape(grid.lay_out(events), (-1, self.max_events, events.shape[-1]))
         filled = ops.reshape(grid.filled, (-1, self.max_events))
         sessions, of_event = self.of_events(laid_out, filled)
-        sessions = ops.reshape(sessions, (batch, self.max_sessions, 2 * self.units))
+        sessions = ops.reshape(sessions, (-1, self.max_sessions, 2 * self.units))
         user, of_session = self.of_sessions(sessions, ops.any(grid.filled, axis=-1))
         if not return_weights:
             return user[:, None]
-        of_event = ops.reshape(of_event, (batch, self.max_sessions * self.max_events))
-        weights = [
-            _of_events(each, grid, places)
-            for each in (
-                of_event * ops.repeat(of_session, self.max_events, axis=1),
-                ops.repeat(of_session, self.max_events, axis=1),
-            )
-        ]
-        return user[:, None], *weights
-
-    def _grid(self, times: Tensor, present: Tensor) -> _Grid:
-        """Lays the events out by session and place in it."""
-        count = ops.cast(present, "int32")
-        apart = ops.abs(times[:, 1:] - times[:, :-1]) > self.gap
-        begins = ops.cast(ops.pad(apart, [[0, 0], [1, 0]]), "int32")
-        session = ops.cumsum(begins, axis=1)  # of each event, from the oldest
-        last = ops.max(session * count, axis=1, keepdims=True)
-        dropped = ops.maximum(last - (self.max_sessions - 1), 0)  # sessions that are too old
-        number = ops.arange(self.max_sessions, dtype="int32")[None, :, None] + dropped[..., None]
-        here = session[:, None] == number  # (B, M, S)
-        here = ops.cast(ops.logical_and(here, present[:, None]), "int32")
-        before = ops.cast(ops.logical_and(session[:, None] < number, present[:, None]), "int32")
-        size, start = ops.sum(here, axis=-1), ops.sum(before, axis=-1)
-        start = start + ops.maximum(size - self.max_events, 0)
-        size = ops.minimum(size, self.max_events)
-        place = ops.arange(self.max_events, dtype="int32")
-        filled = place < size[..., None]
-        index = ops.where(filled, start[..., None] + place, 0)
-        # The cell of each event, for its weight; -1 for an event that is too old or missing.
-        own = session - dropped
-        first = ops.take_along_axis(start, ops.clip(own, 0, self.max_sessions - 1), axis=1)
-        within = ops.cumsum(count, axis=1) - count - first
-        counts = ops.logical_and(present, ops.logical_and(own >= 0, within >= 0))
-        return _Grid(index, filled, ops.where(counts, own * self.max_events + within, -1))
+        of_event = ops.reshape(of_event, (-1, 1, self.max_sessions * self.max_events))
+        of_session = ops.repeat(of_session, self.max_events, axis=1)[:, None]
+        weights = (of_event * of_session, of_session)
+        return user[:, None], *map(grid.of_events, weights)
 
     def get_config(self) -> Config:
         return {
@@ -157,19 +120,6 @@ class SessionHistory(Layer):
             "max_events": self.max_events,
             "mechanism": serialize(self.of_events.pooling.attention.mechanism),
         }
-
-
-class _Grid(NamedTuple):
-    index: Tensor  # (B, M, L), of the event in each cell
-    filled: Tensor  # (B, M, L)
-    cell: Tensor  # (B, S), of each event; -1 for one that is too old or missing
-
-
-def _of_events(weights: Tensor, grid: _Grid, places: Tensor) -> Tensor:
-    """Moves the weights of cells `(B, M L)` to the events in their order: `(B, 1, S)`."""
-    found = ops.take_along_axis(weights, ops.maximum(grid.cell, 0), axis=1)
-    found = ops.where(grid.cell >= 0, found, ops.zeros_like(found))
-    return ops.take_along_axis(found, places, axis=1)[:, None]
 
 
 class _Level(Layer):

@@ -34,7 +34,8 @@ WRONG: dict[str, list[Any]] = {
     "Sequence[int]": [3, None, "ab", ["x"], [True], [0]],
 }
 # The models' options, whose annotations a TOML file is checked by.
-WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Sizes": WRONG["Sequence[int]"]}
+WRONG |= {"Count": WRONG["int"], "Share": WRONG["float"], "Factor": WRONG["float"]}
+WRONG |= {"Sizes": WRONG["Sequence[int]"]}
 # What cannot be left out, of one part or of all.
 NEEDED: dict[str, Callable[[], Any]] = {
     "FactorizedDense.units": lambda: 4,
@@ -71,6 +72,7 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "num_tasks": lambda: 2,
     "pattern": patterns.Causal,
     "patterns": lambda: [patterns.Causal()],
+    "position_width": lambda: 4,
     "positions": lambda: (0,),
     "rank": lambda: 3,
     "router": lambda: "lsh",
@@ -81,6 +83,8 @@ NEEDED: dict[str, Callable[[], Any]] = {
     "make": lambda: keras.layers.GRU,
     "memory": lambda: 3,
     "SessionHistory.units": lambda: 4,
+    "SessionInterests.units": lambda: 4,
+    "dsin.schema": lambda: WITH_AGES,
     "han.schema": lambda: WITH_AGES,
     "stride": lambda: 2,
     "summaries": lambda: 2,

@@ -18,6 +18,7 @@ from recsys_attn.attention import (
 )
 from recsys_attn.attention.gates import HardConcrete, OutputGate
 from recsys_attn.blocks import (
+    AttentionalGru,
     AxialPositions,
     ConditionalNorm,
     ControlTokens,
@@ -314,6 +315,14 @@ _BLOCKS = {
     "fourier_mixer": LayerCase(FourierMixer, {"length": 9}, **EVENTS),
     "gating_mixer": LayerCase(
         GatingMixer, {"length": 9, "units": 6, "attention_size": 4}, **EVENTS
+    ),
+    "attentional_gru": LayerCase(
+        AttentionalGru,
+        {"units": 4},
+        {"inputs": "BSE", "weights": "BTS"},
+        {"present": "BS"},
+        {"present": "inputs"},
+        ("present",),
     ),
     "gru": LayerCase(RecurrentMixer, {"bidirectional": True, "units": 4}, **EVENTS),
     "lstm": LayerCase(RecurrentMixer, {"cell": "lstm"}, **EVENTS),

@@ -14,6 +14,18 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
+def buckets_of_times(times: Tensor, num_buckets: int, step: float) -> Tensor:
+    """Returns `floor(log(max(|t|, 1)) / step)`, at most the last bucket: int32 of the same shape.
+
+    Args:
+        times: Integers, such as seconds between two events.
+        num_buckets: Number of buckets.
+        step: Width of a bucket in the logarithm.
+    """
+    logarithm = ops.log(ops.cast(ops.maximum(ops.abs(times), 1), "float32"))
+    return ops.minimum(ops.cast(ops.floor(logarithm / step), "int32"), num_buckets - 1)
+
+
 @SCORES.register("time_buckets")
 class TimeBuckets(Score):
     """`score = table[floor(log(max(|t_i - t_j|, 1)) / step)]`, with a table of each head.
@@ -84,10 +96,8 @@ class TimeBuckets(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
-        apart = ops.abs(distances(query, key, query_positions, key_positions))
-        logarithm = ops.log(ops.cast(ops.maximum(apart, 1), "float32"))
-        buckets = ops.cast(ops.floor(logarithm / self.step), "int32")
-        buckets = ops.minimum(buckets, self.num_buckets - 1)
+        apart = distances(query, key, query_positions, key_positions)
+        buckets = buckets_of_times(apart, self.num_buckets, self.step)
         logits = ops.cast(read(self.table, buckets), self.compute_dtype)
         return spread(logits, query, key)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.backend.scans import states_before
+from recsys_attn.backend.scans import last_state, states_before
 from tests.support.arrays import assert_close
 from tests.support.layer_case import tensorflow
 
@@ -19,12 +19,17 @@ def states(x: Any) -> Any:
     return states_before(lambda state, now: 0.5 * state + now, ops.ones((2, 3)), x)
 
 
+def last(x: Any) -> Any:
+    return last_state(lambda state, now: 0.5 * state + now[0], ops.ones((2, 3)), (x,))
+
+
 @pytest.mark.parametrize("length", [0, 1, 7])
 def test_states_equal_a_loop(length: int) -> None:
     expected, state = np.zeros((length, 2, 3)), np.ones((2, 3))
     for t in range(length):
         expected[t], state = state, 0.5 * state + X[t]
     assert_close(states(X[:length]), expected)
+    assert_close(last(X[:length]), state)
 
 
 def test_gradient_compiles_for_any_length() -> None:

@@ -43,6 +43,8 @@ CASES = [
     ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
     ("din", {**SMALL_DIN, "target_attention": "linear_transformer"}, {}),
     ("din", {**SMALL_DIN, "target_attention": ONE_BUCKET, "encoder": "local"}, ATTENTION),
+    ("dien", {"width": 4, "mlp_units": (7,)}, ATTENTION),
+    ("bst", {"width": 4, "num_heads": 2, "head_dim": 3, "mlp_units": (7,)}, ATTENTION),
     ("attention_ranker", SMALL_RANKER, ATTENTION | GATES),
     ("attention_ranker", {**SMALL_RANKER, "target_attention": "linear_transformer"}, GATES),
     ("attention_ranker", {**SMALL_RANKER, "gate_attention": "linear_transformer"}, ATTENTION),

@@ -54,6 +54,17 @@ SMALL = {
         "tower_units": (3,),
     },
     "han": {"width": 4, "units": 3, "max_sessions": 3, "max_events": 2, "mlp_units": (5,)},
+    "dien": {"width": 4, "auxiliary_weight": 0.01, "mlp_units": (7,)},
+    "bst": {"width": 4, "num_heads": 2, "head_dim": 3, "mlp_units": (7,), "dropout": 0.0},
+    "dsin": {
+        "width": 4,
+        "max_sessions": 3,
+        "max_events": 2,
+        "num_heads": 2,
+        "head_dim": 3,
+        "units": 3,
+        "mlp_units": (7,),
+    },
     "mlp": {"width": 4, "units": (7, 5)},
     "logistic_regression": {},
     "ple": {"width": 4, "expert_units": (11, 7), "tower_units": (5,)},
@@ -192,6 +203,21 @@ def test_padding_of_a_history_changes_nothing(model: RankingModel) -> None:
     assert_same(scores(model, long), scores(model, short), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["bst", "dien", "dsin"])
+def test_missing_events_may_stand_anywhere(name: str) -> None:
+    """At the end, at the beginning, or between the others: the rest keeps its order."""
+    at_the_end, elsewhere = inputs(), inputs()
+    for event in EVENTS:
+        at_the_end[event][:, 4:] = 0
+        for row in range(B):
+            places = np.sort(np.random.default_rng(row).permutation(S)[:4])
+            elsewhere[event][row] = 0
+            elsewhere[event][row, places] = at_the_end[event][row, :4]
+        elsewhere[event][0] = np.roll(at_the_end[event][0], S - 4)
+    model = make(name)
+    assert_same(scores(model, elsewhere), scores(model, at_the_end), rtol=1e-5)
+
+
 def test_survives_saving(model: RankingModel, tmp_path: Path) -> None:
     expected = scores(model, inputs())
     model.save(tmp_path / "model.keras")
@@ -317,9 +343,10 @@ def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
         models.destine(SCHEMA, dropout=0.1)
 
 
-def test_din_scores_missing_events_as_none() -> None:
+@pytest.mark.parametrize("name", ["bst", "dien", "din", "dsin"])
+def test_missing_events_are_scored_as_none(name: str) -> None:
     """An empty history and a history of missing events give the same scores."""
-    model = make("din")
+    model = make(name)
     empty = inputs()
     empty |= {name: np.zeros((B, S), "int32") for name in EVENTS}
     none = {name: empty[name][:, :1] for name in EVENTS}
