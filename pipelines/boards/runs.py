@@ -13,10 +13,8 @@ from rich.markup import escape
 from pipelines.boards.board import BoardModel, LoadedBoard
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
-from pipelines.workflow.linked_steps import link_step
+from pipelines.workflow.quiet_run import run_quietly
 from pipelines.workflow.steps import Steps
-
-_STEPS = ("ingest", "fit")
 
 
 class BoardRun(NamedTuple):
@@ -61,18 +59,11 @@ def run_board(
         seed = first[model.name] + place
         console.print(f"[{number + 1}/{total}] {model.name}, seed {seed} ...", end=" ")
         run = folder / f"{_slug(model.name)}-{seed}"
-        run.mkdir(parents=True, exist_ok=True)
-        with (run / "log.txt").open("a", encoding="utf-8") as log:
-            steps = Steps.of(loaded.experiment(model, seed), run, Console(file=log), force=False)
-            try:
-                for step in _STEPS:
-                    if seed in made and not steps.run.path(step).exists():
-                        link_step(made[seed].run.path(step), steps.run.path(step))
-                for step in (*_STEPS, "train", "evaluate"):
-                    getattr(steps, step)()
-            except PipelineError as error:
-                console.print()
-                raise PipelineError(f"{model.name}, seed {seed}: {error}") from None
+        try:
+            steps = run_quietly(loaded.experiment(model, seed), run, made.get(seed))
+        except PipelineError as error:
+            console.print()
+            raise PipelineError(f"{model.name}, seed {seed}: {error}") from None
         made.setdefault(seed, steps)
         found = _found(model, seed, steps)
         console.print(escape(_shown(loaded, found)))

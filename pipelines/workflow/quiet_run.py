@@ -1,0 +1,33 @@
+"""An evaluated run that writes its messages into a file, as one of many on the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.experiment.config import Experiment
+from pipelines.workflow.linked_steps import link_step
+from pipelines.workflow.steps import Steps
+
+_SHARED = ("ingest", "fit", "statistics")
+
+
+def run_quietly(experiment: Experiment, folder: Path, shared: Steps | None) -> Steps:
+    """Trains and evaluates; steps that are finished are kept.
+
+    Args:
+        experiment: The experiment.
+        folder: The run folder; the messages are in its `log.txt`.
+        shared: A finished run of the same data, whose files this run links; None: there is none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("a", encoding="utf-8") as log:
+        steps = Steps.of(experiment, folder, Console(file=log), force=False)
+        for step in _SHARED if shared is not None else ():
+            made = shared.run.path(step)
+            if made.exists() and not steps.run.path(step).exists():
+                link_step(made, steps.run.path(step))
+        for step in ("ingest", "fit", "train", "evaluate"):
+            getattr(steps, step)()
+    return steps
