@@ -24,10 +24,15 @@ def run_quietly(experiment: Experiment, folder: Path, shared: Steps | None) -> S
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log.txt").open("a", encoding="utf-8") as log:
         steps = Steps.of(experiment, folder, Console(file=log), force=False)
-        for step in _SHARED if shared is not None else ():
-            made = shared.run.path(step)
-            if made.exists() and not steps.run.path(step).exists():
-                link_step(made, steps.run.path(step))
+        if shared is not None:
+            _link(shared, steps)
         for step in ("ingest", "fit", "train", "evaluate"):
             getattr(steps, step)()
     return steps
+
+
+def _link(shared: Steps, steps: Steps) -> None:
+    for step in _SHARED:
+        made, target = shared.run.path(step), steps.run.path(step)
+        if made.exists() and not target.exists():
+            link_step(made, target)
