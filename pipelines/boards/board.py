@@ -13,7 +13,13 @@ from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
 
 FOLDER = Path("experiments/boards")  # in a clone, the working directory of `recsys-attn`
-SMALLER_IS_BETTER = ("logloss", "normalised_entropy", "calibration_error", "ici")
+SMALLER_IS_BETTER = (
+    "logloss",
+    "normalised_entropy",
+    "recalibrated_entropy",
+    "calibration_error",
+    "ici",
+)
 
 
 class BoardModel(TomlTable):

@@ -14,12 +14,10 @@ from rich.markup import escape
 from pipelines.boards.board import BoardModel, LoadedBoard
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
+from pipelines.experiment.config import Experiment
 from pipelines.report.results import Evaluation
-from pipelines.workflow.linked_steps import link_step
-from pipelines.workflow.run import STEPS
+from pipelines.workflow.quiet_run import DATA_STEPS, EVALUATED, run_quietly
 from pipelines.workflow.steps import Steps
-
-_STEPS = ("ingest", "fit")
 
 
 class BoardRun(NamedTuple):
@@ -53,35 +51,27 @@ class _Planned(NamedTuple):
     def title(self) -> str:
         return f"{self.model.name}, seed {self.seed}"
 
-    def finish(self, steps: Sequence[str] = (*_STEPS, "train", "evaluate")) -> None:
+    def finish(self, steps: Sequence[str] = EVALUATED) -> None:
         """Runs what is not done yet.
 
         Raises:
             PipelineError: A step fails; the sentence names the run.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "log.txt").open("a", encoding="utf-8") as log:
-            own = self._steps(Console(file=log))
-            try:
-                for step in _STEPS:
-                    theirs = self.data / STEPS[step].folder
-                    if theirs.exists() and not own.run.path(step).exists():
-                        link_step(theirs, own.run.path(step))
-                for step in steps:
-                    getattr(own, step)()
-            except PipelineError as error:
-                raise PipelineError(f"{self.title}: {error}") from None
+        try:
+            run_quietly(self._experiment, self.folder, self.data, steps)
+        except PipelineError as error:
+            raise PipelineError(f"{self.title}: {error}") from None
 
     def result(self) -> BoardRun:
         """Reads the finished run."""
-        run = self._steps(Console(quiet=True)).run
+        run = Steps.of(self._experiment, self.folder, Console(quiet=True), force=False).run
         trained = run.manifest("train")
         evaluation = Evaluation.read(run.path("evaluate"))
         return BoardRun(self.model, self.seed, evaluation, trained["seconds"], trained["weights"])
 
-    def _steps(self, console: Console) -> Steps:
-        experiment = self.loaded.experiment(self.model, self.seed)
-        return Steps.of(experiment, self.folder, console, force=False)
+    @property
+    def _experiment(self) -> Experiment:
+        return self.loaded.experiment(self.model, self.seed)
 
 
 def run_board(
@@ -115,7 +105,7 @@ def run_board(
         planned.append(_Planned(loaded, model, seed, own, data.setdefault(seed, own)))
     for each in planned:
         if each.folder == each.data:
-            each.finish(_STEPS)
+            each.finish(DATA_STEPS)
     results = engine.map_ordered(_finishing, planned)
     with contextlib.closing(results):
         for number, each in enumerate(planned):

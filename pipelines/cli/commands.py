@@ -23,6 +23,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.reproduce import reproduce
 from pipelines.cli.running import CONSOLE, opened, reported
+from pipelines.cli.tune import tune
 from pipelines.common.errors import did_you_mean
 
 DEMO = Path(__file__).parents[1] / "demo.toml"
@@ -322,3 +323,4 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 
 main.add_command(audit)
 main.add_command(reproduce)
+main.add_command(tune)

@@ -109,6 +109,11 @@ class EvaluationOptions(TomlTable):
         return {t["name"]: {k: v for k, v in t.items() if k != "name"} for t in tables}
 
     @property
+    def further_metrics(self) -> list[str]:
+        """The metrics at k, and the user's."""
+        return [f"{metric}@{k}" for k in self.at for metric in AT_K] + list(self.own_metrics)
+
+    @property
     def segmentations(self) -> list[tuple[str, ...]]:
         """`segments`, each as the one or two columns that it names."""
         return [(one,) if isinstance(one, str) else one for one in self.segments]
@@ -137,11 +142,10 @@ def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
         ValueError: One does not; the message names the key and the most similar name.
     """
     by_name = {task.name: task for task in tasks}
-    further = [f"{metric}@{k}" for k in options.at for metric in AT_K] + list(options.own_metrics)
     for index, gate in enumerate(options.gates):
         key = f"evaluation.gates[{index}]"
         check_known(f"{key}.task", [gate.task], list(by_name))
-        check_gate(key, gate, by_name[gate.task], further, options.segmentations)
+        check_gate(key, gate, by_name[gate.task], options.further_metrics, options.segmentations)
 
 
 def check_slices(options: EvaluationOptions, tasks: Sequence[Task]) -> None:

@@ -97,8 +97,7 @@ def check_gate(
         known: Sequence[str] = COMPARED if gate.segment is None else AGAINST
     else:
         known = [*WHOLE, *whole] if gate.segment is None else SEGMENT
-    if not task.has_probabilities:
-        known = [name for name in known if name not in _OF_PROBABILITIES]
+    known = of_task(task, known)
     check_known(f"{key}.metric", [gate.metric], known)
     if gate.by == "interval" and gate.against is None and gate.metric not in _WITH_INTERVAL:
         raise ValueError(
@@ -107,6 +106,11 @@ def check_gate(
         )
     if gate.segment is not None:
         _check_segment(f"{key}.segment", gate.segment, segments)
+
+
+def of_task(task: Task, metrics: Sequence[str]) -> list[str]:
+    """The metrics that a task has: those of probabilities are missing where it has none."""
+    return [m for m in metrics if task.has_probabilities or m not in _OF_PROBABILITIES]
 
 
 def _check_segment(key: str, segment: str, segments: Sequence[tuple[str, ...]]) -> None:

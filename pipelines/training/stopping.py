@@ -16,9 +16,13 @@ class Stopped(PipelineError):
     """The training was asked to stop and has saved a checkpoint."""
 
 
-def diverged(what: str) -> PipelineError:
+class Diverged(PipelineError):
     """The error for a training with NaN or infinite numbers."""
-    return PipelineError(f"Training diverged: {what}. Lower `training.learning_rate`.")
+
+
+def diverged(what: str) -> Diverged:
+    """Returns the error of a training that cannot go on."""
+    return Diverged(f"Training diverged: {what}. Lower `training.learning_rate`.")
 
 
 class StopRequest:

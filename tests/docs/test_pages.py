@@ -18,6 +18,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from pipelines.boards.board import Board
 from pipelines.experiment.config import load_experiment
+from pipelines.tuning.search import load_search
 from serving.protos import server_config_pb2
 from tests.docs import shell
 from tests.docs.pages import DOCUMENTS, PAGES, Block, Page
@@ -127,11 +128,16 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
 
 
 def _check_experiment(block: Block, workplace: Workplace, own: list[str]) -> None:
-    """A whole experiment, a board, or tables that take the place of the tutorial's."""
+    """A whole experiment, a board, a search, or tables that take the place of the tutorial's."""
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
     values = tomllib.loads(block.text)
     if "models" in values:
         Board.model_validate(values)
+        return
+    if "ranges" in values:
+        path = workplace.folder / "searched.toml"
+        path.write_text(block.text, "utf-8")
+        load_search(path)
         return
     whole = {"data", "features"} <= values.keys()
     text = block.text if whole else _merged(base.text, block.text)

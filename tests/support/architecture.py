@@ -16,7 +16,7 @@ from tests.support.sources import Source, code_lines, own_arguments
 _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
-pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow
+pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow ml_dtypes
 """
@@ -29,6 +29,7 @@ BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
 ONE_PLACE = (
     ("pipelines", "ray", "pipelines.engines.ray"),  # an extra, loaded by name on demand
     ("pipelines", "mlflow", "pipelines.workflow.publish"),  # likewise
+    ("pipelines", "optuna", "pipelines.tuning.study"),  # likewise
     ("pipelines", "pipelines.engines.ray", "pipelines.engines.ray"),
     ("serving", "tensorflow.python", "serving.runtimes.tensorflow.private_api"),
 )
@@ -42,7 +43,7 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos",
-    "pipelines": "__main__ cli boards workflow prediction_log export training evaluation "
+    "pipelines": "__main__ cli tuning boards workflow prediction_log export training evaluation "
     "experiment audit distributions scoring feed features ingest items storage report engines "
     "metrics common",
     "recsys_attn": (

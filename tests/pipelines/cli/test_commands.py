@@ -25,6 +25,7 @@ COMMANDS = (
     "warmup-from-log",
     "audit",
     "reproduce",
+    "tune",
     "serve",
     "request",
 )

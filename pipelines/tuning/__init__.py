@@ -1,0 +1,1 @@
+"""Tuning: a search over settings of an experiment, on the validation rows."""

@@ -1,0 +1,48 @@
+"""A run that writes its messages into a file, as one of many on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines.experiment.config import Experiment
+from pipelines.workflow.linked_steps import link_step
+from pipelines.workflow.run import STEPS
+from pipelines.workflow.steps import Steps
+
+DATA_STEPS = ("ingest", "fit")
+EVALUATED = (*DATA_STEPS, "train", "evaluate")
+
+
+def run_quietly(
+    experiment: Experiment,
+    folder: Path,
+    shared: Path | None = None,
+    steps: Sequence[str] = EVALUATED,
+) -> Steps:
+    """Runs some steps, by default until the evaluation; steps that are finished are kept.
+
+    Args:
+        experiment: The experiment.
+        folder: The run folder; the messages are in its `log.txt`.
+        shared: The folder of a finished run of the same data, whose files this run links; None:
+            there is none.
+        steps: The steps.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.txt").open("a", encoding="utf-8") as log:
+        run = Steps.of(experiment, folder, Console(file=log), force=False)
+        if shared is not None and shared != folder:
+            _link(shared, run)
+        for step in steps:
+            getattr(run, step)()
+    return run
+
+
+def _link(shared: Path, run: Steps) -> None:
+    for step in (*DATA_STEPS, "statistics"):
+        made, target = shared / STEPS[step].folder, run.run.path(step)
+        if made.exists() and not target.exists():
+            link_step(made, target)
