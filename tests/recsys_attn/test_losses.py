@@ -150,7 +150,11 @@ BY_CANDIDATE: list[tuple[LossOptions, Callable[..., float], float]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "reference", "value"), BY_CANDIDATE, ids=str)
+@pytest.mark.parametrize(
+    ("options", "reference", "value"),
+    BY_CANDIDATE,
+    ids=lambda part: getattr(part, "__name__", str(part)),
+)
 def test_loss_of_probabilities_is_that_of_its_equation(
     options: LossOptions, reference: Callable[..., float], value: float
 ) -> None:
