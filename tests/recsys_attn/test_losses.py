@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -141,6 +141,10 @@ def jrc(y: np.ndarray, z: np.ndarray, alpha: float) -> float:
         own = 0.0 if label else np.log(len(z))
         loss += -alpha * np.log(among_labels) - (1 - alpha) * (np.log(among_candidates) + own)
     return loss
+
+
+def _name(part: Any) -> str:
+    return str(getattr(part, "__name__", part))
 
 
 BY_CANDIDATE: list[tuple[LossOptions, Callable[..., float], float]] = [
