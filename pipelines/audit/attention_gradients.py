@@ -32,8 +32,9 @@ class PlaceGradients(NamedTuple):
         weights: (rows, N, T, S); None for a mechanism that makes none, or not as one tensor.
         raising: For each task, the mean over heads of `(weights * df/dweights)^+`,
             (tasks, rows, T, S); None as for the weights.
-        heads: For each task and head, the sum of `output * df/doutput` over its components and
-            queries, (tasks, rows, N).
+        heads: For each task and head, the sum of `output * df/doutput` over its components,
+            queries and, where a row has several entries, such as its sessions, over these:
+            (tasks, rows, N).
         sizes: The sum of the absolute values of the same.
     """
 
@@ -88,14 +89,22 @@ class AttentionGradients:
         gradients = [tape.gradient(logits[task.name], sources) for task in self._model.schema.tasks]
         by_source = [list(of_tasks) for of_tasks in zip(*gradients, strict=True)]
         pairs = zip(by_source[: len(calls)], by_source[len(calls) :], strict=True)
-        return [_attended(call, *of_call) for call, of_call in zip(calls, pairs, strict=True)]
+        rows = tf.shape(next(iter(logits.values())))[0]
+        return [_attended(call, rows, *of_call) for call, of_call in zip(calls, pairs, strict=True)]
+
+
+def entries_of_row(output: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The number of entries of attention for each row, side by side: 1, or that of its sessions."""
+    return tf.maximum(tf.shape(output)[0] // rows, 1)
 
 
 def _attended(
-    call: HeadsCall, by_output: list[Any], by_weights: list[Any]
+    call: HeadsCall, rows: tf.Tensor, by_output: list[Any], by_weights: list[Any]
 ) -> tuple[tf.Tensor | None, ...]:
     products = tf.stack(_products(call.output, by_output))
-    heads = [tf.reduce_sum(each, axis=(2, 4)) for each in (products, tf.abs(products))]
+    sums = [tf.reduce_sum(each, axis=(2, 4)) for each in (products, tf.abs(products))]
+    by_row = (len(by_output), -1, entries_of_row(call.output, rows), call.output.shape[2])
+    heads = [tf.reduce_sum(tf.reshape(each, by_row), axis=2) for each in sums]
     copied = all(gradient is None for gradient in by_weights)  # of what makes the output
     if copied or not tf.is_tensor(call.weights):
         return None, None, *heads

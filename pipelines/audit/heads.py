@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from pipelines.audit.attention_gradients import PlaceGradients
+from pipelines.audit.attention_gradients import PlaceGradients, entries_of_row
 from pipelines.audit.leave_one_out import Logits
 from pipelines.audit.units import Bools, Inputs, Units
 from recsys_attn.attention import HeadsCall
@@ -74,6 +74,7 @@ class HeadLogits(Logits):
             if count < 2:
                 return call
             kept = tf.cast(~gone[:, done : done + count], call.output.dtype)
+            kept = tf.repeat(kept, entries_of_row(call.output, tf.shape(gone)[0]), axis=0)
             done += count
             return call._replace(output=call.output * kept[:, None, :, None])
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from recsys_attn.attention.core.watching import HeadsCall, visitor, watch_heads
 from recsys_attn.attention.scores.time_buckets import buckets_of_times
 from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
@@ -85,16 +86,13 @@ class TargetSequence(Layer):
         self.position_width = position_width
         self.by_time = self.uses_times = by_time
         self.encoder: Any = deserialize(encoder)
-        if not isinstance(self.encoder, TransformerEncoder) or is_mixer(self._last.attention):
+        blocks = getattr(self.encoder, "blocks", ())
+        if not isinstance(self.encoder, TransformerEncoder) or is_mixer(blocks[-1].attention):
             raise TypeError(
                 "`encoder` must be a TransformerEncoder with attention in its blocks, or its "
                 f"config. Received: {encoder!r} of type {type(encoder).__name__}"
             )
-        self._last.attention.mechanism.require_weights("The candidate's explanation")
-
-    @property
-    def _last(self) -> Any:
-        return self.encoder.applied[-1]
+        blocks[-1].attention.mechanism.require_weights("The candidate's explanation")
 
     def build(self, query_shape: Shape, events_shape: Shape, *shapes: Shape) -> None:
         self.positions = self.add_weight(
@@ -125,12 +123,11 @@ class TargetSequence(Layer):
         x = ops.concatenate([x, self._positions(times) + ops.zeros_like(x[..., :1])], axis=-1)
         x = ops.reshape(x, (-1, self.length + 1, self.width))
         present = ops.reshape(present, (-1, self.length + 1))
-        encoded, states = self.encoder(x, present=present, return_states=True)
+        encoded, weights = self._encoded(x, present, return_weights)
         output = ops.reshape(encoded, (*leading, (self.length + 1) * self.width))
         output = output * ops.cast(there, output.dtype)[..., None]
-        if not return_weights:
+        if weights is None:
             return output
-        weights = self._weights(states[:, -1], present)
         weights = ops.reshape(weights, (*leading, *weights.shape[1:]))
         return output, latest.of_events(ops.transpose(weights, (0, 2, 1, 3)))
 
@@ -142,12 +139,24 @@ class TargetSequence(Layer):
         vectors = ops.take(self.positions, buckets_of_times(ages, _BUCKETS, _STEP), axis=0)
         return ops.cast(vectors, self.compute_dtype)[:, None]
 
-    def _weights(self, x: Tensor, present: Tensor) -> Tensor:
-        """Returns the weights of the candidate in the last block, (B T, N, length + 1)."""
-        x = self._last.sublayers[0].entry(x, present)
-        last = {"query_mask": present[:, -1:], "key_mask": present}
-        _, weights = self._last.attention(x[:, -1:], x, return_weights=True, **last)
-        return weights[:, :, 0]
+    def _encoded(self, x: Tensor, present: Tensor, return_weights: bool) -> tuple[Tensor, Any]:
+        """Returns the outputs, and the candidate's weights in the last block (B T, N, length + 1).
+
+        Seen while they are computed: a second call would be a second place of attention.
+        """
+        if not return_weights:
+            return self.encoder(x, present=present), None
+        seen: list[Tensor] = []
+        outer = visitor()
+
+        def visit(call: HeadsCall) -> HeadsCall:
+            call = call if outer is None else outer(call)
+            seen.append(call.weights)
+            return call
+
+        with watch_heads(visit):
+            encoded = self.encoder(x, present=present)
+        return encoded, seen[-1][:, :, -1]
 
     def get_config(self) -> Config:
         return {

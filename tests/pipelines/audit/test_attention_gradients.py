@@ -14,11 +14,14 @@ from pipelines.audit.heads import HeadLogits, HeadUnits, several, side_by_side
 from pipelines.audit.leave_one_out import Logits, leave_one_out
 from pipelines.audit.rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
+from recsys_attn.id_transforms import Age
+from recsys_attn.models import dsin
 from recsys_attn.models.attention_places import (
     AttentionPlace,
     interaction_fields,
     watch_attention,
 )
+from recsys_attn.schema import Categorical, Schema, Sequence
 from tests.pipelines.audit import planted
 from tests.support import shop
 
@@ -232,6 +235,33 @@ def test_a_head_is_left_out_alone(model, units, attended):
     assert np.abs(lost).max() > 0.05
     joined = side_by_side([one.heads for one in several(attended)], len(heads.there))
     assert joined.shape == lost.shape
+
+
+def test_heads_over_the_sessions_of_a_row_are_added_up():
+    """Self-attention of DSIN has an entry for each session, and a head is one for all of them."""
+    item = Categorical("item", dtype="int64")
+    seen = Sequence("seen", shares="item", dtype="int64", history="past", max_length=5)
+    ages = Sequence("ages", dtype="float32", history="past", max_length=5, transform=Age())
+    fitted = shop.fitted(Schema((item, seen, ages), shop.SCHEMA.tasks))
+    model = dsin(fitted.schema, width=4, num_heads=2, max_sessions=3, mlp_units=(5,))
+    (inputs,) = rows_of(shop.table(7, seed=5, schema=fitted.schema), fitted)
+    units = AllUnits.of(fitted.schema, inputs)
+    attended = AttentionGradients(model)(units)
+    heads = HeadUnits.of(model.schema, inputs, attended)
+    assert heads.names == ("encoder 1 of past, head 1", "encoder 1 of past, head 2")
+    (found,) = (one.heads for one in several(attended))
+
+    def times(factor):
+        def change(place, call):
+            return call.output * factor if place.kind == "encoder" else call.output
+
+        return watched(model, units, change)
+
+    first, step = np.array([1, 0], "float32")[:, None], 1e-2
+    slope = (times(1 + step * first) - times(1 - step * first)) / (2 * step)
+    assert np.isclose(found[..., 0], slope, atol=2e-3, rtol=0.01).mean() > 0.9
+    gone = np.array([[True, False]] * len(heads.there))
+    np.testing.assert_allclose(HeadLogits(model)(heads.without(gone)), times(1 - first), atol=2e-5)
 
 
 def test_chefers_rule_finds_the_planted_events():
