@@ -81,8 +81,7 @@ def bst(
 
     def block() -> TransformerBlock:
         attention = MultiHeadAttention(num_heads, head_dim)
-        options = {"activation": activation, "placement": "post", "dropout": dropout}
-        return TransformerBlock(attention, **options)
+        return TransformerBlock(attention, activation=activation, placement="post", dropout=dropout)
 
     histories = {
         name: TargetSequence(
