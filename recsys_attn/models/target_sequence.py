@@ -86,7 +86,7 @@ class TargetSequence(Layer):
         self.position_width = position_width
         self.by_time = self.uses_times = by_time
         self.encoder: Any = deserialize(encoder)
-        blocks = getattr(self.encoder, "blocks", ())
+        blocks: Any = getattr(self.encoder, "blocks", ())
         if not isinstance(self.encoder, TransformerEncoder) or is_mixer(blocks[-1].attention):
             raise TypeError(
                 "`encoder` must be a TransformerEncoder with attention in its blocks, or its "
@@ -131,7 +131,7 @@ class TargetSequence(Layer):
         weights = ops.reshape(weights, (*leading, *weights.shape[1:]))
         return output, latest.of_events(ops.transpose(weights, (0, 2, 1, 3)))
 
-    def _positions(self, times: Tensor | None) -> Tensor:
+    def _positions(self, times: Any) -> Tensor:
         """Returns (B or 1, 1, length + 1, P)."""
         if not self.by_time:
             return ops.cast(self.positions, self.compute_dtype)[None, None]
