@@ -38,10 +38,10 @@ def bst(
     Each event, and the candidate after them, has a vector of its position beside it: of the time
     from the event to the request where the history has ages (a sequence with the transform
     `"age"`), else of its place counted from the candidate. The MLP gets the outputs of all
-    positions side by side, with zeros for the missing ones of the history's `max_length`; later
-    ones than these do not exist, older ones do not count. The Transformer runs for each candidate,
-    so nothing of it is shared by those of a request: keep `max_length` short, 20 as in the paper.
-    `explain` has the candidate's weights in the last block.
+    positions side by side: those of the last `max_length` events of the history, with zeros in
+    front of fewer. The Transformer runs for each candidate, so nothing of it is shared by those of
+    a request: keep `max_length` short, 20 as in the paper. `explain` has the candidate's weights in
+    the last block.
 
     Source: Chen et al., "Behavior Sequence Transformer for E-commerce Recommendation in Alibaba",
     DLP-KDD 2019, arXiv 1905.06874.
