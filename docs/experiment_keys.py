@@ -94,6 +94,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.attention": {"class_name": "din", "config": {"weighting": "softmax"}},
     "model.gate_attention": "sparsemax",
     "model.target_heads": 4,
+    "model.target_head_dim": 8,
     "model.gates": "hard_concrete",
     "model.disagreement": {"outputs": 0.01},
     "model.mlp_units": [64, 32],
